@@ -89,7 +89,7 @@ def test_arguments_are_checked_and_converted() -> None:
 
 def test_an_unknown_tool_is_answered_in_words() -> None:
     assert answers(called("steal")) == [
-        "Error: there is no tool 'steal'; the tools are 'ship', 'place_of'"
+        "Error: unknown tool 'steal'; the tools are 'ship', 'place_of'"
     ]
 
 
@@ -105,7 +105,7 @@ def test_an_unknown_tool_is_answered_in_words() -> None:
 def test_wrong_arguments_are_answered_in_words(arguments: dict[str, Any], words: str) -> None:
     [answer] = answers(called("ship", **arguments))
 
-    assert answer.startswith("Error: wrong arguments for 'ship': ")
+    assert answer.startswith("Error: invalid arguments for 'ship': ")
     assert words in answer
 
 
@@ -174,7 +174,7 @@ async def wait_in_vain() -> None:
     ("broken", "words"),
     [
         (leave, r"the tool 'leave' called sys\.exit\(3\)"),
-        (wait_in_vain, "the tool 'wait_in_vain' waited for something that was cancelled"),
+        (wait_in_vain, "an operation that the tool 'wait_in_vain' awaited was cancelled"),
     ],
 )
 def test_a_tool_that_exits_or_is_cancelled_by_itself_is_a_fault(
@@ -245,19 +245,19 @@ def test_results_that_are_not_text_are_written_as_json() -> None:
 
 
 def test_a_signature_that_cannot_become_a_schema_fails_where_it_is_written() -> None:
-    with pytest.raises(ConfigError, match="tool `loose`: parameter `x` has no type"):
+    with pytest.raises(ConfigError, match="tool `loose`: parameter `x` has no type annotation"):
 
         @tool
         def loose(x) -> None:  # type: ignore[no-untyped-def]  # that is the point
             """No type."""
 
-    with pytest.raises(ConfigError, match=r"tool `starred`: takes \*args"):
+    with pytest.raises(ConfigError, match=r"tool `starred`: the tool takes \*args"):
 
         @tool
         def starred(*args: int) -> None:
             """Any number."""
 
-    with pytest.raises(ConfigError, match="tool `placed`: parameter `x` cannot be given by its na"):
+    with pytest.raises(ConfigError, match="tool `placed`: parameter `x` is positional-only"):
 
         @tool
         def placed(x: int, /) -> None:
@@ -396,5 +396,5 @@ def test_a_parameter_without_a_note_does_not_take_that_of_the_next() -> None:
 
 
 def test_two_tools_of_one_name_are_refused() -> None:
-    with pytest.raises(ConfigError, match="two tools have one name"):
+    with pytest.raises(ConfigError, match="two tools have the same name"):
         Toolbox([ship, ship])

@@ -142,5 +142,5 @@ def test_a_fault_makes_the_sample_invalid_and_keeps_its_steps(session: Session) 
 
 def test_a_server_that_cannot_start_shows_the_end_of_its_log(session: Session) -> None:
     assert session.tests["test_cannot_start"]["results"] == 0
-    assert "ended with status 1 before it was ready" in session.output
+    assert "exited with status 1 before it was ready" in session.output
     assert "| the port is taken" in session.output

@@ -1,4 +1,4 @@
-"""Environments that come with assay, and the one to build tools on."""
+"""The built-in environments, and the base class for environments with tools."""
 
 import ast
 import math
@@ -60,7 +60,7 @@ class CalculatorEnvironment(ToolEnvironment):
         Args:
             expression: Numbers, + - * / // % **, brackets; for example "(2 + 3) * 4".
         """
-        # The text comes from a model: it is walked, never evaluated as Python.
+        # The text comes from a model: its syntax tree is walked, never passed to `eval`.
         if len(expression) > _MAX_EXPRESSION_CHARS:
             raise ToolError(f"the expression is longer than {_MAX_EXPRESSION_CHARS} characters")
         try:
@@ -74,8 +74,8 @@ class CalculatorEnvironment(ToolEnvironment):
 
 
 _MAX_EXPRESSION_CHARS = 500
+# About 1200 digits: without a limit, a few operators could fill the memory.
 _MAX_INTEGER_BITS = 4096
-"""Of a whole number: some 1200 digits."""
 
 
 def _parse_expression(expression: str) -> ast.expr:
@@ -117,6 +117,7 @@ def _check_magnitude(value: float) -> float:
 
 
 def _divide(left: float, right: float) -> float:
+    # Exact division stays exact: as floats, large integers would lose digits.
     if isinstance(left, int) and isinstance(right, int) and left % right == 0:
         return left // right
     return left / right
@@ -124,7 +125,7 @@ def _divide(left: float, right: float) -> float:
 
 def _raise_to_power(left: float, right: float) -> float:
     whole = isinstance(left, int) and isinstance(right, int) and abs(left) > 1
-    # 9**9**9 would fill the memory with digits before it could be refused.
+    # Checked before computing: the digits of 9**9**9 would fill the memory.
     if whole and right * int(left).bit_length() > _MAX_INTEGER_BITS:
         raise OverflowError
     value: float = left**right

@@ -1,4 +1,4 @@
-"""What the turn loop asks of an environment, and what it takes for an answer."""
+"""The interface of environments, and the checks on their return values."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,74 +18,76 @@ _MAX_REPR_CHARS = 100
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one exchange with an environment came to."""
+    """The result of one exchange with an environment."""
 
     replies: tuple[Message, ...] = ()
-    """What the environment answers: results of tools, or words of a user."""
+    """The messages of the environment: results of tools, or text of a user."""
 
     reward: float | None = None
-    """None when the environment gives no rewards, or none before its first one. A None after a
+    """None if the environment gives no rewards, or has not given its first one. A None after a
     known reward means that this reward is unknown, and so is the total."""
 
     terminated: bool = False
     truncated: bool = False
     ended_by_agent: bool = False
-    """Whether the agent ended the episode, by its answer. The rollout then ends, also where the
+    """Whether the answer of the agent ended the episode. The rollout then ends, even if the
     environment itself is neither terminated nor truncated."""
 
     acted: bool = True
-    """False when the environment took no step, as for a call of a tool that does not exist: there
-    was nothing to reward, and `reward=None` does not mean that a reward is unknown."""
+    """False if the environment took no step, for example for an unknown tool: there was nothing to
+    reward, and `reward=None` does not mean that a reward is unknown."""
 
     info: Mapping[str, Any] = field(default_factory=dict)
-    """The control plane's own data: never shown to the agent. Kept as JSON, as it is now."""
+    """Data of the control plane, never shown to the agent. Recorded as JSON."""
 
     reason: str | None = None
     observation: Any = None
-    """What is observed now. Kept as JSON, like `info`."""
+    """The current observation. Recorded as JSON, like `info`."""
 
     rewards: tuple[float | None, ...] = ()
-    """The reward of each step, where the environment took several in one exchange; `reward` is
-    then `add_rewards` of them."""
+    """The reward of each step, if the environment took several in one exchange; `reward` is then
+    their `add_rewards`."""
 
     @property
     def was_taken(self) -> bool:
-        """Whether this counts as a step of the environment. A reward makes any exchange one."""
+        """Whether this counts as a step of the environment. Any exchange with a reward does."""
         return self.acted or bool(self.reward)
 
 
 @runtime_checkable
 class Environment(Protocol):
-    """One episode. Single-use: there is no reset; make another.
+    """One episode. Environments are single-use: make another one instead of a reset.
 
-    `open` applies the seed (0 included) before anything is observed. The agent's mistakes are
-    answered in words; raising is for faults of the environment itself. An environment may also
-    have a method `describe_session`: the dictionary that it returns is recorded as the session.
+    `open` applies the seed (including 0) before the first observation. Mistakes of the agent are
+    answered with a message; exceptions are faults of the environment. An environment may have a
+    method `describe_session`: the dictionary that it returns is recorded as the session.
     """
 
     @property
     def tools(self) -> Sequence[ToolSpec]: ...
 
     async def open(self, *, seed: int | None = None) -> Sequence[Message]:
-        """Begin the episode; what the agent is shown beside its prompt."""
+        """Start the episode. Return the messages that follow the prompt."""
         ...
 
     async def step(self, action: Message) -> Step:
-        """Answer the agent's message."""
+        """Answer a message of the agent."""
         ...
 
     async def close(self) -> None: ...
 
 
 def check_step(given: object) -> Step:
-    """The step, with what the turn loop reads of it as it should be.
+    """Return the step with values of the declared types.
 
-    What is meant is taken: messages as dictionaries, numbers of numpy, None for no messages. The
-    rest raises `EnvironmentFault`: left in, it would cost the record of the whole rollout. `info`
-    and `observation` are for `to_plain_info` and `to_plain_json`.
+    Converts messages as dictionaries, numbers of numpy, and None for no messages. Other values
+    raise `EnvironmentFault`: recorded, they would make the whole rollout unreadable. `info` and
+    `observation` are left to `to_plain_info` and `to_plain_json`.
     """
     if not isinstance(given, Step):
-        raise EnvironmentFault(f"`step` returned {_shorten_value(given)}", hint="return a `Step`")
+        raise EnvironmentFault(
+            f"`step` returned {_shorten_value(given)}, not a `Step`", hint="return a `Step`"
+        )
     if _has_exact_types(given):
         return given
     return replace(
@@ -104,7 +106,7 @@ def check_step(given: object) -> Step:
 
 
 def _has_exact_types(step: Any) -> bool:
-    """Whether all types are exact, as nearly always: this is asked at every turn."""
+    # The fast path, taken at nearly every turn.
     return (
         type(step.terminated) is bool
         and type(step.truncated) is bool
@@ -122,17 +124,19 @@ def _is_sequence_of(kind: type[BaseModel], given: object) -> bool:
 
 
 def check_items(kind: type[_ItemModel], given: object, what: str) -> Sequence[_ItemModel]:
-    """What an environment gave where several of `kind` belong: dictionaries are read as one each.
+    """Return the items of an environment as `kind`; dictionaries are validated.
 
-    None is nothing. Raises `EnvironmentFault` for anything else.
+    None is an empty sequence. Raises `EnvironmentFault` for anything else.
     """
     if _is_sequence_of(kind, given):
         return cast(Sequence[_ItemModel], given)
     if given is None:
         return ()
+    # All three are iterable, but one of them in place of a sequence is a mistake.
     if isinstance(given, str | Mapping | BaseModel) or not isinstance(given, Iterable):
         raise EnvironmentFault(
-            f"`{what}` is {_shorten_value(given)}", hint=f"give a sequence of `{kind.__name__}`"
+            f"`{what}` is {_shorten_value(given)}, not a sequence",
+            hint=f"return a sequence of `{kind.__name__}`",
         )
     return tuple(
         each if isinstance(each, kind) else _validate_item(kind, each, what) for each in given
@@ -140,7 +144,7 @@ def check_items(kind: type[_ItemModel], given: object, what: str) -> Sequence[_I
 
 
 def describe_session(environment: Environment, seed: int | None) -> dict[str, Any]:
-    """What is recorded of the session that a rollout takes place in: no secrets, plain JSON."""
+    """Return the description of a session for its rollout: plain JSON without secrets."""
     session: dict[str, Any] = {"environment": type(environment).__name__}
     if seed is not None:
         session["seed"] = seed
@@ -153,26 +157,28 @@ def _validate_item(kind: type[_ItemModel], given: object, what: str) -> _ItemMod
         return kind.model_validate(given)
     except ValidationError as error:
         raise EnvironmentFault(
-            f"`{what}` holds {_shorten_value(given)}, which is no `{kind.__name__}`"
+            f"`{what}` contains {_shorten_value(given)}, which is not a `{kind.__name__}`"
         ) from error
 
 
 def _check_step_reward(given: Any) -> float:
     try:
+        # Not text: `float` would accept "nan" and "1_0".
         reward = None if isinstance(given, str) else float(given)
     except (TypeError, ValueError, OverflowError):
         reward = None
     if reward is None or not math.isfinite(reward):
         raise EnvironmentFault(
-            f"the reward is {_shorten_value(given)}", hint="a reward is a finite number, or None"
+            f"the reward is {_shorten_value(given)}, not a finite number",
+            hint="return a finite number, or None",
         )
     return reward
 
 
 class RewardSum:
-    """The rewards of an episode added up, as long as all of them are known.
+    """The sum of the rewards of an episode, as long as all of them are known.
 
-    An environment may give its first reward late, such as only at the end. From then on, a step
+    An environment may give its first reward late, for example at the end. After that, a step
     without a reward makes the total unknown: it is never counted as 0.
     """
 
@@ -180,7 +186,7 @@ class RewardSum:
 
     def __init__(self) -> None:
         self.known: float | None = None
-        """The sum of the known rewards. None before the first one."""
+        """The sum of the known rewards; None before the first one."""
 
         self.unknown: list[int] = []
         """The indices of the steps whose reward is unknown."""
@@ -190,7 +196,7 @@ class RewardSum:
         return None if self.unknown else self.known
 
     def add(self, index: int, step: Step) -> None:
-        """Count one step. Raises `EnvironmentFault` for a sum that is not finite."""
+        """Add one step. Raises `EnvironmentFault` if the sum is not finite."""
         is_unknown = False
         for reward in step.rewards or (step.reward,):
             if reward is not None:
@@ -204,9 +210,9 @@ class RewardSum:
 
 
 def add_rewards(rewards: Sequence[float | None]) -> float | None:
-    """The reward of an exchange in which the environment took several steps, one reward each.
+    """Return the total reward of an exchange with several steps.
 
-    None if none is known, or if one is unknown after a known one.
+    None if no reward is known, or if one after the first known reward is unknown.
     """
     late = list(dropwhile(lambda reward: reward is None, rewards))
     known = [reward for reward in late if reward is not None]
@@ -226,14 +232,17 @@ def _check_step_reason(given: Any) -> str | None:
 
 
 def to_plain_info(given: Any) -> dict[str, Any]:
-    """A step's `info` as it is now, and as it will be read from a record; None is empty."""
+    """Return a copy of a step's `info` as plain JSON; None is empty."""
     if not given:
         return {}
     if not isinstance(given, Mapping):
-        raise EnvironmentFault(f"`Step.info` is {_shorten_value(given)}", hint="give a dictionary")
+        raise EnvironmentFault(
+            f"`Step.info` is {_shorten_value(given)}, not a dictionary", hint="return a dictionary"
+        )
     try:
         info: dict[str, Any] = to_plain_json(given, "Step.info")
     except EnvironmentFault:
+        # Once more per key: the error should name the one at fault.
         for key, value in given.items():
             to_plain_json({key: value}, f"Step.info[{key!r}]")
         raise
@@ -241,26 +250,25 @@ def to_plain_info(given: Any) -> dict[str, Any]:
 
 
 def to_plain_json(value: object, what: str) -> Any:
-    """The value as it will be read from a record: arrays are lists; nan and infinities are None.
+    """Return the value as JSON represents it: arrays are lists; NaN and infinities are None.
 
-    Raises `EnvironmentFault` for what JSON cannot hold.
+    Raises `EnvironmentFault` for values without a JSON form.
     """
     try:
         return from_json(to_json(value, inf_nan_mode="null", fallback=_convert_array))
     except Exception as error:
         problem = str(error).removeprefix("Error serializing to JSON: ")
         raise EnvironmentFault(
-            f"`{what}` cannot be written as JSON: {problem}", hint="keep it to plain values"
+            f"`{what}` cannot be written as JSON: {problem}", hint="use plain values only"
         ) from error
 
 
 def _convert_array(value: Any) -> Any:
-    """Arrays and scalars of numpy and its like as plain values."""
     if isinstance(value, Mapping):
         return dict(value)
     if hasattr(value, "tolist"):
-        return value.tolist()
-    raise TypeError(f"{type(value).__name__} is no plain value")
+        return value.tolist()  # numpy, torch and other array libraries
+    raise TypeError(f"{type(value).__name__} is not a plain value")
 
 
 def _shorten_value(value: object) -> str:

@@ -13,20 +13,20 @@ from .environment import Step
 from .tools import describe_malformed_call, quote_briefly
 
 Formatter = Callable[[Any, Mapping[str, Any]], str]
-"""From an observation and its info to the words the agent reads."""
+"""Formats an observation and its info as text for the agent."""
 
+# Gymnasium numbers its actions; models do better with words. Only for its own environments:
+# one of the same name in another namespace may number its actions differently.
 _ACTION_NAMES = {
     "CliffWalking": ("up", "right", "down", "left"),
     "FrozenLake": ("left", "down", "right", "up"),
     "FrozenLake8x8": ("left", "down", "right", "up"),
     "Taxi": ("south", "north", "east", "west", "pickup", "dropoff"),
 }
-"""Gymnasium numbers its actions; a model does better with words. Its own environments only: one
-of the same name in another's namespace may mean something else by them."""
 
 
 class GymEnvironment:
-    """A Gymnasium environment with one tool, `act`. Each call of it is one step."""
+    """A Gymnasium environment with one tool, `act`. Each call is one step."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class GymEnvironment:
         self._names = tuple(action_names or (known if len(known) == self._count else ()))
         if self._names and len(self._names) != self._count:
             raise ConfigError(
-                f"{len(self._names)} action names for {self._count} actions",
+                f"`action_names` has {len(self._names)} names for {self._count} actions",
                 where=f"gym:{name}",
             )
         self.tools: Sequence[ToolSpec] = (self._build_tool(name),)
@@ -76,7 +76,9 @@ class GymEnvironment:
 
     async def open(self, *, seed: int | None = None) -> Sequence[Message]:
         if self._opened:
-            raise EnvironmentFault("it is single-use, and was used", hint="make another")
+            raise EnvironmentFault(
+                "the environment is single-use and was already opened", hint="make another one"
+            )
         self._opened = True
         observation, info = self._gym.reset(seed=seed)
         return (Message(role="user", content=self._format(observation, info)),)
@@ -87,7 +89,7 @@ class GymEnvironment:
             reply = Message(role="user", content=words)
             return Step(replies=(reply,), reward=0.0, acted=False)
         replies: list[Message] = []
-        # An agent that takes no step gets nothing for it, which is not to be left unjudged.
+        # An agent that takes no step earns 0.0: with None the episode would stay unscored.
         reward = 0.0
         last = Step(acted=False)
         for call in action.tool_calls:
@@ -109,11 +111,11 @@ class GymEnvironment:
         )
 
     def _take_step(self, call: ToolCall) -> tuple[str, Step | None]:
-        """One step of the gym; a mistake of the agent takes none."""
+        """Take one step. A mistake of the agent is answered without a step."""
         if self._over:
             return "The episode is over.", None
         if call.name != "act":
-            return f"Error: there is no tool {quote_briefly(call.name)}; use 'act'", None
+            return f"Error: unknown tool {quote_briefly(call.name)}; use 'act'", None
         if call.malformed:
             return f"Error: {describe_malformed_call(call)}", None
         try:
@@ -132,20 +134,21 @@ class GymEnvironment:
         return self._format(observation, info), step
 
     def _parse_action(self, action: object) -> Any:
-        """The gym's own action for what the agent asked. Raises `ValueError` for a mistake."""
+        """Convert an action of the agent to one of the gym. Raises `ValueError` for a mistake."""
         if self._names:
             if action not in self._names:
                 raise ValueError(
-                    f"{quote_briefly(action)} is no action; choose from {list(self._names)}"
+                    f"{quote_briefly(action)} is not an action; choose from {list(self._names)}"
                 )
             return self._start + self._names.index(str(action))
         if self._count:
+            # A bool is an int in Python: `true` would silently be action 1.
             if isinstance(action, bool) or not isinstance(action, int):
-                raise ValueError(f"{quote_briefly(action)} is no action; give a whole number")
+                raise ValueError(f"{quote_briefly(action)} is not an action; give a whole number")
             if not self._start <= action < self._start + self._count:
                 last = self._start + self._count - 1
                 raise ValueError(
-                    f"{quote_briefly(action)} is no action; choose {self._start} to {last}"
+                    f"{quote_briefly(action)} is not an action; choose {self._start} to {last}"
                 )
             return action
         return self._parse_array_action(action)
@@ -154,16 +157,16 @@ class GymEnvironment:
         import numpy as np
 
         space = self._gym.action_space
-        mistake = ValueError(f"{quote_briefly(action)} is no element of {space}")
+        mistake = ValueError(f"{quote_briefly(action)} is not an element of {space}")
         try:
             with np.errstate(all="ignore"):
-                asked = np.asarray(action, dtype=float).reshape(space.shape)
+                given = np.asarray(action, dtype=float).reshape(space.shape)
                 chosen = np.asarray(action, dtype=space.dtype).reshape(space.shape)
         except (TypeError, ValueError, OverflowError) as error:
             raise mistake from error
-        # Made into whole numbers, 1.9 would be 1; as 32 bits, 1e39 is an infinity.
-        kept = np.isfinite(chosen) if space.dtype.kind == "f" else chosen == asked
-        if not kept.all() or not space.contains(chosen):
+        # The conversion is lossy: 1.9 becomes 1 as an integer, 1e39 an infinity as float32.
+        exact = np.isfinite(chosen) if space.dtype.kind == "f" else chosen == given
+        if not exact.all() or not space.contains(chosen):
             raise mistake
         return chosen
 
@@ -178,13 +181,13 @@ class GymEnvironment:
 
 
 def _strip_colours(text: str) -> str:
-    """A drawing for a reader without a terminal: what was highlighted stands in brackets."""
+    """Replace terminal colours: highlighted text is put in brackets, which a model can read."""
     marked = re.sub(r"\x1b\[(?:4[0-7]|7)m(.*?)\x1b\[0m", r"[\1]", text)
     return re.sub(r"\x1b\[[0-9;]*m", "", marked)
 
 
 def find_gym_creator(name: str) -> Any:
-    """What makes the Gymnasium environment of this name. Raises `ConfigError` without one."""
+    """Return the creator of a Gymnasium environment. Raises `ConfigError` for an unknown name."""
     try:
         import gymnasium
         from gymnasium.envs.registration import load_env_creator
@@ -194,7 +197,7 @@ def find_gym_creator(name: str) -> Any:
         entry_point = gymnasium.spec(name).entry_point
     except gymnasium.error.Error as error:
         raise ConfigError(
-            str(error), where=f"gym:{name}", hint="`gymnasium.registry` lists the names"
+            str(error), where=f"gym:{name}", hint="see `gymnasium.registry` for the names"
         ) from error
     try:
         return load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
@@ -208,36 +211,34 @@ def _make_gym(name: str, options: dict[str, Any]) -> Any:
 
     metadata = getattr(creator, "metadata", None)
     modes = metadata.get("render_modes") if isinstance(metadata, Mapping) else None
+    # Text drawings are part of the observation; images cannot be sent as text.
     drawn = {"render_mode": "ansi"} if "ansi" in (modes or ()) else {}
     try:
         return gymnasium.make(name, **drawn | options)
     except Exception as error:
-        raise _build_gym_error(
-            name, error, hint="check its `options`" if options else None
-        ) from error
+        raise _build_gym_error(name, error, hint="check `options`" if options else None) from error
 
 
 def _build_gym_error(name: str, error: Exception, hint: str | None = None) -> ConfigError:
-    """Whatever it is that an environment raises, which is anybody's code."""
-    what = f"it cannot be made: {type(error).__name__}: {error}"
-    return ConfigError(what, where=f"gym:{name}", hint=hint)
+    # Third-party code: any exception is possible.
+    message = f"the environment cannot be made: {type(error).__name__}: {error}"
+    return ConfigError(message, where=f"gym:{name}", hint=hint)
 
 
 def _read_action_range(space: Any, name: str) -> tuple[int, int]:
-    """First action and number of actions; 0 of them for a space that is an array of numbers."""
+    """Return the first action and the number of actions; 0 actions for arrays of numbers."""
     if type(space).__name__ == "Discrete":
         return int(space.start), int(space.n)
     if space.dtype is None or space.dtype.kind not in "biuf":
         raise ConfigError(
-            f"its actions are elements of {space}, not numbers or an array of them",
+            f"the actions are elements of {space}, not numbers or an array of them",
             where=f"gym:{name}",
-            hint="wrap it: an agent chooses from Discrete, Box, MultiDiscrete or MultiBinary",
+            hint="wrap the environment: supported are Discrete, Box, MultiDiscrete and MultiBinary",
         )
     return 0, 0
 
 
 def _to_plain_value(value: Any) -> Any:
-    """Gymnasium's arrays and scalars as plain JSON values."""
     if isinstance(value, Mapping):
         return {str(key): _to_plain_value(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""Environments that are asked for by a name, as on a command line."""
+"""Environments by name, as on a command line."""
 
 from collections.abc import Callable
 from functools import partial
@@ -16,15 +16,16 @@ _ENVIRONMENTS_BY_NAME: dict[str, Callable[[], Environment]] = {
 
 
 def environment_by_name(name: str) -> Callable[[], Environment]:
-    """What makes a fresh environment of this name: `basic`, `calculator`, `gym:FrozenLake-v1`.
+    """Return a factory by name: `basic`, `calculator`, `gym:FrozenLake-v1`.
 
-    Raises `ConfigError` for a name that stands for none.
+    Raises `ConfigError` for an unknown name.
     """
     kind, _, rest = name.partition(":")
     if kind == "gym" and rest:
-        find_gym_creator(rest)  # now, and not when the samples of a run ask for it one by one
+        # An unknown name must fail here, not once per sample of a run.
+        find_gym_creator(rest)
         return partial(GymEnvironment, rest)
     if name in _ENVIRONMENTS_BY_NAME:
         return _ENVIRONMENTS_BY_NAME[name]
     known = ", ".join(map(repr, [*_ENVIRONMENTS_BY_NAME, "gym:NAME"]))
-    raise ConfigError(f"there is no environment {name!r}", hint=f"the names are {known}")
+    raise ConfigError(f"unknown environment {name!r}", hint=f"choose one of {known}")

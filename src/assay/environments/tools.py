@@ -1,4 +1,4 @@
-"""Python functions as tools: the schema a model is told, and calls answered in words."""
+"""Python functions as tools: their schema, and the answers to their calls."""
 
 import asyncio
 import inspect
@@ -26,7 +26,7 @@ ToolFunction = TypeVar("ToolFunction", bound=Callable[..., Any])
 
 
 class ToolError(Exception):
-    """Raise inside a tool to answer the agent in words: its mistake, not a fault."""
+    """Raise inside a tool to answer a mistake of the agent with a message."""
 
 
 def tool(function: ToolFunction) -> ToolFunction:
@@ -35,11 +35,13 @@ def tool(function: ToolFunction) -> ToolFunction:
     The schema comes from the signature, the descriptions from the docstring (its first paragraph,
     and an `Args:` section or `:param name:` lines) or from `Field(description=...)`.
 
-    A plain function runs in the event loop, which does nothing else meanwhile: a tool that waits
-    for something is an `async def`, or hands the waiting to `asyncio.to_thread`.
+    A plain function blocks the event loop while it runs. A tool that waits for something should be
+    an `async def`, or use `asyncio.to_thread`.
     """
-    inner: Any = getattr(function, "__func__", function)  # of a staticmethod or a classmethod
-    describe_tool(inner)  # a signature that cannot become a schema fails where it is written
+    # A staticmethod or a classmethod wraps its function.
+    inner: Any = getattr(function, "__func__", function)
+    # An invalid signature should fail at its definition, not at the first call.
+    describe_tool(inner)
     inner.__assay_tool__ = True
     return function
 
@@ -54,16 +56,18 @@ class _ToolDescription:
 
 @cache
 def describe_tool(function: Callable[..., Any]) -> _ToolDescription:
-    """The schema of a tool, and the model that checks its arguments."""
+    """Return the schema of a tool, and the model that validates its arguments."""
     name = function.__name__
     summary, notes = _read_docstring(inspect.getdoc(function) or "")
     given = _list_tool_parameters(function)
     types = _resolve_parameter_types(function, given)
     for parameter in given:
         if parameter.name not in types:
-            raise ConfigError(f"parameter `{parameter.name}` has no type", where=f"tool `{name}`")
-    # Fields have names of their own, for a parameter may be called `schema` or `model_config`.
-    parameters = {f"argument_{place}": each.name for place, each in enumerate(given)}
+            raise ConfigError(
+                f"parameter `{parameter.name}` has no type annotation", where=f"tool `{name}`"
+            )
+    # Generated field names: a parameter may be called `schema` or `model_config`.
+    parameters = {f"argument_{index}": each.name for index, each in enumerate(given)}
     fields: dict[str, Any] = {
         field: _build_argument_field(each, types[each.name], notes.get(each.name))
         for field, each in zip(parameters, given, strict=True)
@@ -82,7 +86,7 @@ def describe_tool(function: Callable[..., Any]) -> _ToolDescription:
 
 
 def _list_tool_parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """What a call has to give; not the object or the class that a method is called on."""
+    """Return the parameters of a tool without `self` or `cls`."""
     found = list(inspect.signature(function).parameters.values())
     if found and (
         found[0].name == "self"
@@ -92,12 +96,14 @@ def _list_tool_parameters(function: Callable[..., Any]) -> list[inspect.Paramete
     for each in found:
         where = f"tool `{function.__name__}`"
         if each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD):
-            raise ConfigError(f"takes {each}; a tool's parameters must have names", where=where)
+            raise ConfigError(
+                f"the tool takes {each}, but its parameters must have names", where=where
+            )
         if each.kind is each.POSITIONAL_ONLY:
             raise ConfigError(
-                f"parameter `{each.name}` cannot be given by its name",
+                f"parameter `{each.name}` is positional-only",
                 where=where,
-                hint="take the `/` out of the signature",
+                hint="remove the `/` from the signature",
             )
     return found
 
@@ -105,7 +111,8 @@ def _list_tool_parameters(function: Callable[..., Any]) -> list[inspect.Paramete
 def _resolve_parameter_types(
     function: Callable[..., Any], parameters: Sequence[inspect.Parameter]
 ) -> dict[str, Any]:
-    """The types of the parameters. That of the result is not needed, and need not be known yet."""
+    """Return the types of the parameters."""
+    # Not the return type: it is not needed, and may not be resolvable yet.
     written = {
         each.name: each.annotation for each in parameters if each.annotation is not each.empty
     }
@@ -116,9 +123,9 @@ def _resolve_parameter_types(
         )
     except NameError as error:
         raise ConfigError(
-            f"the type of a parameter is not known: {error}",
+            f"the type of a parameter cannot be resolved: {error}",
             where=f"tool `{function.__name__}`",
-            hint="define or import it above the tool, and not for type checkers only",
+            hint="define or import the type above the tool, outside of `if TYPE_CHECKING`",
         ) from error
 
 
@@ -126,8 +133,8 @@ def _build_argument_field(
     parameter: inspect.Parameter, kind: Any, note: str | None
 ) -> tuple[Any, Any]:
     default = ... if parameter.default is parameter.empty else parameter.default
-    told = Field(alias=parameter.name, description=note) if note else Field(alias=parameter.name)
-    return Annotated[kind, told], default
+    field = Field(alias=parameter.name, description=note) if note else Field(alias=parameter.name)
+    return Annotated[kind, field], default
 
 
 _PARAM = re.compile(
@@ -147,7 +154,7 @@ _AFTER_SUMMARY = re.compile(
 
 
 def _read_docstring(text: str) -> tuple[str, dict[str, str]]:
-    """The first paragraph, and what is said about each parameter."""
+    """Return the first paragraph, and the description of each parameter."""
     summary = " ".join(_AFTER_SUMMARY.split(text, maxsplit=1)[0].split())
     entries = [*_PARAM.finditer(text)]
     if section := _SECTION.search(text):
@@ -156,7 +163,10 @@ def _read_docstring(text: str) -> tuple[str, dict[str, str]]:
 
 
 class Toolbox:
-    """Named tools that answer a message's calls: `async` ones together, results in call order."""
+    """Named tools that answer the calls of a message.
+
+    Async tools run concurrently; results keep the order of the calls.
+    """
 
     def __init__(self, functions: Sequence[Callable[..., Any]]) -> None:
         self._functions: Mapping[str, Callable[..., Any]] = {
@@ -164,7 +174,7 @@ class Toolbox:
         }
         if len(self._functions) != len(functions):
             names = sorted(function.__name__ for function in functions)
-            raise ConfigError(f"two tools have one name: {names}", where="tools")
+            raise ConfigError(f"two tools have the same name: {names}", where="tools")
         self._described = {
             name: describe_tool(getattr(function, "__func__", function))
             for name, function in self._functions.items()
@@ -173,18 +183,19 @@ class Toolbox:
 
     @classmethod
     def of(cls, owner: object) -> "Toolbox":
-        """The methods of `owner` that are marked as tools, in the order they were written."""
-        names = _list_tool_names(type(owner))  # type: ignore[arg-type]  # it takes a class for unhashable
+        """Collect the methods of `owner` that are marked as tools, in definition order."""
+        names = _list_tool_names(type(owner))  # type: ignore[arg-type]  # mypy takes a class for unhashable
         return cls([getattr(owner, name) for name in names])
 
     async def answer(self, calls: Sequence[ToolCall]) -> tuple[Message, ...]:
-        """One message for each call, in the order of the calls."""
+        """Answer each call with one message, in the order of the calls."""
         if len(calls) == 1:
             return (await self._answer_call(calls[0]),)
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._answer_call(call)) for call in calls]
         except ExceptionGroup as several:
+            # Callers expect a single error; the group has cancelled the other calls.
             first = several.exceptions[0]
             raise first from first.__cause__
         return tuple(task.result() for task in tasks)
@@ -196,16 +207,17 @@ class Toolbox:
         except ToolError as mistake:
             content, details = f"Error: {error_message(mistake)}", {"failed": True}
         except SystemExit as ended:
-            # It would go through the event loop and end every other rollout, without a word.
+            # SystemExit would pass through the event loop and silently end all other rollouts.
             raise EnvironmentFault(
                 f"the tool {call.name!r} called sys.exit({ended.code!r})"
             ) from ended
         except asyncio.CancelledError as cancelled:
+            # Either this rollout is cancelled, or the tool awaited something that was.
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
             raise EnvironmentFault(
-                f"the tool {call.name!r} waited for something that was cancelled"
+                f"an operation that the tool {call.name!r} awaited was cancelled"
             ) from cancelled
         return Message(
             role="tool", content=content, tool_call_id=call.id, name=call.name, details=details
@@ -214,7 +226,7 @@ class Toolbox:
     async def _run(self, call: ToolCall) -> object:
         if call.name not in self._functions:
             raise ToolError(
-                f"there is no tool {quote_briefly(call.name)}; the tools are {self._list_names()}"
+                f"unknown tool {quote_briefly(call.name)}; the tools are {self._list_names()}"
             )
         if call.malformed:
             raise ToolError(describe_malformed_call(call))
@@ -228,10 +240,10 @@ class Toolbox:
             checked = described.arguments.model_validate(call.arguments)
         except ValidationError as error:
             problems = "; ".join(
-                f"{_shorten_echo('.'.join(map(str, problem['loc'])) or 'arguments')}: {problem['msg']}"
+                f"{_shorten_echo(_join_path(problem['loc']) or 'arguments')}: {problem['msg']}"
                 for problem in error.errors(include_url=False, include_input=False)
             )
-            raise ToolError(f"wrong arguments for {call.name!r}: {problems}") from error
+            raise ToolError(f"invalid arguments for {call.name!r}: {problems}") from error
         return {name: getattr(checked, field) for field, name in described.parameters.items()}
 
     def _list_names(self) -> str:
@@ -240,7 +252,6 @@ class Toolbox:
 
 @cache
 def _list_tool_names(owner: type) -> Sequence[str]:
-    """The names under which a class has tools."""
     names = dict.fromkeys(
         name
         for kind in reversed(owner.__mro__)
@@ -260,18 +271,22 @@ def _format_tool_result(value: object) -> str:
 
 
 def describe_malformed_call(call: ToolCall) -> str:
-    """What the agent is told of arguments that are `malformed`."""
+    """Return the message for the agent about malformed arguments."""
     return (
         f"the arguments of {call.name!r} are not a JSON object: {quote_briefly(call.raw_arguments)}"
     )
 
 
 def quote_briefly(value: object) -> str:
-    """What a model wrote, as it is shown to it again: its beginning when it is long."""
+    """Quote a value of a model in an answer to it, shortened to its beginning."""
     return _shorten_echo(repr(value))
 
 
 _MAX_ECHO_CHARS = 200
+
+
+def _join_path(path: Sequence[int | str]) -> str:
+    return ".".join(map(str, path))
 
 
 def _shorten_echo(text: str) -> str:

@@ -22,7 +22,7 @@ NOBODY = "http://127.0.0.1:9"
 
 @pytest.mark.parametrize("token", ["", "two\nlines", "schlüssel"])
 def test_a_token_that_fits_no_header_is_refused_and_not_shown(token: str) -> None:
-    with pytest.raises(ConfigError, match="`token` is empty or holds") as refused:
+    with pytest.raises(ConfigError, match="`token` is empty or contains") as refused:
         RemoteEnvironments(NOBODY, token=token)
 
     assert not token or token not in str(refused.value)
@@ -85,7 +85,7 @@ def test_a_server_that_does_not_answer_is_reported_on_entering() -> None:
 def test_environments_are_made_inside_only() -> None:
     environments = RemoteEnvironments(NOBODY, kind="own")
 
-    with pytest.raises(ConfigError, match="inside `async with"):
+    with pytest.raises(ConfigError, match="outside of `async with"):
         environments.make()
 
 

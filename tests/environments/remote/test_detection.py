@@ -100,8 +100,8 @@ def test_a_server_that_speaks_nothing_known_is_told_with_all_that_was_tried() ->
         asyncio.run(found_at(answers))
 
     message = str(refused.value)
-    assert "GET /health: JSON of another kind" in message
-    assert "GET /schema: HTTP 200 with an answer that is not JSON" in message
+    assert "GET /health: unrecognised JSON" in message
+    assert "GET /schema: the answer (HTTP 200) is not JSON" in message
     assert "POST /mcp: HTTP 404: Not Found" in message
     assert "POST /: HTTP 404: Not Found" in message
     assert "own, mcp or openenv" in message

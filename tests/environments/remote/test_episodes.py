@@ -132,7 +132,7 @@ def test_sessions_beyond_the_capacity_are_refused_until_one_is_closed() -> None:
         first = await sessions.open()
         await sessions.open()
 
-        with pytest.raises(AtCapacity, match="all 2 sessions are taken") as full:
+        with pytest.raises(AtCapacity, match="all 2 sessions are in use") as full:
             await sessions.open()
         assert full.value.retry_after_s > 0
 
@@ -260,7 +260,10 @@ def test_a_cancelled_step_is_cancelled_and_not_taken_for_a_fault() -> None:
 
 @pytest.mark.parametrize(
     ("fault", "words"),
-    [("raise", "RuntimeError: the counter is jammed"), ("nan", "the reward is nan")],
+    [
+        ("raise", "RuntimeError: the counter is jammed"),
+        ("nan", "the reward is nan, not a finite number"),
+    ],
 )
 def test_a_broken_environment_stays_broken(fault: str, words: str) -> None:
     async def test() -> None:
@@ -286,7 +289,7 @@ def test_an_answer_that_is_no_step_is_a_fault() -> None:
         sessions = SessionPool(lambda task: Wrong())
         session = await sessions.open()
 
-        with pytest.raises(EnvironmentFault, match="`step` returned dict"):
+        with pytest.raises(EnvironmentFault, match="`step` returned dict, not a `Step`"):
             await sessions.step(session.id, COUNT, 0)
 
     run(test)
@@ -360,10 +363,10 @@ def test_opening_an_episode_again_gives_its_session_until_the_first_step() -> No
 
         assert first is second
         assert len(sessions) == 1
-        with pytest.raises(OutOfOrder, match="'e' is under way"):
+        with pytest.raises(OutOfOrder, match="'e' has already started"):
             await sessions.open(seed=1, episode_id="e")
         await sessions.step(first.id, COUNT, 0)
-        with pytest.raises(OutOfOrder, match="'e' is under way"):
+        with pytest.raises(OutOfOrder, match="'e' has already started"):
             await sessions.open(seed=0, episode_id="e")
 
         await sessions.close(first.id)

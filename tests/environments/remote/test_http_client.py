@@ -54,13 +54,13 @@ def test_an_address_is_used_without_what_does_not_belong_to_it(given: str, used:
      "http://ho st", "http://host\\path", "http://host/\n", "gopher://host", "http://[::1"],
 )  # fmt: skip
 def test_what_is_no_address_of_a_server_is_refused(url: str) -> None:
-    with pytest.raises(ConfigError, match="must be an http, https, ws or wss address"):
+    with pytest.raises(ConfigError, match="must be an http, https, ws or wss URL"):
         normalize_server_url(url)
 
 
 @pytest.mark.parametrize("url", ["http://me:hunter22@host", "http://hunter22@host/x"])
 def test_an_address_with_a_password_is_refused_without_showing_it(url: str) -> None:
-    with pytest.raises(ConfigError, match="give the secret as `token`") as refused:
+    with pytest.raises(ConfigError, match="pass the secret as `token`") as refused:
         normalize_server_url(url)
     assert "hunter22" not in str(refused.value)
 
@@ -144,9 +144,14 @@ async def half(exchange: Exchange) -> None:
 
 @pytest.mark.parametrize(
     ("react", "kind"),
-    [(too_long, InvalidResponse), (elsewhere, InvalidResponse), (silent, TimedOut), (broken, ConnectionFailed),
-     (half, ConnectionFailed)],
-)  # fmt: skip
+    [
+        (too_long, InvalidResponse),
+        (elsewhere, InvalidResponse),
+        (silent, TimedOut),
+        (broken, ConnectionFailed),
+        (half, ConnectionFailed),
+    ],
+)
 def test_each_way_of_not_answering_is_told_apart(
     react: Callable[[Exchange], Awaitable[None]], kind: type[Exception]
 ) -> None:
@@ -168,7 +173,7 @@ def test_what_is_not_json_is_garbled(body: bytes) -> None:
 
     async def test(link: EnvironmentClient) -> None:
         answer = await link.ask("POST", link.at("/x"), body=BODY)
-        with pytest.raises(InvalidResponse, match="HTTP 200 with an answer that is not JSON"):
+        with pytest.raises(InvalidResponse, match=r"the answer \(HTTP 200\) is not JSON"):
             answer.json()
 
     run(react, test)

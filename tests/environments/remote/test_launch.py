@@ -1,4 +1,4 @@
-"""`launch_server`: waits for a server, shows its log when it fails, and leaves no process behind."""
+"""`launch_server`: waits for a server, shows its log on failure, and leaves no process behind."""
 
 import asyncio
 import json
@@ -83,7 +83,7 @@ def test_a_server_that_dies_is_reported_at_once_with_its_last_lines() -> None:
             pass
 
     started = time.monotonic()
-    with pytest.raises(EnvironmentFault, match="ended with status 7") as failed:
+    with pytest.raises(EnvironmentFault, match="exited with status 7") as failed:
         asyncio.run(test())
     assert time.monotonic() - started < 30
     shown = [line for line in str(failed.value).splitlines() if line.startswith("  | ")]
@@ -96,7 +96,9 @@ def test_a_server_that_never_gets_ready_is_ended_at_the_deadline() -> None:
         async with launch_server(program(status=503), URL, deadline_s=1.5):
             pass
 
-    with pytest.raises(EnvironmentFault, match=r"not ready within 1.5 s: .*HTTP 503") as failed:
+    with pytest.raises(
+        EnvironmentFault, match=r"the server was not ready within 1.5 s: .*HTTP 503"
+    ) as failed:
         asyncio.run(test())
     wait_until_gone(child_in(tuple(line[4:] for line in str(failed.value).splitlines())))
 
@@ -217,7 +219,9 @@ def test_waiting_for_an_address_where_nobody_answers_says_so() -> None:
         silent.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/mcp"
 
-        with pytest.raises(EnvironmentFault, match=r"not ready within 0.2 s: Connect") as failed:
+        with pytest.raises(
+            EnvironmentFault, match=r"the server was not ready within 0.2 s: Connect"
+        ) as failed:
             asyncio.run(wait_until_ready(url, deadline_s=0.2))
 
     assert failed.value.where == url.replace("/mcp", "/health")

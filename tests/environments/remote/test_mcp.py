@@ -204,7 +204,7 @@ def test_every_call_is_answered_in_order_also_after_the_end(server: Started) -> 
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (called("fly"), "there is no tool 'fly'; the tools are ['move', 'look', 'jump']"),
+        (called("fly"), "unknown tool 'fly'; the tools are ['move', 'look', 'jump']"),
         (called("move", direction="up"), "no direction 'up'"),
         (
             called("move").model_copy(update={"raw_arguments": "{right"}),
@@ -322,7 +322,7 @@ def test_a_server_that_does_not_list_its_tools_is_a_fault(server: Started) -> No
     refusal = json.dumps({"jsonrpc": "2.0", "id": None, "error": error})
     server.ask("/behave", {"place": "list", "fault": refusal})
 
-    with pytest.raises(EnvironmentFault, match="refuses the list of its tools: no tools"):
+    with pytest.raises(EnvironmentFault, match="refused to list its tools: no tools"):
         at(server, opened)
 
 
@@ -358,7 +358,7 @@ def test_a_control_plane_that_vanishes_between_episodes_is_a_fault(server: Start
         await asyncio.to_thread(server.ask, "/behave", {"control": False})
         await opened(link, 1)
 
-    with pytest.raises(EnvironmentFault, match="the control plane is gone"):
+    with pytest.raises(EnvironmentFault, match="the control plane has disappeared"):
         at(server, play)
 
 
@@ -401,7 +401,7 @@ def test_a_server_that_cannot_close_a_session_does_not_undo_the_episode(server: 
 
     assert trajectory.evaluation_result is not None
     assert trajectory.evaluation_result.score == 0.25
-    assert "could not be closed" in str(trajectory.model_extra)
+    assert "the server did not close the session" in str(trajectory.model_extra)
 
 
 def test_a_full_server_is_waited_for(server: Started) -> None:
@@ -416,22 +416,22 @@ FAULTS = {
     "reward 500": ("reward", "500", "/control/reward cannot be read: HTTP 500"),
     "reward garbage": ("reward", "garbage", "not JSON"),
     "reward list": ("reward", "[1]", "/control/reward is not an object"),
-    "reward missing": ("reward", "{}", "it has no `reward`"),
-    "reward text": ("reward", '{"reward": "1.0"}', "no finite number"),
-    "reward true": ("reward", '{"reward": true}', "no finite number"),
+    "reward missing": ("reward", "{}", "`reward` is missing"),
+    "reward text": ("reward", '{"reward": "1.0"}', "not a finite number"),
+    "reward true": ("reward", '{"reward": true}', "not a finite number"),
     "reward NaN": ("reward", '{"reward": NaN}', "not JSON"),
-    "reward infinite": ("reward", '{"reward": 1e999}', "no finite number"),
-    "reward vast": ("reward", '{"reward": 1' + "0" * 400 + "}", "no finite number"),
-    "reward of another step": ("reward", '{"reward": 1, "step_count": 9}', "between two readings"),
+    "reward infinite": ("reward", '{"reward": 1e999}', "not a finite number"),
+    "reward vast": ("reward", '{"reward": 1' + "0" * 400 + "}", "not a finite number"),
+    "reward of another step": ("reward", '{"reward": 1, "step_count": 9}', "between two requests"),
     "status 500": ("status", "500", "/control/status cannot be read: HTTP 500"),
     "status garbage": ("status", "garbage", "not JSON"),
     "status missing": ("status", "{}", "`terminated` is None"),
-    "status count": ("status", '{"terminated": false, "step_count": -1}', "counts nothing"),
+    "status count": ("status", '{"terminated": false, "step_count": -1}', "not a count"),
     "status fell": ("status", '{"terminated": false, "step_count": 0}', "fell to 0"),
     "two steps, no total": (
         "status",
         '{"terminated": false, "step_count": 4}',
-        "step was taken between",
+        "the step count changed to 2 between",
     ),
     "tool 500": ("tool", "500", "HTTP 500"),
     "tool garbage": ("tool", "garbage", "not JSON-RPC"),
@@ -441,7 +441,7 @@ FAULTS = {
         '{"jsonrpc": "2.0", "id": 0, "error": {"code": -32603, "message": "the floor gave way"}}',
         "the floor gave way",
     ),
-    "tool asks back": ("tool", "ASKS", "must not ask back"),
+    "tool asks back": ("tool", "ASKS", "must not ask the client for input"),
 }
 
 
@@ -559,7 +559,7 @@ def test_a_total_that_is_gone_when_the_agent_leaves_is_a_fault(server: Started) 
         server.ask("/behave", {"place": "status", "fault": gone})
         await environment.step(said("Enough."))
 
-    with pytest.raises(EnvironmentFault, match="`total_reward` was a number, and is null now"):
+    with pytest.raises(EnvironmentFault, match="`total_reward` changed from a number to null"):
         at(server, play)
 
 
@@ -572,7 +572,9 @@ def test_several_steps_of_which_only_the_last_is_told_are_a_fault(server: Starte
         await environment.step(RIGHT)
         await environment.step(RIGHT)
 
-    with pytest.raises(EnvironmentFault, match="took 4 steps, and only the last is told"):
+    with pytest.raises(
+        EnvironmentFault, match="took 4 steps, and the server reports only the last"
+    ):
         at(server, play)
 
 
@@ -614,7 +616,7 @@ def test_a_session_that_is_not_fresh_is_refused(server: Started) -> None:
     stale = '{"terminated": false, "step_count": 2}'
     server.ask("/behave", {"place": "status", "fault": stale})
 
-    with pytest.raises(EnvironmentFault, match="begins after 2 steps"):
+    with pytest.raises(EnvironmentFault, match="already has 2 steps"):
         at(server, lambda link: opened(link, 1))
 
 

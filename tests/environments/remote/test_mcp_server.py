@@ -177,7 +177,7 @@ def test_the_stateless_client_of_the_package_is_told_to_name_its_episode() -> No
     async def play(served: Served) -> list[str]:
         async with Client(f"{served.server.url}/mcp", mode="auto") as client:
             tools = await client.list_tools()
-            with pytest.raises(MCPError, match="name the episode in the header `x-env-session`"):
+            with pytest.raises(MCPError, match="the header `x-env-session` must name the episode"):
                 await client.call_tool("count", {})
         return [tool.name for tool in tools.tools]
 
@@ -336,7 +336,7 @@ def test_a_full_server_says_when_to_ask_again() -> None:
         )
         return status, body, headers["Retry-After"], called_anyway[0]
 
-    assert serving(play, capacity=1) == (429, {"error": "all 1 sessions are taken"}, "1", 429)
+    assert serving(play, capacity=1) == (429, {"error": "all 1 sessions are in use"}, "1", 429)
 
 
 def test_a_call_after_the_end_is_told_in_words() -> None:
@@ -512,7 +512,7 @@ def test_a_closed_episode_is_not_begun_again_by_a_late_call() -> None:
         environment = McpEnvironment(served.link, era="legacy")
         await environment.open()
         await served.control("close_session", environment._episode, {})
-        with pytest.raises(EnvironmentFault, match="there is no such session"):
+        with pytest.raises(EnvironmentFault, match="the session does not exist"):
             await environment.step(COUNT)
         return len(served.server.sessions), 0
 

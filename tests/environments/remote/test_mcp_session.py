@@ -230,7 +230,7 @@ BAD_TOOLS = {
     "no name": ({"tools": [{"inputSchema": {}}]}, "no name or no `inputSchema`"),
     "no schema": ({"tools": [{"name": "a"}]}, "no name or no `inputSchema`"),
     "text": ({"tools": ["a"]}, "no name or no `inputSchema`"),
-    "endless": (lambda params: {"tools": [], "nextCursor": "x"}, "no end after 100 pages"),
+    "endless": (lambda params: {"tools": [], "nextCursor": "x"}, "more than 100 pages"),
 }
 
 
@@ -297,7 +297,7 @@ def test_the_second_session_of_a_server_that_changed_its_mind_is_a_fault() -> No
         told.answers["initialize"] = {"code": -32000, "message": "closed for today"}
         await open_mcp_session(link, episode="2", extra={})
 
-    with pytest.raises(EnvironmentFault, match="refuses a session: closed for today"):
+    with pytest.raises(EnvironmentFault, match="refused to open a session: closed for today"):
         with_told(told, play)
 
 

@@ -80,15 +80,18 @@ def require_invalid_with_five_steps(failed: RolloutFailed) -> None:
 FAULTS: dict[str, tuple[type[EnvironmentFault], str]] = {
     "raise": (EnvironmentFault, "HTTP 500 (environment): step 5: RuntimeError: the counter"),
     "nan": (EnvironmentFault, "HTTP 500 (environment): step 5: the reward is nan"),
-    "unwritable": (EnvironmentFault, "HTTP 500 (environment): step 5: what it answers cannot"),
+    "unwritable": (
+        EnvironmentFault,
+        "HTTP 500 (environment): step 5: the result of the step cannot",
+    ),
     "page": (EnvironmentFault, "HTTP 500: <h1>Internal Server Error</h1>"),
-    "garbage": (InvalidResponse, "the answer is not of the protocol: body: Invalid JSON"),
-    "no reward": (InvalidResponse, "the answer is not of the protocol: reward: Field required"),
-    "reward in words": (InvalidResponse, "the answer is not of the protocol: reward: "),
+    "garbage": (InvalidResponse, "the answer does not fit the protocol: body: Invalid JSON"),
+    "no reward": (InvalidResponse, "the answer does not fit the protocol: reward: Field required"),
+    "reward in words": (InvalidResponse, "the answer does not fit the protocol: reward: "),
     "huge": (InvalidResponse, "the answer is longer than 4194304 bytes"),
-    "elsewhere": (InvalidResponse, "HTTP 307: the server points to another address"),
-    "hang": (TimedOut, "no answer within 0.5 s"),
-    "endless": (TimedOut, "no answer within 0.5 s"),
+    "elsewhere": (InvalidResponse, "the server redirects to another address (HTTP 307)"),
+    "hang": (TimedOut, "the server did not answer within 0.5 s"),
+    "endless": (TimedOut, "the server did not answer within 0.5 s"),
 }
 
 
@@ -123,7 +126,7 @@ def test_a_server_that_dies_at_step_5_makes_the_sample_invalid_and_keeps_its_ste
         require_invalid_with_five_steps(failed)
         assert isinstance(failed.__cause__, ConnectionFailed)
         assert "(3 attempts)" in str(failed)
-        assert "is the environment server running?" in str(failed)
+        assert "check that the environment server is running" in str(failed)
 
     asyncio.run(test())
 
@@ -270,7 +273,7 @@ def test_waiting_for_a_session_ends_at_its_own_limit() -> None:
         first = environments.make()
         await first.open()
 
-        with pytest.raises(EnvironmentFault, match=r"no session became free within 0.1 s"):
+        with pytest.raises(EnvironmentFault, match=r"the server had no free session for 0.1 s"):
             await environments.make().open()
         await first.close()
 
@@ -365,7 +368,9 @@ def test_an_environment_is_one_episode() -> None:
         await environment.close()
         await environment.open()
 
-        with pytest.raises(EnvironmentFault, match="an environment is one episode"):
+        with pytest.raises(
+            EnvironmentFault, match="the environment is single-use and was already opened"
+        ):
             await environment.open()
 
         await environment.close()

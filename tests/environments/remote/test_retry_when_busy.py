@@ -28,7 +28,7 @@ class Room:
 def played(busy_times: int, retry_after_s: float | None, queue_s: float = 100.0) -> list[float]:
     """How long is waited for a server that is busy this often."""
     room: Any = Room()
-    link = EnvironmentClient("http://h", None, queue_s=queue_s, room=room)  # type: ignore[arg-type]  # not used
+    link = EnvironmentClient("http://h", None, queue_s=queue_s, queue=room)  # type: ignore[arg-type]  # not used
     left = [ServerBusy(retry_after_s)] * busy_times
 
     async def attempt() -> str:
@@ -56,7 +56,7 @@ def test_a_second_is_waited_where_no_time_is_named() -> None:
 def test_no_longer_is_waited_than_the_queue_allows() -> None:
     assert played(3, 40.0) == [40.0, 40.0, 20.0]
 
-    with pytest.raises(EnvironmentFault, match=r"no session became free within 100 s"):
+    with pytest.raises(EnvironmentFault, match=r"the server had no free session for 100 s"):
         played(4, 40.0)
 
 

@@ -206,8 +206,8 @@ def test_a_session_is_closed_to_whoever_knows_its_id_only() -> None:
     ("fault", "words"),
     [
         ("raise", "step 5: RuntimeError: the counter is jammed"),
-        ("nan", "the reward is nan"),
-        ("unwritable", "what it answers cannot be sent"),
+        ("nan", "the reward is nan, not a finite number"),
+        ("unwritable", "the result of the step cannot be sent"),
     ],
 )
 def test_a_fault_of_the_environment_is_500_and_no_reward(fault: str, words: str) -> None:
@@ -298,7 +298,7 @@ def test_a_page_that_renames_this_machine_is_refused(host: str, status: int) -> 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
 def test_other_machines_are_not_let_in_without_a_token(host: str) -> None:
-    with pytest.raises(ConfigError, match="lets other machines in, and there is no token"):
+    with pytest.raises(ConfigError, match="is reachable from other machines, and no token is set"):
         ServerSettings(host=host)
 
     ServerSettings(host=host, token=TOKEN)
@@ -324,7 +324,7 @@ def test_a_port_that_is_taken_is_named() -> None:
     async def test(caller: Caller) -> None:
         port = int(caller.server.url.rpartition(":")[2])
 
-        with pytest.raises(ConfigError, match=rf"127.0.0.1:{port}: cannot listen"):
+        with pytest.raises(ConfigError, match=rf"127.0.0.1:{port}: the server cannot listen"):
             async with EnvironmentServer(Faulty, ServerSettings(port=port)):
                 pass
 

@@ -1,4 +1,4 @@
-"""Where episodes wait for a server that has no session free."""
+"""The queue of episodes that wait for a free session of a server."""
 
 import asyncio
 import random
@@ -7,17 +7,16 @@ from collections.abc import Callable
 
 
 class CapacityQueue:
-    """Shared by all episodes at one server: the one that waits longest is called first."""
+    """A first-in, first-out queue, shared by all episodes at one server."""
 
     def __init__(self, chance: Callable[[], float] = random.random) -> None:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._chance = chance
 
     async def wait(self, retry_after_s: float) -> None:
-        """Wait until a session of ours ends, or for the time that the server asked for.
+        """Wait until another session of this process ends, at most `retry_after_s` plus jitter.
 
-        The time is stretched by up to a half, so that callers told the same second do not come
-        back in the same one.
+        Jitter of up to 50 % keeps callers with the same delay from retrying at the same time.
         """
         call: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(call)
@@ -31,7 +30,7 @@ class CapacityQueue:
             raise
 
     def release(self) -> None:
-        """Say that a session of ours has ended."""
+        """Wake the first episode in the queue, after a session has ended."""
         while self._waiting:
             call = self._waiting.popleft()
             if not call.done():
@@ -42,5 +41,5 @@ class CapacityQueue:
         if call in self._waiting:
             self._waiting.remove(call)
         elif not call.cancelled():
-            # Called and cancelled in the same moment: the place goes to the next one.
+            # Woken and cancelled at the same time: pass the free session on.
             self.release()

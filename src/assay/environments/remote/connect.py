@@ -1,4 +1,4 @@
-"""Environments behind an address: one server, a fresh environment for each rollout."""
+"""Environments of one server by its URL: a fresh one for each rollout."""
 
 from collections.abc import Mapping
 from types import TracebackType
@@ -19,9 +19,8 @@ from .openenv import OpenEnvEnvironment
 class RemoteEnvironments:
     """The environments of one server. An async context manager.
 
-    Entering it finds out which protocol the server speaks, unless `kind` says so. All
-    environments that it makes share one HTTP session, and wait for each other when the server has
-    no session free, for at most `queue_s`.
+    Entering it detects the protocol of the server, unless `kind` is given. All environments share
+    one HTTP session, and queue for at most `queue_s` if the server has no free session.
     """
 
     def __init__(
@@ -35,43 +34,47 @@ class RemoteEnvironments:
     ) -> None:
         if kind is not None and kind not in get_args(ServerKind):
             raise ConfigError(
-                f"{kind!r} is no kind of environment server",
-                hint=f"the kinds are {', '.join(map(repr, get_args(ServerKind)))}",
+                f"unknown kind of environment server {kind!r}",
+                hint=f"choose one of {', '.join(map(repr, get_args(ServerKind)))}",
             )
         for name, seconds in (("timeout_s", timeout_s), ("queue_s", queue_s)):
             if not seconds > 0:
-                raise ConfigError(f"`{name}` is {seconds}", hint="give a time above 0")
+                raise ConfigError(
+                    f"`{name}` is {seconds}, not a positive number", hint="pass a time above 0"
+                )
         if token is not None and not (token and token.isascii() and token.isprintable()):
             raise ConfigError(
-                "`token` is empty or holds characters that no HTTP header takes",
-                hint="check for a line end at its end",
+                "`token` is empty or contains characters that are invalid in an HTTP header",
+                hint="check for a trailing line break",
             )
         self._url = normalize_server_url(url)
         self._token = token
-        # Held, so that no failure of any part shows the token while this is in use.
+        # Kept alive: errors of all parts are redacted as long as the redactor exists.
         self._redactor = build_redactor(self._url, token)
         self._timeout_s = timeout_s
         self._queue_s = queue_s
         self._kind = kind
-        self._link: EnvironmentClient | None = None
+        self._client: EnvironmentClient | None = None
 
     @property
     def kind(self) -> ServerKind | None:
-        """The protocol; None until it is given or found out."""
+        """The protocol of the server; None until it is given or detected."""
         return self._kind
 
     async def __aenter__(self) -> Self:
-        # No limit of its own, no cookies, no proxy or password files: what a server or a home
-        # folder holds must not change a request.
+        # No connection limit: the number of rollouts is limited elsewhere. No cookies, proxies or
+        # netrc: neither the server nor the home folder may change a request.
         http = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=60),
             cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=False,
         )
-        self._link = EnvironmentClient(self._url, http, self._token, self._timeout_s, self._queue_s)
+        self._client = EnvironmentClient(
+            self._url, http, self._token, self._timeout_s, self._queue_s
+        )
         try:
             if self._kind is None:
-                self._kind = await detect_server_kind(self._link)
+                self._kind = await detect_server_kind(self._client)
         except BaseException:
             await http.close()
             raise
@@ -83,21 +86,21 @@ class RemoteEnvironments:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        link, self._link = self._link, None
-        if link is not None:
-            await link.http.close()
+        client, self._client = self._client, None
+        if client is not None:
+            await client.http.close()
 
     def make(self, task: Mapping[str, Any] | None = None) -> Environment:
-        """A fresh environment for one rollout. `task` is told to servers that take one."""
-        if self._link is None:
+        """Make a fresh environment for one rollout. `task` is sent to servers that support it."""
+        if self._client is None:
             raise ConfigError(
-                "environments are made inside `async with RemoteEnvironments(...)`",
+                "`make` was called outside of `async with RemoteEnvironments(...)`",
                 where="RemoteEnvironments.make",
             )
         match self._kind:
             case "own":
-                return NativeEnvironment(self._link, task)
+                return NativeEnvironment(self._client, task)
             case "mcp":
-                return McpEnvironment(self._link, task)
+                return McpEnvironment(self._client, task)
             case _:
-                return OpenEnvEnvironment(self._link, task)
+                return OpenEnvEnvironment(self._client, task)

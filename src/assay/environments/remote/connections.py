@@ -1,4 +1,4 @@
-"""Connections to a server that bring no request: closed after a while, and first when many wait."""
+"""Idle connections of a server: closed after a timeout, or when there are too many."""
 
 import asyncio
 import math
@@ -10,25 +10,25 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 if TYPE_CHECKING:
-    from aiohttp import web
     from aiohttp.typedefs import Middleware
 
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
+# Longer than common clients keep a connection: if the server closed it first, a request that is
+# already on its way would be lost.
 KEEP_ALIVE_S = 75.0
-"""Longer than clients keep a connection, so that they are the ones who close it."""
 
 _BODY_TIMEOUT_S = 60.0
 _MAX_SWEEP_INTERVAL_S = 0.5
 
 
 class Connections:
-    """Watches the connections of one server.
+    """The connections of one server, with their timeouts and limits.
 
-    One that has not brought a whole head of a request within `header_s` is closed; one that has,
-    after `KEEP_ALIVE_S` without another request. Where more than `most_idle` have no request under
-    way, those that never brought anything are closed first, then those whose body is still
-    awaited, then the others, the oldest first.
+    A connection without complete request headers is closed after `header_s`; a used one after
+    `KEEP_ALIVE_S` without another request. If more than `most_idle` connections have no active
+    request, unused ones are closed first, then those with an incomplete body, then the others, the
+    oldest first.
     """
 
     def __init__(self, *, header_s: float, most_idle: int) -> None:
@@ -40,12 +40,12 @@ class Connections:
         self._served: set[int] = set()
 
     def middleware(self) -> "Middleware":
-        """Reads the body of each request, and notes which connections have one under way."""
+        """Return middleware that reads each body, and tracks the connections with a request."""
 
         @web.middleware
         async def note(request: web.Request, handler: "Handler") -> web.StreamResponse:
             connection = id(request.protocol)
-            # Half a body is no request yet: it must not hold a connection that others wait for.
+            # A request counts only with its whole body: slow senders must not occupy connections.
             self._awaiting_body[connection] = time.monotonic()
             try:
                 await read_body(request)
@@ -78,16 +78,16 @@ class Connections:
             self.sweep(server.connections, time.monotonic())
 
     def sweep(self, connections: "list[Any]", now: float) -> None:
-        """Close what has been idle for too long, and what is too much."""
+        """Close connections that are idle for too long or over the limit."""
         self._forget(set(map(id, connections)))
         idle = [each for each in connections if not self._busy.get(id(each))]
         for each in idle:
             self._idle_since.setdefault(id(each), now)
-        # The first to be closed come last.
+        # Sorted so that the first to close come last.
         idle.sort(key=lambda each: self._rank(id(each)))
-        for place, each in enumerate(idle):
+        for index, each in enumerate(idle):
             late = now - self._idle_since[id(each)] >= self._find_limit_s(id(each))
-            if place >= self._most_idle or late:
+            if index >= self._most_idle or late:
                 each.force_close()
 
     def _rank(self, connection: int) -> tuple[int, float]:
@@ -97,19 +97,19 @@ class Connections:
 
     def _find_limit_s(self, connection: int) -> float:
         if connection in self._awaiting_body:
-            return math.inf  # `read_body` has a limit of its own, and answers
+            return math.inf  # `read_body` has its own timeout, and answers with 408
         return KEEP_ALIVE_S if connection in self._served else self._header_s
 
-    def _forget(self, there: set[int]) -> None:
-        """Let go of connections that are gone: another one may get the same id."""
-        self._busy = {key: count for key, count in self._busy.items() if key in there}
-        self._awaiting_body = {key: at for key, at in self._awaiting_body.items() if key in there}
-        self._idle_since = {key: at for key, at in self._idle_since.items() if key in there}
-        self._served &= there
+    def _forget(self, alive: set[int]) -> None:
+        """Drop the state of closed connections: a new object may get the same id."""
+        self._busy = {key: count for key, count in self._busy.items() if key in alive}
+        self._awaiting_body = {key: at for key, at in self._awaiting_body.items() if key in alive}
+        self._idle_since = {key: at for key, at in self._idle_since.items() if key in alive}
+        self._served &= alive
 
 
 async def read_body(request: "web.Request") -> bytes:
-    """The body of a request. One that does not come in time is answered with 408."""
+    """Read the body of a request. A timeout is answered with 408."""
     try:
         async with asyncio.timeout(_BODY_TIMEOUT_S):
             return await request.read()

@@ -1,6 +1,6 @@
-"""The control plane of an MCP environment: its seed, rewards and end, which no agent sees.
+"""The control plane of an MCP environment: seed, rewards and status, hidden from the agent.
 
-A reading that fails is a fault. It is never taken for a reward of 0.0.
+A request that fails is a fault. It never counts as a reward of 0.0.
 """
 
 import math
@@ -18,14 +18,14 @@ MCP_SESSION_HEADER = "mcp-session-id"
 """Names the episode on the control plane. On the data plane MCP uses it for its own sessions."""
 
 ABSENT: Final = object()
-"""What stands for a state that the server does not offer."""
+"""The state of a server without a control plane. Not None, which is a valid state."""
 
 _ABSENT_STATUSES = (404, 405, 501)
 
 
 @dataclass(frozen=True, slots=True)
 class EpisodeStatus:
-    """How far an episode is."""
+    """The progress of an episode."""
 
     terminated: bool
     truncated: bool
@@ -48,24 +48,26 @@ class RewardReading:
 class ControlPlane:
     """The control plane of one episode."""
 
-    def __init__(self, link: EnvironmentClient, endpoint: str, headers: Mapping[str, str]) -> None:
-        self._link = link
+    def __init__(
+        self, client: EnvironmentClient, endpoint: str, headers: Mapping[str, str]
+    ) -> None:
+        self._client = client
         self._beside = urlsplit(endpoint)
-        """The address of the data plane, beside which the control plane stands."""
+        """The URL of the data plane; the control plane is next to it."""
 
         self._headers = headers
 
     async def initial_state(self) -> Any:
-        """The first observation; `ABSENT` from a server without a control plane."""
+        """Return the first observation, or `ABSENT` if the server has no control plane."""
         answer = await self._request("GET", "initial_state")
         if answer.status in _ABSENT_STATUSES:
             return ABSENT
         return self._check_status(answer, "initial_state").json()
 
     async def reset(self, seed: int | None, task: Mapping[str, Any] | None = None) -> None:
-        """Begin the episode anew with this seed. Servers that know `task` are told one."""
-        told = {} if task is None else {"task": task}
-        answer = await self._request("POST", "reset_session", {"seed": seed, **told})
+        """Restart the episode with this seed, and with `task` if the server supports it."""
+        extra = {} if task is None else {"task": task}
+        answer = await self._request("POST", "reset_session", {"seed": seed, **extra})
         self._check_status(answer, "reset_session")
 
     async def status(self) -> EpisodeStatus:
@@ -80,36 +82,37 @@ class ControlPlane:
     async def reward(self) -> RewardReading:
         fields = self._read_fields(await self._request("GET", "reward"), "reward")
         if "reward" not in fields:
-            raise self._build_fault("reward", "it has no `reward`")
+            raise self._build_fault("reward", "`reward` is missing")
         return RewardReading(
             self._read_number(fields, "reward", "reward"), self._read_count(fields, "reward")
         )
 
     async def info(self) -> Mapping[str, Any]:
-        """What the environment says besides. It decides nothing, so a failure is told in it."""
+        """Return additional data of the environment."""
         answer = await self._request("GET", "info")
         if answer.status in _ABSENT_STATUSES:
             return {}
         try:
             return self._read_fields(answer, "info")
         except EnvironmentFault as fault:
+            # The result does not depend on it, so that a failure is recorded, not raised.
             return {"info_error": fault.message}
 
     async def close(self) -> None:
-        """Give the session back. A session that is gone already is closed."""
+        """Close the session. A session that no longer exists counts as closed."""
         answer = await self._request("POST", "close_session")
         if answer.status not in _ABSENT_STATUSES:
             self._check_status(answer, "close_session")
 
     async def _request(self, method: str, name: str, body: Any = None) -> ServerResponse:
         async def attempt() -> ServerResponse:
-            answer = await self._link.ask(
+            answer = await self._client.ask(
                 method, self._build_url(name), body=body, headers=self._headers
             )
             ServerBusy.check(answer)
             return answer
 
-        return await retry_while_busy(self._link, attempt)
+        return await retry_while_busy(self._client, attempt)
 
     def _build_url(self, name: str) -> str:
         path = self._beside.path.rstrip("/").removesuffix("/mcp")
@@ -124,7 +127,8 @@ class ControlPlane:
         fields = self._check_status(answer, name).json()
         if not isinstance(fields, dict):
             raise InvalidResponse(
-                f"/control/{name} is not an object: {answer.excerpt}", where=answer.where
+                f"the answer of /control/{name} is not an object: {answer.excerpt}",
+                where=answer.where,
             )
         return fields
 
@@ -137,7 +141,7 @@ class ControlPlane:
     def _read_count(self, fields: Mapping[str, Any], name: str) -> int | None:
         value = fields.get("step_count")
         if value is not None and (type(value) is not int or value < 0):
-            raise self._build_fault(name, f"`step_count` is {value!r}, which counts nothing")
+            raise self._build_fault(name, f"`step_count` is {value!r}, not a count")
         return value
 
     def _read_number(self, fields: Mapping[str, Any], key: str, name: str) -> float | None:
@@ -146,22 +150,23 @@ class ControlPlane:
             return None
         number = _parse_finite(value)
         if number is None:
-            raise self._build_fault(name, f"`{key}` is {value!r:.80}, which is no finite number")
+            raise self._build_fault(name, f"`{key}` is {value!r:.80}, not a finite number")
         return number
 
     def _build_fault(self, name: str, why: str) -> EnvironmentFault:
         return EnvironmentFault(
             f"/control/{name} cannot be read: {why}",
-            where=self._link.where,
-            hint="no reward is known for this step; the log of the environment server says more",
+            where=self._client.where,
+            hint="the reward of this step is unknown; see the log of the environment server",
         )
 
 
 def _parse_finite(value: object) -> float | None:
+    # A bool is an int in Python, but not a reward.
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
         number = float(value)
-    except OverflowError:
+    except OverflowError:  # an integer beyond the range of a float
         return None
     return number if math.isfinite(number) else None

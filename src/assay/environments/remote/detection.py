@@ -1,4 +1,4 @@
-"""Which protocol an environment server speaks, found out by asking it."""
+"""Detection of the protocol of an environment server."""
 
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,53 +14,55 @@ from .retry_when_busy import ServerBusy
 _NATIVE_PREFIX = "assay-env"
 
 
-async def detect_server_kind(link: EnvironmentClient) -> ServerKind:
-    """The protocol of the server: by its address where that says it, else by what it answers.
+async def detect_server_kind(client: EnvironmentClient) -> ServerKind:
+    """Detect the protocol of a server by its URL, or else by its answers.
 
-    Raises `EnvironmentFault` if nothing answers, and `ConfigError` with everything that was tried
-    if the server speaks none of the protocols.
+    Raises `EnvironmentFault` if the server does not answer, and `ConfigError` with all attempts if
+    it supports none of the protocols.
     """
-    parts = urlsplit(link.url)
+    parts = urlsplit(client.url)
     if parts.scheme in ("ws", "wss"):
         return "openenv"
     tried: list[str] = []
-    # A server of any kind may offer /mcp besides: whoever names it means it.
+    # Servers of other kinds may offer /mcp too: a URL that names it is explicit.
     if parts.path.endswith("/mcp"):
-        if await _supports_json_rpc(link, link.url, tried):
+        if await _supports_json_rpc(client, client.url, tried):
             return "mcp"
-    elif (found := await _detect_by_routes(link, tried)) is not None:
+    elif (found := await _detect_by_routes(client, tried)) is not None:
         return found
     raise ConfigError(
-        f"the server speaks none of the known protocols ({'; '.join(tried)})",
-        where=link.where,
-        hint="correct the address, or name its kind: own, mcp or openenv",
+        f"the server supports none of the known protocols ({'; '.join(tried)})",
+        where=client.where,
+        hint="correct the address, or pass the kind of the server: own, mcp or openenv",
     )
 
 
-async def _detect_by_routes(link: EnvironmentClient, tried: list[str]) -> ServerKind | None:
-    health = await _fetch_json(link, build_http_url(link.url, "health"), tried)
+async def _detect_by_routes(client: EnvironmentClient, tried: list[str]) -> ServerKind | None:
+    health = await _fetch_json(client, build_http_url(client.url, "health"), tried)
     if isinstance(health, dict) and str(health.get("protocol", "")).startswith(_NATIVE_PREFIX):
         return "own"
-    schema = await _fetch_json(link, build_http_url(link.url, "schema"), tried)
+    schema = await _fetch_json(client, build_http_url(client.url, "schema"), tried)
     if health is not None and isinstance(schema, dict) and isinstance(schema.get("action"), dict):
         return "openenv"
-    for url in list_mcp_urls(link):
-        if await _supports_json_rpc(link, url, tried):
+    for url in list_mcp_urls(client):
+        if await _supports_json_rpc(client, url, tried):
             return "mcp"
     return None
 
 
-async def _fetch_json(link: EnvironmentClient, url: str, tried: list[str]) -> Any:
-    """The JSON at an address; None if there is none."""
+async def _fetch_json(client: EnvironmentClient, url: str, tried: list[str]) -> Any:
+    """Return the JSON at a URL, or None."""
     name = f"GET {urlsplit(url).path}"
     try:
-        answer = await link.ask("GET", url)
+        answer = await client.ask("GET", url)
         if answer.status == 200:
             value = answer.json()
-            tried.append(f"{name}: JSON of another kind")
+            tried.append(f"{name}: unrecognised JSON")
             return value
         if answer.status in (401, 403):
-            raise TokenRejected(f"{name}: HTTP {answer.status}", where=link.where, hint=TOKEN_HINT)
+            raise TokenRejected(
+                f"{name}: HTTP {answer.status}", where=client.where, hint=TOKEN_HINT
+            )
         tried.append(f"{name}: HTTP {answer.status}")
     except (TokenRejected, ConnectionFailed):
         raise
@@ -69,12 +71,12 @@ async def _fetch_json(link: EnvironmentClient, url: str, tried: list[str]) -> An
     return None
 
 
-async def _supports_json_rpc(link: EnvironmentClient, url: str, tried: list[str]) -> bool:
-    """Whether it answers JSON-RPC, be it with an error, as servers of the older era do."""
+async def _supports_json_rpc(client: EnvironmentClient, url: str, tried: list[str]) -> bool:
+    """Return whether a URL answers JSON-RPC, if only with an error as legacy servers do."""
     headers = {"MCP-Protocol-Version": MODERN_VERSION, "Mcp-Method": "server/discover"}
     name = f"POST {urlsplit(url).path or '/'}"
     try:
-        await JsonRpc(link, url).call("server/discover", {"_meta": {}}, headers)
+        await JsonRpc(client, url).call("server/discover", {"_meta": {}}, headers)
     except ServerBusy:
         return True
     except RpcError as refusal:

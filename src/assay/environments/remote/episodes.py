@@ -1,4 +1,4 @@
-"""The sessions of an environment server: each is one environment and what it has answered."""
+"""The sessions of an environment server: an environment and its recorded steps each."""
 
 import asyncio
 import math
@@ -19,17 +19,17 @@ _ENVIRONMENT_CLOSE_S = 10.0
 _RETRY_AFTER_S = 1.0
 
 MakeEnvironment = Callable[[Mapping[str, Any]], Environment]
-"""From the task of a session to a fresh environment."""
+"""Makes a fresh environment for the task of a session."""
 
 
 class SessionRefused(AssayError):
-    """A caller asked a session for something that it does not do."""
+    """A request to a session is refused."""
 
     kind: ClassVar[str] = "refused"
 
 
 class AtCapacity(SessionRefused):
-    """All sessions are taken. `retry_after_s` is when to ask again."""
+    """All sessions are in use. Retry after `retry_after_s`."""
 
     kind = "capacity"
 
@@ -50,32 +50,32 @@ class AtCapacity(SessionRefused):
 
 
 class NoSuchSession(SessionRefused):
-    """The session never was, was closed, or expired."""
+    """The session does not exist, was closed, or expired."""
 
     kind = "no_session"
 
 
 class OutOfOrder(SessionRefused):
-    """A step does not follow the one before it."""
+    """The index of a step does not follow the previous one."""
 
     kind = "out_of_order"
 
 
 class EpisodeOver(SessionRefused):
-    """A step was asked for after the last one."""
+    """A step was requested after the end of the episode."""
 
     kind = "over"
 
 
 class BadTask(SessionRefused):
-    """No environment can be made for the task that a caller gave."""
+    """No environment can be made for the task of a request."""
 
     kind = "bad_task"
 
 
 @dataclass(frozen=True, slots=True)
 class StoredStep:
-    """A step that was done, kept to answer a caller that asks for it again."""
+    """A completed step, kept to answer a retry of its request."""
 
     step_index: int
     action: Message
@@ -88,7 +88,7 @@ class Session:
 
     id: str
     token: str = field(repr=False)
-    """What a caller must show besides the id."""
+    """The secret that requests must contain besides the id."""
 
     environment: Environment
     opening: tuple[Message, ...]
@@ -100,7 +100,7 @@ class Session:
     steps: list[StoredStep] = field(default_factory=list)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
     fault: EnvironmentFault | None = None
-    """What broke the environment. A broken session answers no further step."""
+    """The fault of the environment, after which all steps are refused."""
 
     closed: bool = False
     _running: "asyncio.Future[Step] | None" = field(default=None, repr=False)
@@ -114,7 +114,7 @@ class Session:
         return last.terminated or last.truncated or last.ended_by_agent
 
     async def answer(self, action: Message) -> Step:
-        """The environment's own answer. Raises `EnvironmentFault` for whatever breaks in it."""
+        """Take a step. Raises `EnvironmentFault` for any error of the environment."""
         self._running = asyncio.ensure_future(self.environment.step(action))
         try:
             return _check_finite_step(await self._running)
@@ -129,7 +129,7 @@ class Session:
             self._running = None
 
     async def end(self) -> None:
-        """Close the environment, also in the middle of a step."""
+        """Close the environment, even during a step."""
         self.closed = True
         if self._running is not None:
             self._running.cancel()
@@ -138,10 +138,10 @@ class Session:
 
 
 class SessionPool:
-    """Sessions up to a capacity. Idle ones are closed; a step that was done is not done again.
+    """Sessions up to a capacity. Idle sessions are closed; retried steps are not repeated.
 
-    Inside `async with` a background task closes idle sessions; leaving it closes all of them. A
-    single step that takes longer than `idle_s` counts as idle.
+    Inside `async with`, a background task closes idle sessions; leaving it closes all of them. A
+    step that takes longer than `idle_s` counts as idle.
     """
 
     def __init__(
@@ -153,13 +153,17 @@ class SessionPool:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if capacity < 1:
-            raise ConfigError(f"a capacity of {capacity} sessions", hint="at least 1 is needed")
+            raise ConfigError(
+                f"`capacity` is {capacity} sessions, not at least 1", hint="pass 1 or more"
+            )
         if not idle_s > 0:
-            raise ConfigError(f"an idle time of {idle_s} s", hint="give a time above 0")
+            raise ConfigError(
+                f"`idle_s` is {idle_s}, not a positive number", hint="pass a time above 0"
+            )
         self.capacity = capacity
         self.idle_s = idle_s
         self.close_errors: list[str] = []
-        """What went wrong in closing environments, newest last; at most the last 100."""
+        """Errors while closing environments, newest last; at most the last 100."""
 
         self._make = make
         self._clock = clock
@@ -169,7 +173,7 @@ class SessionPool:
         self._sweeper: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
-        """How many sessions there are, those that are being opened included."""
+        """The number of sessions, including those that are being opened."""
         return len(self._sessions) + self._opening
 
     async def __aenter__(self) -> Self:
@@ -195,15 +199,15 @@ class SessionPool:
         task: Mapping[str, Any] | None = None,
         episode_id: str | None = None,
     ) -> Session:
-        """Make an environment, give it the seed and keep it as a session.
+        """Make an environment, apply the seed and keep it as a session.
 
-        Asking again with the same `episode_id` before the first step gives the same session, so
-        that a caller who missed the answer can repeat the request.
+        Requests with the same `episode_id` before the first step return the same session, so that
+        a caller can retry a request whose answer was lost.
         """
         task = task or {}
         if episode_id not in self._episodes:
             await self._make_room()
-        # Looked up after that: while room was made, the same episode may have been asked for.
+        # Looked up after the await: a retry may have opened the same episode in the meantime.
         if episode_id is not None and (known := self._episodes.get(episode_id)) is not None:
             return _check_reopened_session(await asyncio.shield(known), seed, task)
         self._opening += 1
@@ -222,7 +226,7 @@ class SessionPool:
         return session
 
     def find(self, session_id: str) -> Session:
-        """The session of this id, which is thereby used. Raises `NoSuchSession`."""
+        """Return the session with this id, and mark it as used. Raises `NoSuchSession`."""
         session = self._sessions.get(session_id)
         if session is None:
             raise _build_session_error(
@@ -232,9 +236,9 @@ class SessionPool:
         return session
 
     async def step(self, session_id: str, action: Message, step_index: int) -> StoredStep:
-        """Do the step, or answer what it came to if it was done before.
+        """Take a step, or return the stored one if this is a retry.
 
-        Raises `OutOfOrder` for a gap and for another action at an index that was done.
+        Raises `OutOfOrder` for a gap, and for another action at the index of a stored step.
         """
         session = self.find(session_id)
         async with session.lock:
@@ -251,12 +255,12 @@ class SessionPool:
     async def close(self, session_id: str) -> None:
         """End the session and close its environment. Raises `NoSuchSession`.
 
-        The place is free at once. What breaks in closing is kept in `close_errors`.
+        The capacity is released immediately. Errors while closing are kept in `close_errors`.
         """
         await self._end(self.find(session_id))
 
     async def sweep(self) -> int:
-        """Close the sessions that are idle; how many those were."""
+        """Close idle sessions. Return their number."""
         limit = self._clock() - self.idle_s
         idle = [session for session in self._sessions.values() if session.last_used <= limit]
         await self._end_all(idle)
@@ -272,8 +276,8 @@ class SessionPool:
             await self.sweep()
         if len(self) >= self.capacity:
             raise AtCapacity(
-                f"all {self.capacity} sessions are taken",
-                hint=f"ask again in {_RETRY_AFTER_S:g} s, or serve with a larger capacity",
+                f"all {self.capacity} sessions are in use",
+                hint=f"retry in {_RETRY_AFTER_S:g} s, or serve with a larger capacity",
             )
 
     async def _open_session(
@@ -312,7 +316,8 @@ class SessionPool:
             del self._episodes[episode_id]
         if isinstance(error, Exception):
             promise.set_exception(error)
-            promise.exception()  # looked at, whether or not somebody waits for it
+            # Mark it as retrieved: asyncio logs exceptions of futures that nothing awaits.
+            promise.exception()
         else:
             promise.cancel()
 
@@ -327,16 +332,16 @@ class SessionPool:
         await self._await_close(session.end())
 
     async def _await_close(self, closing: Any) -> None:
-        """Await it. What happened in the episode stands, whether or not that works."""
+        """Await the closing of an environment. The episode stays valid if it fails."""
         try:
             await closing
         except Exception as error:
             self.close_errors = [*self.close_errors[-99:], describe_error(error)]
 
 
-def _build_session_error(session_id: str, what: str) -> NoSuchSession:
-    # The beginning only: whoever reads a log must not be able to take part in the session.
-    return NoSuchSession(f"session {session_id[:6]!r}… {what}", hint="open another session")
+def _build_session_error(session_id: str, problem: str) -> NoSuchSession:
+    # Only a prefix of the id: a log must not give access to the session.
+    return NoSuchSession(f"session {session_id[:6]!r}… {problem}", hint="open another session")
 
 
 def _to_environment_fault(error: Exception, where: str) -> EnvironmentFault:
@@ -347,10 +352,13 @@ def _to_environment_fault(error: Exception, where: str) -> EnvironmentFault:
 
 def _check_finite_step(step: object) -> Step:
     if not isinstance(step, Step):
-        raise EnvironmentFault(f"`step` returned {type(step).__name__}", hint="return a `Step`")
+        raise EnvironmentFault(
+            f"`step` returned {type(step).__name__}, not a `Step`", hint="return a `Step`"
+        )
     if step.reward is not None and not math.isfinite(step.reward):
         raise EnvironmentFault(
-            f"the reward is {step.reward}", hint="a reward is a finite number, or None"
+            f"the reward is {step.reward}, not a finite number",
+            hint="return a finite number, or None",
         )
     return step
 
@@ -358,8 +366,8 @@ def _check_finite_step(step: object) -> Step:
 def _check_reopened_session(session: Session, seed: int | None, task: Mapping[str, Any]) -> Session:
     if session.steps or session.seed != seed or dict(session.task) != dict(task):
         raise OutOfOrder(
-            f"the episode {session.episode_id!r} is under way already",
-            hint="give each episode an id of its own",
+            f"the episode {session.episode_id!r} has already started",
+            hint="give each episode a unique id",
         )
     return session
 
@@ -368,7 +376,7 @@ def _find_stored_step(session: Session, action: Message, step_index: int) -> Sto
     stored = session.steps[step_index]
     if stored.action != action:
         raise OutOfOrder(
-            f"step {step_index} was done before, with another action",
+            f"step {step_index} was already taken, with another action",
             hint=f"the next step is {len(session.steps)}",
         )
     return stored

@@ -1,7 +1,7 @@
-"""The way to one environment server: its address, its token and a session shared by all episodes.
+"""The HTTP client of one environment server: URL, token, and a session shared by all episodes.
 
-Addresses come from the user alone. What a server says is data: bounded in size, never followed to
-another address, and quoted without the token.
+URLs come from the user only. Answers of servers are untrusted data: limited in size, never followed
+to another URL, and quoted without the token.
 """
 
 import time
@@ -24,34 +24,34 @@ if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
 
 ServerKind = Literal["own", "mcp", "openenv"]
-"""The protocols that environment servers speak."""
+"""The protocols of environment servers."""
 
 MAX_SERVER_RESPONSE_BYTES = 4 * 1024 * 1024
 _EXCERPT_BYTES = 64 * 1024
 _MAX_INLINE_BODY_BYTES = 1024 * 1024
 STEP_TIMEOUT_HINT = (
-    "the environment hangs, or needs more time: `step_timeout_s` of @evaluation_test, `timeout_s` "
-    "of RemoteEnvironments"
+    "the environment hangs or needs more time: raise `step_timeout_s` of @evaluation_test, or "
+    "`timeout_s` of RemoteEnvironments"
 )
-TOKEN_HINT = "give its token: `env_token` of @evaluation_test, `token` of RemoteEnvironments"
+TOKEN_HINT = "pass the token: `env_token` of @evaluation_test, `token` of RemoteEnvironments"
 _SCHEMES = ("http", "https", "ws", "wss")
 
 
 class ConnectionFailed(EnvironmentFault):
-    """No answer came, because the connection failed or broke."""
+    """The connection failed or broke before the answer."""
 
 
 class TimedOut(EnvironmentFault):
-    """No answer came in time."""
+    """The server did not answer in time."""
 
 
 class InvalidResponse(EnvironmentFault):
-    """An answer came that cannot be understood."""
+    """The answer of the server cannot be parsed."""
 
 
 @dataclass(frozen=True)
 class ServerResponse:
-    """What a server answered, whatever its status."""
+    """The answer of a server with any status."""
 
     status: int
     headers: Mapping[str, str]
@@ -60,30 +60,30 @@ class ServerResponse:
     redactor: Redactor = field(repr=False)
 
     def json(self) -> Any:
-        """The JSON of the body. Raises `InvalidResponse`."""
+        """Parse the body as JSON. Raises `InvalidResponse`."""
         try:
             return from_json(self.body, allow_inf_nan=False)
         except ValueError:
             pass
         raise InvalidResponse(
-            f"HTTP {self.status} with an answer that is not JSON: {self.excerpt}", where=self.where
+            f"the answer (HTTP {self.status}) is not JSON: {self.excerpt}", where=self.where
         )
 
     @property
     def retry_after_s(self) -> float | None:
-        """What the server asks to wait; None when it does not say."""
+        """The delay of the `Retry-After` header, or None."""
         return parse_retry_after(
             self.headers.get("Retry-After"), milliseconds=None, now=time.time()
         )
 
     @property
     def excerpt(self) -> str:
-        """The beginning of the body as one printable line without the token."""
+        """The beginning of the body as one printable line, redacted."""
         return self.shown(self.body[:_EXCERPT_BYTES].decode("utf-8", "replace")) or "(nothing)"
 
     def shown(self, text: str, *, most: int = 300) -> str:
-        """Words of the server as one printable line without the token."""
-        # Cleaned before it is cut: half a token is not recognised, and is still half a token.
+        """Return text of the server as one printable line, redacted and shortened."""
+        # Redact before cutting: half a token would not be recognised.
         text = self.redactor.clean(text)
         text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
         return f"{text[:most]}…" if len(text) > most else text
@@ -91,40 +91,40 @@ class ServerResponse:
 
 @dataclass(frozen=True)
 class EnvironmentClient:
-    """How the episodes of one `RemoteEnvironments` reach their server."""
+    """The connection of all episodes of one `RemoteEnvironments` to their server."""
 
     url: str = field(repr=False)
     http: "ClientSession" = field(repr=False)
     token: str | None = field(default=None, repr=False)
     timeout_s: float = 30.0
     queue_s: float = 3600.0
-    """How long an episode may wait for a free session."""
+    """The maximum time that an episode waits for a free session."""
 
-    room: CapacityQueue = field(default_factory=CapacityQueue, repr=False)
+    queue: CapacityQueue = field(default_factory=CapacityQueue, repr=False)
 
     @cached_property
     def where(self) -> str:
-        """The address as it may be shown: without user, password and query."""
+        """The URL for messages, without user, password and query."""
         parts = urlsplit(self.url)
         return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
     @cached_property
     def redactor(self) -> Redactor:
-        """Takes the token, and what the query of the address holds, out of any text."""
+        """Removes the token and the query values of the URL from text."""
         return build_redactor(self.url, self.token)
 
     def describe_session(self, kind: ServerKind, session_id: str | None) -> dict[str, Any]:
-        """What a rollout records of its session at this server."""
+        """Return the description of a session for its rollout."""
         named = {} if session_id is None else {"session_id": session_id}
         return {"kind": kind, "base_url": self.where, **named}
 
     def at(self, path: str) -> str:
-        """The address of `path` below this one; its query stays."""
+        """Return the URL of `path` below the server URL, with its query."""
         parts = urlsplit(self.url)
         return urlunsplit(parts._replace(path=parts.path.rstrip("/") + path))
 
     def headers(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
-        """The headers of a request: the token, and `more`."""
+        """Return the headers of a request: the token, and `more`."""
         own = {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
         return {**own, **(more or {})}
 
@@ -137,9 +137,10 @@ class EnvironmentClient:
         headers: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
     ) -> ServerResponse:
-        """Make one request, with `body` as JSON or bytes as they are, and read the whole answer.
+        """Send one request, with `body` as JSON or raw bytes, and read the whole answer.
 
-        Raises `ConnectionFailed`, `TimedOut` or `InvalidResponse`; a bad status is for the caller to judge.
+        Raises `ConnectionFailed`, `TimedOut` or `InvalidResponse`; the
+        caller checks the status.
         """
         wait_s = self.timeout_s if timeout_s is None else timeout_s
         data = (
@@ -160,23 +161,23 @@ class EnvironmentClient:
                 return self._build_response(response, await _read_response_body(response))
         except TimeoutError:
             fault: EnvironmentFault = TimedOut(
-                f"no answer within {wait_s:g} s",
+                f"the server did not answer within {wait_s:g} s",
                 where=self.where,
                 hint=STEP_TIMEOUT_HINT,
             )
         except (aiohttp.ClientError, OSError, EOFError) as error:
             fault = self.build_connection_error(error)
-        # Outside the handlers: the original exceptions may quote the address with its query.
+        # Outside the handlers: the original exceptions may quote the URL with its query.
         raise fault
 
     def build_connection_error(self, error: Exception) -> ConnectionFailed:
-        """What a broken connection is told as."""
+        """Return the fault for a failed connection."""
         reason = getattr(error, "os_error", None) or error
-        words = getattr(reason, "strerror", None) or type(error).__name__
+        cause = getattr(reason, "strerror", None) or type(error).__name__
         return ConnectionFailed(
-            f"the connection failed: {words}",
+            f"the connection failed: {cause}",
             where=self.where,
-            hint="is the environment server running? its log says why if it died",
+            hint="check that the environment server is running, and see its log",
         )
 
     def _build_response(self, response: "ClientResponse", body: bytes | None) -> ServerResponse:
@@ -186,33 +187,33 @@ class EnvironmentClient:
             )
         if 300 <= response.status < 400:
             raise InvalidResponse(
-                f"HTTP {response.status}: the server points to another address",
+                f"the server redirects to another address (HTTP {response.status})",
                 where=self.where,
-                hint="it is not followed: give the final address",
+                hint="redirects are not followed: pass the final address",
             )
         return ServerResponse(response.status, response.headers, body, self.where, self.redactor)
 
 
 def build_redactor(url: str, token: str | None) -> Redactor:
-    """Knows the token of a server, and what the query of its address holds."""
+    """Return a redactor for the token of a server and the query values of its URL."""
     query = urlsplit(url).query
     written = [pair.partition("=")[2] for pair in query.split("&")]
     return Redactor([token or "", query, *written, *map(unquote_plus, written)])
 
 
 def normalize_server_url(url: str) -> str:
-    """The address of a server as a user gave it. Raises `ConfigError` for a bad one."""
+    """Return the URL of a server in normal form. Raises `ConfigError` for an invalid one."""
     parts = _split_server_url(url)
     if parts is None:
         raise ConfigError(
-            "the address of an environment server must be an http, https, ws or wss address",
+            "the address of an environment server must be an http, https, ws or wss URL",
             hint="write it like http://127.0.0.1:8000",
         )
     if parts.username is not None or parts.password is not None:
         raise ConfigError(
-            "the address of an environment server holds a user or a password",
+            "the address of an environment server contains a user or a password",
             where=parts.hostname,
-            hint="give the secret as `token`",
+            hint="pass the secret as `token`",
         )
     return urlunsplit(parts._replace(path=parts.path.rstrip("/"), fragment=""))
 
@@ -230,12 +231,12 @@ def _split_server_url(url: str) -> SplitResult | None:
 
 
 def _wrap_large_body(data: bytes) -> bytes | BytesIO:
-    # aiohttp warns about a large body unless it may send it in pieces.
+    # aiohttp warns about large bodies unless it can send them in pieces.
     return data if len(data) <= _MAX_INLINE_BODY_BYTES else BytesIO(data)
 
 
 async def _read_response_body(response: "ClientResponse") -> bytes | None:
-    """The body, or None when it is longer than an answer may be."""
+    """Return the body, or None if it is over the limit."""
     pieces: list[bytes] = []
     size = 0
     while piece := await response.content.readany():

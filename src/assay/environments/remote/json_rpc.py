@@ -1,4 +1,4 @@
-"""JSON-RPC over HTTP as MCP speaks it: a POST for each request, answered as JSON or as events."""
+"""JSON-RPC over HTTP for MCP: one POST per request, answered as JSON or as an event stream."""
 
 import asyncio
 import itertools
@@ -33,12 +33,13 @@ METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 
+# The end of a stream normally arrives with the answer; longer waits would delay every step.
 _DRAIN_S = 0.1
 _ACCEPT = {"Accept": "application/json, text/event-stream", "Accept-Encoding": "identity"}
 
 
 class RpcError(Exception):
-    """The server refuses a request. `code` is None when it is HTTP that says so."""
+    """The server refused a request. `code` is None for a plain HTTP error."""
 
     def __init__(self, message: str, *, code: int | None, status: int, data: Any = None) -> None:
         super().__init__(message)
@@ -49,32 +50,32 @@ class RpcError(Exception):
 
 
 class TokenRejected(EnvironmentFault):
-    """The server wants a token, or another one."""
+    """The server requires a token, or another one."""
 
 
 @dataclass(frozen=True, slots=True)
 class RpcResult:
-    """What a request came to, and the headers that came with it."""
+    """The result of a request, and the headers of its answer."""
 
     value: Mapping[str, Any]
     headers: Mapping[str, str]
 
 
 class JsonRpc:
-    """Requests to one address. Makes one attempt for each: it cannot know what was done."""
+    """Requests to one URL. Never retries: a lost request may have been executed."""
 
-    def __init__(self, link: EnvironmentClient, url: str) -> None:
-        self.link = link
+    def __init__(self, client: EnvironmentClient, url: str) -> None:
+        self.client = client
         self.url = url
         self._numbers = itertools.count(1)
 
     async def call(
         self, method: str, params: Mapping[str, Any], headers: Mapping[str, str]
     ) -> RpcResult:
-        """The result of a request.
+        """Send a request and return its result.
 
-        Raises `RpcError` if the server refuses it, `ServerBusy` if it has no place, and
-        `EnvironmentFault` if no answer comes or none that can be understood.
+        Raises `RpcError` if the server refuses it, `ServerBusy` if it has no free session, and
+        `EnvironmentFault` if the answer is missing or invalid.
         """
         number = next(self._numbers)
         request = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
@@ -82,7 +83,7 @@ class JsonRpc:
         return self._parse_result(answer, number)
 
     async def notify(self, method: str, headers: Mapping[str, str]) -> None:
-        """Say something that is not answered."""
+        """Send a notification, which has no answer."""
         answer = await self._post({"jsonrpc": "2.0", "method": method}, headers)
         if answer.status >= 400:
             raise RpcError(_describe_http_error(answer), code=None, status=answer.status)
@@ -91,12 +92,12 @@ class JsonRpc:
         ServerBusy.check(answer)
         if answer.status in (401, 403):
             raise TokenRejected(
-                f"HTTP {answer.status}: the server does not let us in",
+                f"the server denies access (HTTP {answer.status})",
                 where=answer.where,
                 hint=TOKEN_HINT,
             )
         message = _parse_rpc_message(answer)
-        # An error about a request that was not understood carries another id, or none.
+        # Not matched by id: an error about an unparsable request has another id, or none.
         if message is not None and "error" in message:
             raise _build_rpc_error(message["error"], answer)
         if answer.status >= 500:
@@ -111,31 +112,33 @@ class JsonRpc:
         return RpcResult(result, answer.headers)
 
     async def _post(self, message: Mapping[str, Any], headers: Mapping[str, str]) -> ServerResponse:
-        """Post it and read until the answer is there."""
+        """Post a message and read until its answer."""
         try:
             return await self._exchange(message, headers)
         except TimeoutError:
             fault: EnvironmentFault = TimedOut(
-                f"no answer to {_format_method(message)} within {self.link.timeout_s:g} s",
-                where=self.link.where,
+                f"the server did not answer {_format_method(message)} within "
+                f"{self.client.timeout_s:g} s",
+                where=self.client.where,
                 hint=STEP_TIMEOUT_HINT,
             )
         except (aiohttp.ClientError, OSError, EOFError) as error:
-            fault = self.link.build_connection_error(error)
-        # Outside the handlers: the original exceptions may quote the address with its query.
+            fault = self.client.build_connection_error(error)
+        # Outside the handlers: the original exceptions may quote the URL with its query.
         raise fault
 
     async def _exchange(
         self, message: Mapping[str, Any], headers: Mapping[str, str]
     ) -> ServerResponse:
+        # Twice: after a redirect that only adds or removes the last slash.
         for _ in range(2):
-            async with self.link.http.post(
+            async with self.client.http.post(
                 self.url,
                 data=to_json(message),
-                headers=self.link.headers(
+                headers=self.client.headers(
                     {"Content-Type": "application/json", **_ACCEPT, **headers}
                 ),
-                timeout=aiohttp.ClientTimeout(total=self.link.timeout_s),
+                timeout=aiohttp.ClientTimeout(total=self.client.timeout_s),
                 allow_redirects=False,
             ) as response:
                 if 300 <= response.status < 400:
@@ -145,9 +148,9 @@ class JsonRpc:
         raise self._build_redirect_error(308)
 
     def _resolve_slash_redirect(self, response: "ClientResponse") -> str:
-        """The same address with or without its last slash: what web frameworks redirect to."""
-        there = urljoin(self.url, response.headers.get("Location", ""))
-        old, new = urlsplit(self.url), urlsplit(there)
+        """Return the redirected URL if only its last slash differs, as from web frameworks."""
+        target = urljoin(self.url, response.headers.get("Location", ""))
+        old, new = urlsplit(self.url), urlsplit(target)
         same = (old.scheme, old.netloc) == (new.scheme, new.netloc)
         if response.status not in (307, 308) or not same:
             raise self._build_redirect_error(response.status)
@@ -157,9 +160,9 @@ class JsonRpc:
 
     def _build_redirect_error(self, status: int) -> InvalidResponse:
         return InvalidResponse(
-            f"HTTP {status}: the server points to another address",
-            where=self.link.where,
-            hint="it is not followed: give the final address",
+            f"the server redirects to another address (HTTP {status})",
+            where=self.client.where,
+            hint="redirects are not followed: pass the final address",
         )
 
     async def _read_response(
@@ -169,17 +172,17 @@ class JsonRpc:
             body = await self._await_event(response, message, headers)
         else:
             body = b"".join([piece async for piece in self._iterate_chunks(response)])
-        secrets = Redactor([self.link.token or "", urlsplit(self.link.url).query])
-        return ServerResponse(response.status, response.headers, body, self.link.where, secrets)
+        secrets = Redactor([self.client.token or "", urlsplit(self.client.url).query])
+        return ServerResponse(response.status, response.headers, body, self.client.where, secrets)
 
     async def _await_event(
         self, response: "ClientResponse", message: Mapping[str, Any], headers: Mapping[str, str]
     ) -> bytes:
-        """The event that answers `message`; what the server asks meanwhile is answered."""
+        """Return the event that answers `message`; requests of the server are answered."""
         async for data in _parse_server_events(self._iterate_chunks(response)):
             event = _parse_json_or_none(data)
             if not isinstance(event, dict):
-                raise InvalidResponse("an event is not JSON-RPC", where=self.link.where)
+                raise InvalidResponse("an event is not JSON-RPC", where=self.client.where)
             if "method" not in event:
                 await _drain_stream(response)
                 return data
@@ -187,8 +190,8 @@ class JsonRpc:
                 await self._exchange(_answer_server_request(event), headers)
         raise ConnectionFailed(
             f"the stream of events ended before the answer to {_format_method(message)}",
-            where=self.link.where,
-            hint="the environment server broke off; its log may say why",
+            where=self.client.where,
+            hint="the environment server closed the stream; see its log",
         )
 
     async def _iterate_chunks(self, response: "ClientResponse") -> AsyncIterator[bytes]:
@@ -199,13 +202,13 @@ class JsonRpc:
                 response.close()
                 raise InvalidResponse(
                     f"the answer is longer than {MAX_SERVER_RESPONSE_BYTES} bytes",
-                    where=self.link.where,
+                    where=self.client.where,
                 )
             yield piece
 
 
 async def _drain_stream(response: "ClientResponse") -> None:
-    """Read the end of a stream, which follows the answer: only then does its connection live on."""
+    """Read the end of a stream after the answer, so that its connection can be reused."""
     with suppress(TimeoutError):
         async with asyncio.timeout(_DRAIN_S):
             while await response.content.readany():
@@ -213,7 +216,7 @@ async def _drain_stream(response: "ClientResponse") -> None:
 
 
 async def _parse_server_events(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The data of each server-sent event, comments and empty events left out."""
+    """Yield the data of each server-sent event, without comments and empty events."""
     rest = b""
     data: list[bytes] = []
     async for piece in pieces:
@@ -228,12 +231,12 @@ async def _parse_server_events(pieces: AsyncIterator[bytes]) -> AsyncIterator[by
                 data = []
 
 
-def _answer_server_request(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """What is answered to a server that asks: that we are here, and nothing else."""
-    answer: dict[str, Any] = {"jsonrpc": "2.0", "id": asked["id"]}
-    if asked["method"] == "ping":
+def _answer_server_request(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the answer to a request of the server: only `ping` is supported."""
+    answer: dict[str, Any] = {"jsonrpc": "2.0", "id": request["id"]}
+    if request["method"] == "ping":
         return {**answer, "result": {}}
-    words = f"{asked['method']!r} is not offered during an evaluation"
+    words = f"{request['method']!r} is not supported during an evaluation"
     return {**answer, "error": {"code": METHOD_NOT_FOUND, "message": words}}
 
 
@@ -254,8 +257,8 @@ def _build_rpc_error(error: Any, answer: ServerResponse) -> RpcError:
     code = error.get("code") if isinstance(error, dict) else None
     if not isinstance(error, dict) or type(code) is not int:
         raise InvalidResponse(f"the answer is not JSON-RPC: {answer.excerpt}", where=answer.where)
-    said = answer.redactor.clean(str(error.get("message", "")))
-    return RpcError(said, code=code, status=answer.status, data=error.get("data"))
+    message = answer.redactor.clean(str(error.get("message", "")))
+    return RpcError(message, code=code, status=answer.status, data=error.get("data"))
 
 
 def _describe_http_error(answer: ServerResponse) -> str:

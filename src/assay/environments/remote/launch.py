@@ -1,4 +1,4 @@
-"""Starting an environment server for the time it is needed, and leaving nothing behind."""
+"""Run an environment server for a limited time, and leave no process behind."""
 
 import asyncio
 import atexit
@@ -32,16 +32,15 @@ _STOP_GRACE_S = 5.0
 _FIRST_POLL_S = 0.05
 _SLOWEST_POLL_S = 0.5
 _POLL_TIMEOUT_S = 5.0
+# Written into the log pipe by this process: once it is read, everything before it was read too.
 _LOG_MARK = b"\n\0\n"
-"""Written by ourselves into a server's log, to know that everything before it was read."""
-
+# Process groups to kill when this process exits, for whatever reason.
 _PROCESS_GROUPS: set[int] = set()
-"""Process groups that are ours to end, whatever happens to this process."""
 
 
 @dataclass(frozen=True)
 class ServerProcess:
-    """A server that was started and answers."""
+    """A running server that is ready."""
 
     url: str
     pid: int
@@ -49,7 +48,7 @@ class ServerProcess:
 
     @property
     def log(self) -> tuple[str, ...]:
-        """The last 100 lines that the server wrote."""
+        """The last 100 lines of the server log."""
         return self._log.lines()
 
 
@@ -57,10 +56,10 @@ class ServerProcess:
 async def launch_server(
     command: str | Sequence[str], url: str, *, deadline_s: float = 60.0
 ) -> AsyncIterator[ServerProcess]:
-    """Start `command` and wait until `url` answers; at the end, stop it with all its children.
+    """Start `command`, wait until `url` answers, and finally stop it with all its children.
 
     `{port}` in both is replaced by one free port. Raises `ConfigError` if the command cannot be
-    started and `EnvironmentFault`, with the last lines of its log, if it is not ready in time.
+    started, and `EnvironmentFault` with the last lines of its log if it is not ready in time.
     """
     words, url = _fill_port(command, url)
     with _LogTail() as log:
@@ -77,19 +76,19 @@ async def wait_until_ready(
 ) -> None:
     """Poll `/health` of the server at `url` until it answers without a server error.
 
-    A server that has no such page is ready when it says so. Raises `EnvironmentFault` after the
-    deadline, and as soon as it is not `alive`.
+    Any status below 500 counts: not every server has this page. Raises `EnvironmentFault` after the
+    deadline, and as soon as the server is not `alive`.
     """
     page = _build_health_url(url)
     deadline = time.monotonic() + deadline_s
     pause_s = _FIRST_POLL_S
     async with aiohttp.ClientSession(trust_env=False) as http:
-        while (trouble := await _probe_health(http, page, deadline)) is not None:
+        while (problem := await _probe_health(http, page, deadline)) is not None:
             if not alive() or time.monotonic() + pause_s >= deadline:
                 raise EnvironmentFault(
-                    f"not ready within {deadline_s:g} s: {trouble}",
+                    f"the server was not ready within {deadline_s:g} s: {problem}",
                     where=page,
-                    hint="check the address, or give the server more time",
+                    hint="check the address, or allow the server more time",
                 )
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 1.5, _SLOWEST_POLL_S)
@@ -102,14 +101,14 @@ def _build_health_url(url: str) -> str:
 
 
 async def _probe_health(http: "ClientSession", page: str, deadline: float) -> str | None:
-    """What keeps the server from being ready; None when nothing does."""
+    """Return why the server is not ready, or None if it is."""
     left_s = max(deadline - time.monotonic(), _FIRST_POLL_S)
     timeout = aiohttp.ClientTimeout(total=min(_POLL_TIMEOUT_S, left_s))
     try:
         async with http.get(page, timeout=timeout, allow_redirects=False) as response:
-            return None if response.status < 500 else f"it answers HTTP {response.status}"
+            return None if response.status < 500 else f"it answered HTTP {response.status}"
     except TimeoutError:
-        return "it accepts connections and does not answer"
+        return "it accepts connections but does not answer"
     except (aiohttp.ClientError, OSError, EOFError) as error:
         reason = getattr(error, "os_error", None) or error
         return getattr(reason, "strerror", None) or type(error).__name__
@@ -138,9 +137,9 @@ def _start_process(words: list[str], log: "_LogTail") -> "subprocess.Popen[bytes
         process = subprocess.Popen(
             words,
             stdin=subprocess.DEVNULL,
-            stdout=log.entrance,
+            stdout=log.write_end,
             stderr=subprocess.STDOUT,
-            # A group of its own: Ctrl-C is for us, and its children can be ended with it.
+            # A process group of its own: Ctrl-C does not reach it, and its children end with it.
             start_new_session=True,
         )
     except OSError as error:
@@ -163,35 +162,35 @@ async def _wait_for_process(
         await wait_until_ready(url, deadline_s=deadline_s, alive=alive)
         if alive():
             return
-        # Something else answers at this address.
+        # Another server answers at this URL.
         fault = EnvironmentFault("", where=url)
     except EnvironmentFault as error:
         fault = error
     message, hint = fault.message, fault.hint
     if not alive():
-        message = f"the server ended with status {process.returncode} before it was ready"
-        hint = "its log says why; try the command by hand"
+        message = f"the server exited with status {process.returncode} before it was ready"
+        hint = "see its log above, or run the command by hand"
     raise EnvironmentFault(f"{message}\n{log.shown()}", where=fault.where, hint=hint)
 
 
 async def _stop_process(process: "subprocess.Popen[bytes]") -> None:
-    """End the process and its group: politely, then for certain."""
+    """Stop the process group with SIGTERM, then with SIGKILL."""
     deadline = time.monotonic() + _STOP_GRACE_S
     try:
         _signal_group(process.pid, signal.SIGTERM)
         while process.poll() is None and time.monotonic() < deadline:
             await asyncio.sleep(0.01)
     finally:
-        # Also when the waiting is cancelled, and for children that outlive their parent.
+        # Also if the wait is cancelled, and for children that outlive their parent.
         _signal_group(process.pid, signal.SIGKILL)
-        # Bounded: a process that even this does not end must not hold up everything else.
+        # With a timeout: a process in an uninterruptible state must not block the caller.
         with suppress(subprocess.TimeoutExpired):
             process.wait(_STOP_GRACE_S)
             _PROCESS_GROUPS.discard(process.pid)
 
 
 def _signal_group(group: int, number: signal.Signals) -> None:
-    # Gone already, or (as macOS says it) only waiting to be reaped.
+    # The group has ended. macOS reports PermissionError for processes not yet reaped.
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, number)
 
@@ -203,10 +202,10 @@ def _kill_groups() -> None:
 
 
 class _LogTail:
-    """Reads what a server writes, as fast as it writes it, and keeps the last lines."""
+    """The last lines of a server log, read by a thread so that the pipe never fills up."""
 
     def __init__(self) -> None:
-        self._exit, self.entrance = os.pipe()
+        self._read_end, self.write_end = os.pipe()
         self._kept: deque[str] = deque(maxlen=_LOG_LINES)
         self._ended = False
         self._settled = threading.Event()
@@ -223,34 +222,35 @@ class _LogTail:
         traceback: TracebackType | None,
     ) -> None:
         self._ended = True
-        # Wakes the thread. Waiting for the end of the stream instead could take forever: a
-        # process that left the group may still hold the other end.
-        os.write(self.entrance, _LOG_MARK)
+        # Wakes the thread. Waiting for the end of the stream could take for ever: a process that
+        # left the group may still have the write end open.
+        os.write(self.write_end, _LOG_MARK)
         self._thread.join()
-        os.close(self.entrance)
-        os.close(self._exit)
+        os.close(self.write_end)
+        os.close(self._read_end)
 
     def lines(self) -> tuple[str, ...]:
         return tuple(self._kept)
 
     def shown(self) -> str:
-        """The lines under a heading."""
+        """Return the lines with a heading, for an error message."""
         self._settled.clear()
-        os.write(self.entrance, _LOG_MARK)
+        os.write(self.write_end, _LOG_MARK)
+        # Bounded: the message is worth more than the very last lines.
         self._settled.wait(1.0)
         lines = self.lines()
         if not lines:
-            return "it wrote nothing"
-        return "\n".join(["the last lines that it wrote:", *(f"  | {line}" for line in lines)])
+            return "the server wrote nothing"
+        return "\n".join(["the last lines of its log:", *(f"  | {line}" for line in lines)])
 
     def _read(self) -> None:
         rest = b""
         while not self._ended:
-            *lines, rest = (rest + os.read(self._exit, 65536)).split(b"\n")
+            *lines, rest = (rest + os.read(self._read_end, 65536)).split(b"\n")
             self._kept.extend(shown for line in lines if (shown := _to_printable(line)))
             if _LOG_MARK.strip() in lines:
                 self._settled.set()
-            # A line without an end must not fill the memory.
+            # An endless line must not fill the memory.
             rest = rest[:_MAX_LOG_LINE_BYTES]
 
 

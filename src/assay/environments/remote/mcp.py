@@ -1,4 +1,4 @@
-"""Environments behind an MCP server: its tools act, its control plane tells reward and end."""
+"""Environments of MCP servers: tools act; the control plane reports reward and end."""
 
 import uuid
 from collections.abc import Mapping, Sequence
@@ -21,23 +21,23 @@ _OVER_MESSAGE = "The episode is over."
 class McpEnvironment:
     """One episode at an MCP server.
 
-    Each tool call of the agent is one of the server, in order; a message without a call ends the
-    episode. Rewards need the control plane (`/control/*` beside `/mcp`): without it there are
-    none, and the seed is told to the server but nothing says that it was used.
+    The tool calls of the agent are sent to the server in order; a message without a call ends the
+    episode. Rewards require the control plane (`/control/*` next to `/mcp`). Without it there are
+    none, and the server receives the seed but does not confirm its use.
     """
 
     def __init__(
         self,
-        link: EnvironmentClient,
+        client: EnvironmentClient,
         task: Mapping[str, Any] | None = None,
         *,
         era: Era | None = None,
     ) -> None:
         self.tools: Sequence[ToolSpec] = ()
-        self._link = link
+        self._client = client
         self._task = task or {}
         self._era = era
-        # Never made from the sample: equal samples would share one episode.
+        # Not derived from the sample: equal samples would share one episode.
         self._episode = uuid.uuid4().hex
         self._session: McpSession | None = None
         self._control: ControlPlane | None = None
@@ -48,25 +48,25 @@ class McpEnvironment:
         if self._task:
             extra["config"] = dict(self._task)
         session = await open_mcp_session(
-            self._link, episode=self._episode, extra=extra, era=self._era
+            self._client, episode=self._episode, extra=extra, era=self._era
         )
         self._session = session
         try:
             self.tools = await session.list_tools()
         except RpcError as refusal:
-            raise self._build_refusal_fault("the list of its tools", refusal) from None
+            raise self._build_refusal_fault("to list its tools", refusal) from None
         return await self._start_episode(session, seed)
 
     def describe_session(self) -> dict[str, Any]:
-        return self._link.describe_session("mcp", self._episode)
+        return self._client.describe_session("mcp", self._episode)
 
     async def _start_episode(self, session: McpSession, seed: int | None) -> Sequence[Message]:
-        """The first observation, which is made with the seed."""
+        """Apply the seed and return the first observation."""
         headers = {MCP_SESSION_HEADER: self._episode, EPISODE_HEADER: self._episode}
-        control = ControlPlane(self._link, session.url, headers)
-        # Elsewhere a reset of a session that is not there does nothing, and says that it did:
-        # asking for the state makes the session, the reset applies the seed, and only the state
-        # after that is the first observation.
+        control = ControlPlane(self._client, session.url, headers)
+        # Other servers ignore a reset of an unknown session and still report success. So the first
+        # request for the state creates the session, the reset applies the seed, and the state after
+        # that is the first observation.
         state = None if session.keeps_episodes else await control.initial_state()
         if not self._has_control(state):
             return ()
@@ -77,20 +77,20 @@ class McpEnvironment:
         self._status = await control.status()
         if self._status.step_count:
             raise EnvironmentFault(
-                f"the episode begins after {self._status.step_count} steps",
-                where=self._link.where,
-                hint="the server gave a session that is not fresh",
+                f"the new episode already has {self._status.step_count} steps",
+                where=self._client.where,
+                hint="the server must open a fresh session for each episode",
             )
         text = _format_state(state)
         return (Message(role="user", content=text),) if text else ()
 
     def _has_control(self, state: Any) -> bool:
-        server = get_server(self._link)
+        server = get_server(self._client)
         found = state is not ABSENT
         if server.has_control and not found:
             raise EnvironmentFault(
-                "the control plane is gone: /control/initial_state is not there any more",
-                where=self._link.where,
+                "the control plane has disappeared: /control/initial_state is missing",
+                where=self._client.where,
             )
         server.has_control = found
         return found
@@ -110,7 +110,7 @@ class McpEnvironment:
                 observation = _parse_value(reply.text)
                 earned = await self._read_rewards()
                 rewards += earned
-                # Without a control plane nothing tells a call that acts from one that only looks.
+                # Without a control plane, calls that act and calls that only look are the same.
                 taken = taken or bool(earned) or self._control is None
         return Step(
             replies=tuple(replies),
@@ -124,16 +124,16 @@ class McpEnvironment:
         )
 
     async def _end_by_agent(self) -> Step:
-        """The agent ends the episode. What it has earned since is measured, not assumed."""
+        """End the episode for the agent. Rewards since the last step are read, not assumed."""
         reward, before = None, self._status
         if self._control is not None and not before.over:
             self._status = await self._control.status()
             reward = _compute_gain(before, self._status)
             if reward is None and before.total_reward is not None:
-                raise self._build_reward_fault("`total_reward` was a number, and is null now")
+                raise self._build_reward_fault("`total_reward` changed from a number to null")
         return Step(
             reward=reward,
-            # Only what the control plane says: the agent's leaving terminates no environment.
+            # As reported: an agent that leaves does not terminate the environment.
             terminated=self._status.terminated,
             truncated=self._status.truncated,
             ended_by_agent=True,
@@ -142,58 +142,57 @@ class McpEnvironment:
         )
 
     def _find_mistake(self, call: ToolCall) -> str | None:
-        """What the agent is told of a call that cannot be made; None for one that can.
+        """Return the answer to a call that cannot be made, or None for a valid one.
 
-        Every call is answered: a model cannot be asked again while one is left open.
+        Every call is answered: chat APIs reject a conversation with an open call.
         """
         if self._status.over:
             return _OVER_MESSAGE
         names = [spec.name for spec in self.tools]
         if call.name not in names:
-            return f"Error: there is no tool {call.name!r}; the tools are {names}"
+            return f"Error: unknown tool {call.name!r}; the tools are {names}"
         if call.malformed:
             return f"Error: the arguments of {call.name!r} are not a JSON object"
         return None
 
     async def _call_tool(self, call: ToolCall) -> tuple[Any, bool]:
-        """What the agent reads of one call, and whether a step may have been taken by it."""
+        """Make a call. Return its answer, and whether the environment may have taken a step."""
         if (mistake := self._find_mistake(call)) is not None:
             return mistake, False
         if self._session is None:
-            raise EnvironmentFault("the environment is not open", where=self._link.where)
+            raise EnvironmentFault("the environment is not open", where=self._client.where)
         try:
             result = await self._session.call_tool(call.name, call.arguments)
         except RpcError as refusal:
             if refusal.code == INVALID_PARAMS:
                 return f"Error: {refusal.message}", False
-            raise self._build_refusal_fault(f"the call of {call.name!r}", refusal) from None
-        # Where steps are not counted, a failed call cannot be told from a step that earned what
-        # the one before it did.
+            raise self._build_refusal_fault(f"to call {call.name!r}", refusal) from None
+        # Without a step count, the reward after a failed call could be that of the step before it.
         failed = result.get("isError") is True and self._status.step_count is None
         return self._convert_content(result), not failed
 
     async def _read_rewards(self) -> list[float | None]:
-        """The reward of the last call, None if it is unknown; empty if no step was taken."""
+        """Return the rewards of the last call: None if unknown, empty if no step was taken."""
         if self._control is None:
             return []
         before, self._status = self._status, await self._control.status()
         taken = self._count_steps(before, self._status)
         if taken == 0:
-            # The server would tell the reward of an earlier step, which was counted then.
+            # The server still reports the reward of the last step, which was already counted.
             return []
         reading = await self._control.reward()
         if None not in (reading.step_count, self._status.step_count) and (
             reading.step_count != self._status.step_count
         ):
             raise self._build_reward_fault(
-                f"a step was taken between two readings, to {reading.step_count}"
+                f"the step count changed to {reading.step_count} between two requests"
             )
         if taken == 1:
             return [reading.reward]
         gained = _compute_gain(before, self._status)
         if gained is None:
             raise self._build_reward_fault(
-                f"one tool call took {taken} steps, and only the last is told"
+                f"one tool call took {taken} steps, and the server reports only the last reward"
             )
         return [gained]
 
@@ -202,14 +201,14 @@ class McpEnvironment:
             return 1
         taken = now.step_count - (before.step_count or 0)
         if taken < 0:
-            raise self._build_reward_fault(f"the count of steps fell to {now.step_count}")
+            raise self._build_reward_fault(f"the step count fell to {now.step_count}")
         return taken
 
-    def _build_reward_fault(self, what: str) -> EnvironmentFault:
+    def _build_reward_fault(self, problem: str) -> EnvironmentFault:
         return EnvironmentFault(
-            f"{what}: the reward is not known",
-            where=self._link.where,
-            hint="does something else act in the same session?",
+            f"the reward is unknown: {problem}",
+            where=self._client.where,
+            hint="check that nothing else acts in the same session",
         )
 
     async def _read_info(self) -> Mapping[str, Any]:
@@ -225,21 +224,23 @@ class McpEnvironment:
         }
 
     def _convert_content(self, result: Mapping[str, Any]) -> Any:
-        """A tool's result as a message holds it: text alone where there is only text."""
+        """Convert the result of a tool to message content: plain text if there is only text."""
         blocks = result.get("content")
         if not isinstance(blocks, list) or not all(isinstance(block, dict) for block in blocks):
-            raise InvalidResponse("a tool's result has no list `content`", where=self._link.where)
+            raise InvalidResponse(
+                "the result of a tool has no list `content`", where=self._client.where
+            )
         if not blocks and result.get("structuredContent") is not None:
             return _format_state(result["structuredContent"])
         if all(isinstance(block.get("text"), str) for block in blocks):
             return "\n".join(block["text"] for block in blocks)
         return tuple(_from_mcp_block(block) for block in blocks)
 
-    def _build_refusal_fault(self, what: str, refusal: RpcError) -> EnvironmentFault:
+    def _build_refusal_fault(self, request: str, refusal: RpcError) -> EnvironmentFault:
         return EnvironmentFault(
-            f"the server refuses {what}: {refusal.message}",
-            where=self._link.where,
-            hint="the session may have expired, or the environment broke; its log says more",
+            f"the server refused {request}: {refusal.message}",
+            where=self._client.where,
+            hint="the session may have expired, or the environment failed; see the server log",
         )
 
     async def close(self) -> None:
@@ -254,18 +255,19 @@ class McpEnvironment:
             try:
                 await session.close()
             finally:
-                self._link.room.release()
+                # Also after an error: the next episode in the queue must not wait for ever.
+                self._client.queue.release()
 
 
 def _compute_gain(before: EpisodeStatus, now: EpisodeStatus) -> float | None:
-    # Before its first step, an environment has no total yet. Later a missing one is unknown.
+    # Before the first step a missing total is 0; later it is unknown.
     if now.total_reward is None or (before.total_reward is None and before.step_count):
         return None
     return now.total_reward - (before.total_reward or 0.0)
 
 
 def _format_state(value: Any) -> str:
-    """A state as the agent reads it: words where it is words, else JSON."""
+    """Return a state as text for the agent: strings unchanged, other values as JSON."""
     if isinstance(value, dict) and list(value) == ["observation"]:
         value = value["observation"]
     return value if isinstance(value, str) else to_json(value).decode()
@@ -279,7 +281,7 @@ def _parse_value(text: str) -> Any:
 
 
 def _from_mcp_block(block: Mapping[str, Any]) -> dict[str, Any]:
-    """A block of MCP as messages have it: images as OpenAI writes them, text as text."""
+    """Convert a block of MCP to a block of a message."""
     kind = block.get("type")
     if kind == "image" and isinstance(block.get("data"), str):
         url = f"data:{block.get('mimeType', 'image/png')};base64,{block['data']}"
@@ -289,5 +291,5 @@ def _from_mcp_block(block: Mapping[str, Any]) -> dict[str, Any]:
         return {"type": "text", "text": resource["text"]}
     if kind == "text" and isinstance(block.get("text"), str):
         return {"type": "text", "text": block["text"]}
-    # A link or a sound: told as it came, so that nothing is left out unseen.
+    # For example a link or audio: passed on as JSON, so that nothing is silently dropped.
     return {"type": "text", "text": to_json(dict(block)).decode()}

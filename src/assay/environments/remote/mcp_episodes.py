@@ -1,4 +1,4 @@
-"""Episodes that MCP clients name themselves, each with a session once it is looked at."""
+"""Episodes that MCP clients name, each with a session that is opened on first use."""
 
 import asyncio
 import itertools
@@ -18,17 +18,18 @@ from .episodes import AtCapacity, NoSuchSession, Session, SessionPool
 _MAX_EPISODE_NAME_CHARS = 200
 _NAMES_PER_SESSION = 100
 _MAX_UNOPENED_S = 120.0
+# A name costs nothing but its task, so that the memory of tasks needs a limit of its own.
 MAX_WAITING_BYTES = 32 * 1024 * 1024
 
 
 @dataclass(eq=False)
 class Episode:
-    """One name of a client's. Its session is opened when something of it is first asked for."""
+    """The episode of one name. Its session is opened by the first request that needs it."""
 
     sessions: SessionPool
     seed: int | None = None
     task: bytes = b"{}"
-    """As JSON: parsed values take up to thirty times the memory of their text."""
+    """As JSON text: parsed values take up to thirty times the memory."""
 
     used: float = 0.0
     _session: Session | None = None
@@ -37,16 +38,16 @@ class Episode:
 
     @property
     def is_open(self) -> bool:
-        """Whether it holds a session that has not expired."""
+        """Whether the episode has a session that has not expired."""
         return self._session is not None and not self._session.closed
 
     async def session(self) -> Session:
-        """Its session. Raises `NoSuchSession` if that has expired: an episode has one only."""
+        """Return the session. Raises `NoSuchSession` if it expired: it is never opened twice."""
         async with self._lock:
             return await self._open_session()
 
     async def step(self, name: str, arguments: Mapping[str, Any]) -> tuple[Message, ...]:
-        """Let the environment answer one tool call."""
+        """Take a step with one tool call. Return the replies."""
         async with self._lock:
             session = await self._open_session()
             call = ToolCall(id=f"call_{next(self._calls)}", name=name, arguments=dict(arguments))
@@ -55,7 +56,7 @@ class Episode:
         return stored.step.replies
 
     def steps(self) -> list[Step]:
-        """What was done so far. Raises the fault that broke the environment."""
+        """Return the steps so far. Raises the fault of the environment if there is one."""
         if self._session is None:
             return []
         session = self.sessions.find(self._session.id)
@@ -64,11 +65,11 @@ class Episode:
         return [stored.step for stored in session.steps]
 
     async def close(self) -> None:
-        """End its session, also in the middle of a step."""
+        """End the session, even during a step."""
         if self._session is None:
             async with self._lock:
                 pass  # it may be opening
-        # Not under the lock: a step that hangs holds it, and is cancelled by this.
+        # Without the lock: a step that hangs has acquired it, and is cancelled here.
         if self._session is not None and self.is_open:
             await self.sessions.close(self._session.id)
 
@@ -79,25 +80,24 @@ class Episode:
 
 
 class Episodes:
-    """All names in use, and the lines of clients of the handshake era.
+    """All named episodes, and the transports of clients of the handshake era.
 
-    A name costs little until its session is opened: of the tasks that come with names, all
-    without a session together hold at most `MAX_WAITING_BYTES`. Such names are forgotten when
-    they were not used for as long as a session may idle, at most two minutes.
+    Tasks of episodes without a session take at most `MAX_WAITING_BYTES` together. Such episodes
+    are dropped after the idle time of a session, at most two minutes.
     """
 
     def __init__(self, sessions: SessionPool, clock: Callable[[], float] = time.monotonic) -> None:
         self._sessions = sessions
         self._clock = clock
         self._named: dict[str, Episode] = {}
-        self._lines: dict[str, tuple[str, float]] = {}
-        """From the id of a line to the name of its episode, and when it was last used."""
+        self._transports: dict[str, tuple[str, float]] = {}
+        """The name of the episode and the time of the last use by transport id."""
 
         self._bytes = 0
-        """Of all tasks since they were last counted: never less than there is."""
+        """An upper bound of the size of all tasks, corrected when it reaches the limit."""
 
     def named(self, name: str, extra: Mapping[str, Any] | None = None) -> Episode:
-        """The episode of this name, begun if there is none."""
+        """Return the episode of this name, created if necessary."""
         episode = self._named.get(name)
         if episode is None:
             episode = self._create_episode(extra or {})
@@ -107,58 +107,61 @@ class Episodes:
         return episode
 
     def known(self, name: str) -> Episode:
-        """The episode of this name. Raises `NoSuchSession` if there is none."""
+        """Return the episode of this name. Raises `NoSuchSession` if it does not exist."""
         if name not in self._named:
-            raise NoSuchSession(f"Session {name[:6]}… not found", hint="ask for its initial state")
+            raise NoSuchSession(
+                f"Session {name[:6]}… not found", hint="request its initial state first"
+            )
         return self.named(name)
 
     async def reset(
         self, name: str, seed: int | None, task: Mapping[str, Any] | None = None
     ) -> None:
-        """Begin the episode anew, with its old task unless there is another.
+        """Restart the episode, with its old task unless another one is given.
 
-        The seed is there before its environment is.
+        The seed is set before the environment is made.
         """
         old = self._named.get(name)
         if task is not None or old is None:
-            begun = Episode(self._sessions, seed, to_json(task or {}))
+            restarted = Episode(self._sessions, seed, to_json(task or {}))
         else:
-            begun = Episode(self._sessions, seed, old.task)
-        self._make_room(name, len(begun.task))  # first: a refusal leaves the old one as it is
+            restarted = Episode(self._sessions, seed, old.task)
+        # Before closing: a refusal must leave the old episode unchanged.
+        self._make_room(name, len(restarted.task))
         if old is not None:
             self._named.pop(name, None)
             await old.close()
-        begun.used = self._clock()
-        self._named[name] = begun
+        restarted.used = self._clock()
+        self._named[name] = restarted
 
     async def close(self, name: str) -> None:
-        """End the episode and forget its name. Raises `NoSuchSession` if there is none."""
+        """End the episode and drop its name. Raises `NoSuchSession` if it does not exist."""
         episode = self.known(name)
         del self._named[name]
         await episode.close()
 
     def start_transport(self, extra: Mapping[str, Any]) -> str:
-        """A line for a client of the handshake era; its id."""
-        line = secrets.token_hex(16)
+        """Open a transport for a client of the handshake era. Return its id."""
+        transport = secrets.token_hex(16)
         name = extra.get("session_id")
         if not isinstance(name, str) or not name:
-            name = line
+            name = transport
         self._make_room(name, 0)
         self.named(name, extra)
-        self._lines[line] = (name, self._clock())
-        return line
+        self._transports[transport] = (name, self._clock())
+        return transport
 
-    def find_by_transport(self, line: str) -> Episode | None:
-        """The episode of a line; None if there is no such line, or its episode was closed."""
-        name, _ = self._lines.get(line, ("", 0.0))
+    def find_by_transport(self, transport: str) -> Episode | None:
+        """Return the episode of a transport, or None if either does not exist."""
+        name, _ = self._transports.get(transport, ("", 0.0))
         if name not in self._named:
             return None
-        self._lines[line] = (name, self._clock())
+        self._transports[transport] = (name, self._clock())
         return self.named(name)
 
-    async def end_transport(self, line: str) -> bool:
-        """End a line and its episode; False if there is no such line."""
-        name, _ = self._lines.pop(line, ("", 0.0))
+    async def end_transport(self, transport: str) -> bool:
+        """End a transport and its episode. Return False if it does not exist."""
+        name, _ = self._transports.pop(transport, ("", 0.0))
         if name in self._named:
             await self.close(name)
         return bool(name)
@@ -170,12 +173,14 @@ class Episodes:
         return Episode(self._sessions, seed, to_json(task))
 
     def _make_room(self, name: str, size: int) -> None:
-        """Forget what is idle. Raises `AtCapacity` if that does not help."""
+        """Drop idle names if the limits are reached. Raises `AtCapacity` if that is not enough."""
         if len(name) > _MAX_EPISODE_NAME_CHARS:
-            raise NoSuchSession(f"a name of {len(name)} characters is too long")
+            raise NoSuchSession(
+                f"the episode name has {len(name)} characters, over {_MAX_EPISODE_NAME_CHARS}"
+            )
         most = _NAMES_PER_SESSION * self._sessions.capacity
         self._bytes += size
-        if max(len(self._named), len(self._lines)) < most and self._bytes <= MAX_WAITING_BYTES:
+        if max(len(self._named), len(self._transports)) < most and self._bytes <= MAX_WAITING_BYTES:
             return
         limit = self._clock() - min(self._sessions.idle_s, _MAX_UNOPENED_S)
         self._named = {
@@ -183,11 +188,15 @@ class Episodes:
             for name, episode in self._named.items()
             if episode.is_open or episode.used > limit
         }
-        self._lines = {line: entry for line, entry in self._lines.items() if entry[1] > limit}
+        self._transports = {
+            transport: entry for transport, entry in self._transports.items() if entry[1] > limit
+        }
         waiting = sum(len(each.task) for each in self._named.values() if not each.is_open)
         self._bytes = waiting
-        if max(len(self._named), len(self._lines)) >= most:
-            raise AtCapacity(f"{most} episodes are named already", retry_after_s=1.0)
+        if max(len(self._named), len(self._transports)) >= most:
+            raise AtCapacity(f"the server already has {most} named episodes", retry_after_s=1.0)
         if waiting + size > MAX_WAITING_BYTES:
-            raise AtCapacity("the tasks of episodes without a session are many", retry_after_s=1.0)
+            raise AtCapacity(
+                "the tasks of episodes without a session take too much memory", retry_after_s=1.0
+            )
         self._bytes += size

@@ -1,7 +1,7 @@
-"""Sessions served to MCP clients: tools at /mcp, seed, rewards and end at /control/*.
+"""Sessions for MCP clients: tools at /mcp; seed, rewards and status at /control/*.
 
-A tool call is one step. MCP has no way to bring an environment an answer without a tool call, so
-episodes that end by the agent's words are not ended from here.
+A tool call is one step. MCP cannot deliver an answer without a tool call, so that episodes that end
+with the answer of the agent are not ended from here.
 """
 
 import math
@@ -39,8 +39,6 @@ from .mcp_session import (
 )
 
 if TYPE_CHECKING:
-    from aiohttp import web
-
     Handler = Callable[[web.Request], Awaitable[web.Response]]
 
 _PARSE_ERROR = -32700
@@ -53,10 +51,11 @@ _UNSUPPORTED_VERSION = -32022
 def build_mcp_routes(
     sessions: SessionPool, tools: Sequence[ToolSpec], name: str
 ) -> "list[web.RouteDef]":
-    """The routes that let MCP clients of both eras act in the sessions."""
+    """Return the routes for MCP clients of both eras."""
     episodes = Episodes(sessions)
     data, control = _DataPlane(episodes, tools, name), _ControlPlane(episodes)
     return [
+        # Both spellings: clients need not follow a redirect of a POST.
         *(web.post(path, data.post) for path in ("/mcp", "/mcp/")),
         *(web.delete(path, data.delete) for path in ("/mcp", "/mcp/")),
         web.get("/control/initial_state", control.make_handler(control.initial_state)),
@@ -69,7 +68,7 @@ def build_mcp_routes(
 
 
 class _McpRequestError(Exception):
-    """A request that is not answered with a result."""
+    """A request that is answered with an error."""
 
     def __init__(
         self, message: str, *, code: int, status: int = 200, data: Any = None, wait_s: float = 0.0
@@ -96,14 +95,14 @@ class _DataPlane:
         number: Any = None
         headers: dict[str, str] = {}
         try:
-            asked = await _read_rpc_request(request)
-            number = asked.get("id")
+            message = await _read_rpc_request(request)
+            number = message.get("id")
             if number is None:
                 return _build_empty_response(202)
             if _is_modern(request):
-                result = await self._handle_modern(request, asked)
+                result = await self._handle_modern(request, message)
             else:
-                result, headers = await self._handle_legacy(request, asked)
+                result, headers = await self._handle_legacy(request, message)
         except (_McpRequestError, AssayError) as problem:
             refused = _to_mcp_error(problem)
             error = {"code": refused.code, "message": str(refused), "data": refused.data}
@@ -117,15 +116,17 @@ class _DataPlane:
         )
 
     async def delete(self, request: "web.Request") -> "web.Response":
-        """The end of a session of the handshake era, and of its episode."""
+        """End a session of the handshake era and its episode."""
         ended = await self._episodes.end_transport(request.headers.get(MCP_SESSION_HEADER, ""))
         return _build_empty_response(200 if ended else 404)
 
-    async def _handle_modern(self, request: "web.Request", asked: dict[str, Any]) -> dict[str, Any]:
-        params = asked["params"]
-        meta = _check_meta(request, asked)
+    async def _handle_modern(
+        self, request: "web.Request", message: dict[str, Any]
+    ) -> dict[str, Any]:
+        params = message["params"]
+        meta = _check_meta(request, message)
         result: dict[str, Any]
-        match asked["method"]:
+        match message["method"]:
             case "server/discover":
                 result = {
                     "supportedVersions": [*LEGACY_VERSIONS, MODERN_VERSION],
@@ -141,7 +142,7 @@ class _DataPlane:
                 )
                 if not isinstance(named, str):
                     raise _McpRequestError(
-                        f"name the episode in the header `{EPISODE_HEADER}`",
+                        f"the header `{EPISODE_HEADER}` must name the episode",
                         code=INVALID_PARAMS,
                         status=400,
                     )
@@ -152,25 +153,27 @@ class _DataPlane:
                     "resultType": "complete",
                 }
             case method:
-                raise _McpRequestError(f"no method {method!r}", code=METHOD_NOT_FOUND, status=404)
+                raise _McpRequestError(
+                    f"unknown method {method!r}", code=METHOD_NOT_FOUND, status=404
+                )
         return {**result, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 
     async def _handle_legacy(
-        self, request: "web.Request", asked: dict[str, Any]
+        self, request: "web.Request", message: dict[str, Any]
     ) -> tuple[dict[str, Any], dict[str, str]]:
-        params = asked["params"]
-        if asked["method"] == "initialize":
+        params = message["params"]
+        if message["method"] == "initialize":
             version = params.get("protocolVersion")
-            spoken = version if version in LEGACY_VERSIONS else LEGACY_VERSION
+            supported = version if version in LEGACY_VERSIONS else LEGACY_VERSION
             greeting = {
-                "protocolVersion": spoken,
+                "protocolVersion": supported,
                 "capabilities": _CAPABILITIES,
                 "serverInfo": self._describe_server(),
             }
-            line = self._episodes.start_transport(_get_client_extra(params.get("clientInfo")))
-            return greeting, {"Mcp-Session-Id": line}
+            transport = self._episodes.start_transport(_get_client_extra(params.get("clientInfo")))
+            return greeting, {"Mcp-Session-Id": transport}
         episode = self._find_episode(request)
-        match asked["method"]:
+        match message["method"]:
             case "ping":
                 return {}, {}
             case "tools/list":
@@ -178,23 +181,25 @@ class _DataPlane:
             case "tools/call":
                 return await self._call_tool(episode, params), {}
             case method:
-                raise _McpRequestError(f"no method {method!r}", code=METHOD_NOT_FOUND)
+                raise _McpRequestError(f"unknown method {method!r}", code=METHOD_NOT_FOUND)
 
     def _find_episode(self, request: "web.Request") -> Episode:
-        line = request.headers.get(MCP_SESSION_HEADER)
-        if line is None:
+        transport = request.headers.get(MCP_SESSION_HEADER)
+        if transport is None:
             raise _McpRequestError("the session id is missing", code=_INVALID_REQUEST, status=400)
-        episode = self._episodes.find_by_transport(line)
+        episode = self._episodes.find_by_transport(transport)
         if episode is None:
-            raise _McpRequestError("there is no such session", code=_INVALID_REQUEST, status=404)
+            raise _McpRequestError("the session does not exist", code=_INVALID_REQUEST, status=404)
         return episode
 
     async def _call_tool(self, episode: Episode, params: Mapping[str, Any]) -> dict[str, Any]:
-        """One tool call. The agent's mistakes are results; a fault of the environment is none."""
+        """Answer a tool call. Mistakes of the agent are results; faults are errors."""
         name, arguments = params.get("name"), params.get("arguments") or {}
         if not isinstance(name, str) or not name or not isinstance(arguments, dict):
             raise _McpRequestError(
-                "a call needs a name and arguments", code=INVALID_PARAMS, status=400
+                "a tool call must have a name, and an object as its arguments",
+                code=INVALID_PARAMS,
+                status=400,
             )
         try:
             replies = await episode.step(name, arguments)
@@ -208,7 +213,7 @@ class _DataPlane:
 
 
 class _ControlPlane:
-    """The readings beside the tools, for the episode that a header names."""
+    """The control endpoints, for the episode that a header names."""
 
     def __init__(self, episodes: Episodes) -> None:
         self._episodes = episodes
@@ -216,7 +221,7 @@ class _ControlPlane:
     def make_handler(
         self, read: "Callable[[str, web.Request], Awaitable[dict[str, Any]]]"
     ) -> "Handler":
-        """A handler that answers what `read` gives or why it gives nothing."""
+        """Return a handler that answers with the result or the error of `read`."""
 
         async def handle(request: "web.Request") -> "web.Response":
             name = request.headers.get(MCP_SESSION_HEADER)
@@ -246,7 +251,9 @@ class _ControlPlane:
         body = await _read_json_body(request)
         seed, task = body.get("seed"), body.get("task")
         if seed is not None and type(seed) is not int:
-            raise _McpRequestError(f"`seed` is {seed!r}", code=INVALID_PARAMS, status=400)
+            raise _McpRequestError(
+                f"`seed` is {seed!r}, not an integer", code=INVALID_PARAMS, status=400
+            )
         if task is not None and not isinstance(task, dict):
             raise _McpRequestError("`task` is not an object", code=INVALID_PARAMS, status=400)
         await self._episodes.reset(name, seed, task)
@@ -258,7 +265,7 @@ class _ControlPlane:
 
     async def reward(self, name: str, request: "web.Request") -> dict[str, Any]:
         steps = [step for step in self._episodes.known(name).steps() if step.acted]
-        # None where the environment gives no reward, or took no step: not 0.0.
+        # None if the environment gave no reward or took no step; never 0.0.
         return {"reward": steps[-1].reward if steps else None, "step_count": len(steps)}
 
     async def status(self, name: str, request: "web.Request") -> dict[str, Any]:
@@ -282,7 +289,7 @@ _CAPABILITIES: dict[str, Any] = {"tools": {}, "experimental": {CONTROL_CAPABILIT
 
 
 def _to_mcp_error(problem: _McpRequestError | AssayError) -> _McpRequestError:
-    """What broke or was refused, as JSON-RPC and HTTP tell it."""
+    """Convert an error to a JSON-RPC code and an HTTP status."""
     match problem:
         case _McpRequestError():
             return problem
@@ -308,17 +315,20 @@ def _is_modern(request: "web.Request") -> bool:
     )
 
 
-def _check_meta(request: "web.Request", asked: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a stateless request says of itself, twice: its body and its headers must agree."""
-    meta = asked["params"].get("_meta")
+def _check_meta(request: "web.Request", message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return `_meta` of a stateless request, after comparing it with the headers."""
+    meta = message["params"].get("_meta")
     needed = [f"{META_PREFIX}protocolVersion", f"{META_PREFIX}clientCapabilities"]
     missing = [key for key in needed if not isinstance(meta, dict) or key not in meta]
     if not isinstance(meta, dict) or missing:
-        raise _McpRequestError(f"`_meta` lacks {missing}", code=INVALID_PARAMS, status=400)
-    said = {"MCP-Protocol-Version": meta[needed[0]], "Mcp-Method": asked["method"]}
-    if asked["method"] == "tools/call" and isinstance(asked["params"].get("name"), str):
-        said["Mcp-Name"] = encode_header_value(asked["params"]["name"])
-    for header, value in said.items():
+        raise _McpRequestError(
+            f"`_meta` does not contain {missing}", code=INVALID_PARAMS, status=400
+        )
+    # Proxies route by the headers: they must not differ from the body.
+    expected = {"MCP-Protocol-Version": meta[needed[0]], "Mcp-Method": message["method"]}
+    if message["method"] == "tools/call" and isinstance(message["params"].get("name"), str):
+        expected["Mcp-Name"] = encode_header_value(message["params"]["name"])
+    for header, value in expected.items():
         if request.headers.get(header) != value:
             raise _McpRequestError(
                 f"the header {header} is not {value!r}", code=_HEADER_MISMATCH, status=400
@@ -327,17 +337,18 @@ def _check_meta(request: "web.Request", asked: Mapping[str, Any]) -> Mapping[str
 
 
 async def _read_rpc_request(request: "web.Request") -> dict[str, Any]:
-    """The JSON-RPC request of a body."""
-    asked = await _read_json_body(request)
-    params = asked.setdefault("params", {})
-    whole = asked.get("jsonrpc") == "2.0" and isinstance(params, dict)
-    if not whole or not isinstance(asked.get("method"), str):
-        raise _McpRequestError("not a JSON-RPC request", code=_INVALID_REQUEST, status=400)
-    return asked
+    message = await _read_json_body(request)
+    params = message.setdefault("params", {})
+    whole = message.get("jsonrpc") == "2.0" and isinstance(params, dict)
+    if not whole or not isinstance(message.get("method"), str):
+        raise _McpRequestError(
+            "the body is not a JSON-RPC request", code=_INVALID_REQUEST, status=400
+        )
+    return message
 
 
 async def _read_json_body(request: "web.Request") -> dict[str, Any]:
-    # A browser asks before it sends JSON to another site, and is not allowed to.
+    # Browsers send this type to other sites only after a preflight, which is not answered.
     if request.content_type != "application/json":
         raise _McpRequestError(
             "the body must be sent as application/json", code=_INVALID_REQUEST, status=415
@@ -352,13 +363,12 @@ async def _read_json_body(request: "web.Request") -> dict[str, Any]:
 
 
 def _get_client_extra(client: Any) -> Mapping[str, Any]:
-    """Where clients made for eval-protocol name their episode."""
+    """Return `_extra` of the client info, where eval-protocol clients name their episode."""
     extra = client.get("_extra") if isinstance(client, dict) else None
     return extra if isinstance(extra, dict) else {}
 
 
 def _to_mcp_content(replies: Sequence[Message]) -> list[dict[str, Any]]:
-    """Messages as blocks of MCP."""
     blocks: list[dict[str, Any]] = []
     for reply in replies:
         if isinstance(reply.content, tuple):

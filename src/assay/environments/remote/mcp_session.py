@@ -20,15 +20,15 @@ from .retry_when_busy import retry_while_busy
 Era = Literal["modern", "legacy"]
 
 MODERN_VERSION = "2026-07-28"
-# Not 2025-11-25: with it a server may end its stream early and expect to be polled.
+# Not 2025-11-25: it lets a server end its stream early and expect to be polled.
 LEGACY_VERSION = "2025-06-18"
 LEGACY_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 META_PREFIX = "io.modelcontextprotocol/"
+# Announced by servers whose `reset_session` opens a session and that support `close_session`.
 CONTROL_CAPABILITY = "assay/control"
-"""Announced by servers whose `reset_session` opens a session, and that close one when asked."""
-
+# Names the episode on the data plane, where a stateless server has no session of its own.
 EPISODE_HEADER = "x-env-session"
-"""Names the episode on the data plane, where a stateless server has no session of its own."""
+# A server that repeats its cursor would list tools for ever.
 
 _MAX_TOOL_PAGES = 100
 _MCP_CLOSE_S = 5.0
@@ -38,7 +38,7 @@ _WRAPPED_HEADER = re.compile(r"=\?base64\?.*\?=")
 
 @dataclass
 class ServerFacts:
-    """What is known of a server for as long as the link to it lives."""
+    """Facts about a server that all sessions of a client share."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     url: str | None = None
@@ -50,21 +50,21 @@ class ServerFacts:
 _SERVERS: WeakKeyDictionary[EnvironmentClient, ServerFacts] = WeakKeyDictionary()
 
 
-def get_server(link: EnvironmentClient) -> ServerFacts:
-    """What was learnt of the server so far."""
-    return _SERVERS.setdefault(link, ServerFacts())
+def get_server(client: EnvironmentClient) -> ServerFacts:
+    """Return the facts about the server of a client."""
+    return _SERVERS.setdefault(client, ServerFacts())
 
 
 class McpSession:
-    """One episode's requests to an MCP server."""
+    """The requests of one episode to an MCP server."""
 
     def __init__(self, rpc: JsonRpc, era: Era, episode: str, extra: Mapping[str, Any]) -> None:
         self.era = era
         self.capabilities: Mapping[str, Any] = {}
         self._rpc = rpc
         self._episode = episode
-        # `_extra` is where servers made for eval-protocol look for the episode.
-        self._client = {
+        # Servers made for eval-protocol read the episode from `_extra`.
+        self._client_info = {
             "name": "assay",
             "version": __version__,
             "_extra": {"session_id": episode, **extra},
@@ -84,45 +84,47 @@ class McpSession:
         return isinstance(experimental, dict) and CONTROL_CAPABILITY in experimental
 
     async def begin(self) -> None:
-        """Make sure that the server speaks this era. Raises `RpcError` if it does not."""
+        """Start the session. Raises `RpcError` if the server does not support this era."""
         if self.era == "modern":
             found = (await self.request("server/discover", {})).value
             versions = found.get("supportedVersions")
             if not isinstance(versions, list) or MODERN_VERSION not in versions:
-                raise RpcError(f"the server speaks {versions}", code=None, status=200)
+                raise RpcError(
+                    f"the server supports the versions {versions}", code=None, status=200
+                )
             self.capabilities = _to_mapping(found.get("capabilities"))
             return
         hello = {
             "protocolVersion": LEGACY_VERSION,
             "capabilities": {},
-            "clientInfo": self._client,
+            "clientInfo": self._client_info,
         }
         result = await self.request("initialize", hello)
         version = result.value.get("protocolVersion")
         if version not in LEGACY_VERSIONS:
-            raise RpcError(f"the server speaks version {version!r}", code=None, status=200)
+            raise RpcError(f"the server uses version {version!r}", code=None, status=200)
         self._version = version
         self._transport_id = result.headers.get("Mcp-Session-Id")
         self.capabilities = _to_mapping(result.value.get("capabilities"))
         await self._rpc.notify("notifications/initialized", self._build_headers("", {}))
 
     async def request(self, method: str, params: Mapping[str, Any]) -> RpcResult:
-        """One request in the manner of the era; waits if the server has no place."""
+        """Send a request in the form of the era; queue while the server is full."""
         if self.era == "modern":
             params = {**params, "_meta": self._build_meta()}
         headers = self._build_headers(method, params)
         return await retry_while_busy(
-            self._rpc.link, lambda: self._rpc.call(method, params, headers)
+            self._rpc.client, lambda: self._rpc.call(method, params, headers)
         )
 
     async def list_tools(self) -> tuple[ToolSpec, ...]:
-        """The tools of the server, all pages of them."""
+        """Return the tools of the server from all pages."""
         tools: dict[str, ToolSpec] = {}
         cursor: str | None = None
         for _ in range(_MAX_TOOL_PAGES):
             params = {} if cursor is None else {"cursor": cursor}
             page = (await self.request("tools/list", params)).value
-            for entry in _read_tool_list(page, self._rpc.link):
+            for entry in _read_tool_list(page, self._rpc.client):
                 spec = self._parse_tool(entry)
                 if spec.name in tools:
                     raise self._build_tool_error(f"two tools are named {spec.name!r}")
@@ -130,37 +132,38 @@ class McpSession:
             cursor = page.get("nextCursor")
             if cursor is None:
                 return tuple(tools.values())
-        raise self._build_tool_error(f"the list of tools has no end after {_MAX_TOOL_PAGES} pages")
+        raise self._build_tool_error(f"the list of tools has more than {_MAX_TOOL_PAGES} pages")
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         result = await self.request("tools/call", {"name": name, "arguments": arguments})
         kind = result.value.get("resultType", "complete")
         if kind != "complete":
             raise EnvironmentFault(
-                f"the tool {name!r} answered with {kind!r} in place of a result",
-                where=self._rpc.link.where,
-                hint="a tool of an environment must not ask back",
+                f"the tool {name!r} returned {kind!r} instead of a result",
+                where=self._rpc.client.where,
+                hint="a tool of an environment must not ask the client for input",
             )
         return result.value
 
     async def close(self) -> None:
-        """End the session where the era has one. A server may decline."""
+        """End the session of the handshake era. A server may decline."""
         if self._transport_id is None:
             return
         headers = self._build_headers("", {})
         self._transport_id = None
-        answer = await self._rpc.link.ask(
+        answer = await self._rpc.client.ask(
             "DELETE", self._rpc.url, headers=headers, timeout_s=_MCP_CLOSE_S
         )
+        # 405 and 501 mean that the server does not support the request, which MCP allows.
         if answer.status >= 500 and answer.status != 501:
             raise EnvironmentFault(
-                f"the session could not be closed: HTTP {answer.status}", where=answer.where
+                f"the server did not close the session: HTTP {answer.status}", where=answer.where
             )
 
     def _build_meta(self) -> dict[str, Any]:
         return {
             f"{META_PREFIX}protocolVersion": self._version,
-            f"{META_PREFIX}clientInfo": self._client,
+            f"{META_PREFIX}clientInfo": self._client_info,
             f"{META_PREFIX}clientCapabilities": {},
         }
 
@@ -178,7 +181,7 @@ class McpSession:
         return headers
 
     def _mirror(self, name: str, arguments: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        """The headers that repeat arguments for which a tool's schema asks it."""
+        """Yield the headers for arguments that the schema marks with `x-mcp-header`."""
         for path, header in self._mirrored.get(name, {}).items():
             value: Any = arguments
             for key in path:
@@ -201,38 +204,40 @@ class McpSession:
             parameters=schema,
         )
 
-    def _build_tool_error(self, what: str) -> InvalidResponse:
-        return InvalidResponse(what, where=self._rpc.link.where, hint="correct the server's tools")
+    def _build_tool_error(self, problem: str) -> InvalidResponse:
+        return InvalidResponse(
+            problem, where=self._rpc.client.where, hint="correct the server's tools"
+        )
 
 
 async def open_mcp_session(
-    link: EnvironmentClient, *, episode: str, extra: Mapping[str, Any], era: Era | None = None
+    client: EnvironmentClient, *, episode: str, extra: Mapping[str, Any], era: Era | None = None
 ) -> McpSession:
-    """A session that has begun. What the first one learns of the server serves the others."""
-    server = get_server(link)
+    """Open a session. The first one negotiates URL and era for all others."""
+    server = get_server(client)
     async with server.lock:
         if server.url is None or server.era is None or era not in (None, server.era):
-            session = await _negotiate_session(link, episode, extra, era)
+            session = await _negotiate_session(client, episode, extra, era)
             server.url, server.era = session.url, session.era
             server.capabilities = session.capabilities
             return session
-        session = McpSession(JsonRpc(link, server.url), server.era, episode, extra)
+        session = McpSession(JsonRpc(client, server.url), server.era, episode, extra)
     if session.era == "modern":
         session.capabilities = server.capabilities
     else:
-        await _begin_session(session, link)
+        await _begin_session(session, client)
     return session
 
 
 async def _negotiate_session(
-    link: EnvironmentClient, episode: str, extra: Mapping[str, Any], era: Era | None
+    client: EnvironmentClient, episode: str, extra: Mapping[str, Any], era: Era | None
 ) -> McpSession:
-    """Try the addresses and eras that there are, the modern one first."""
+    """Try all URLs and eras, the modern era first."""
     tried: list[str] = []
     eras: tuple[Era, ...] = ("modern", "legacy") if era is None else (era,)
-    for url in list_mcp_urls(link):
+    for url in list_mcp_urls(client):
         for each in eras:
-            session = McpSession(JsonRpc(link, url), each, episode, extra)
+            session = McpSession(JsonRpc(client, url), each, episode, extra)
             try:
                 await session.begin()
             except RpcError as refusal:
@@ -240,32 +245,32 @@ async def _negotiate_session(
             else:
                 return session
     raise EnvironmentFault(
-        f"the server speaks no MCP that is known here ({'; '.join(tried)})",
-        where=link.where,
-        hint="give the address of its MCP endpoint, which often ends in /mcp",
+        f"the server supports no known version of MCP ({'; '.join(tried)})",
+        where=client.where,
+        hint="pass the address of its MCP endpoint, which often ends in /mcp",
     )
 
 
-async def _begin_session(session: McpSession, link: EnvironmentClient) -> None:
+async def _begin_session(session: McpSession, client: EnvironmentClient) -> None:
     try:
         await session.begin()
     except RpcError as refusal:
         raise EnvironmentFault(
-            f"the server refuses a session: {refusal.message}", where=link.where
+            f"the server refused to open a session: {refusal.message}", where=client.where
         ) from None
 
 
-def list_mcp_urls(link: EnvironmentClient) -> tuple[str, ...]:
-    """Where the MCP endpoint may be: the address itself, or `/mcp` below it."""
-    parts = urlsplit(link.url)
+def list_mcp_urls(client: EnvironmentClient) -> tuple[str, ...]:
+    """Return the possible URLs of the MCP endpoint: `/mcp` below the URL, or the URL."""
+    parts = urlsplit(client.url)
     if parts.path.rstrip("/").endswith("/mcp"):
-        return (link.url,)
+        return (client.url,)
     below = urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/mcp"))
-    return (below, link.url)
+    return (below, client.url)
 
 
 def encode_header_value(text: str) -> str:
-    """A text as MCP writes it into a header: wrapped where it is not plain ASCII."""
+    """Encode text for an MCP header: in base64 unless it is plain ASCII."""
     if _PLAIN_HEADER.fullmatch(text) and not _WRAPPED_HEADER.fullmatch(text):
         return text
     return f"=?base64?{base64.b64encode(text.encode()).decode()}?="
@@ -274,7 +279,7 @@ def encode_header_value(text: str) -> str:
 def _find_header_parameters(
     schema: Any, path: tuple[str, ...]
 ) -> Iterator[tuple[tuple[str, ...], str]]:
-    """The properties that a schema marks with `x-mcp-header`, by the way that leads to them."""
+    """Yield the properties that a schema marks with `x-mcp-header`, by their path."""
     properties = schema.get("properties") if isinstance(schema, dict) else None
     for key, inner in properties.items() if isinstance(properties, dict) else ():
         header = inner.get("x-mcp-header") if isinstance(inner, dict) else None
@@ -283,10 +288,10 @@ def _find_header_parameters(
         yield from _find_header_parameters(inner, (*path, key))
 
 
-def _read_tool_list(page: Mapping[str, Any], link: EnvironmentClient) -> list[Any]:
+def _read_tool_list(page: Mapping[str, Any], client: EnvironmentClient) -> list[Any]:
     tools = page.get("tools")
     if not isinstance(tools, list):
-        raise InvalidResponse("`tools/list` gives no list of tools", where=link.where)
+        raise InvalidResponse("the answer of `tools/list` has no list of tools", where=client.where)
     return tools
 
 

@@ -1,4 +1,4 @@
-"""Environments of OpenEnv servers, over their WebSocket: one connection is one episode."""
+"""Environments of OpenEnv servers over WebSocket: one connection per episode."""
 
 import uuid
 from collections.abc import Mapping, Sequence
@@ -29,47 +29,48 @@ if TYPE_CHECKING:
 
 _TOOL = "act"
 _SOCKET_CLOSE_S = 5.0
+# The protocol has no `Retry-After`. Sessions of this process that end wake the queue anyway.
 _CAPACITY_RETRY_S = 0.5
-"""The protocol names no time to wait; a session of ours that ends is noticed at once."""
 
 
 class OpenEnvEnvironment:
-    """One episode at an OpenEnv server, with one tool, `act`. Each call of it is one step.
+    """One episode at an OpenEnv server, with one tool, `act`. Each call is one step.
 
-    The task's fields are further parameters of the reset. The protocol has one `done`: it is
-    taken for `terminated`, and whether the episode was cut short is not known (`truncated` in a
-    step's info is None). Nor does it say whether the environment used the seed.
+    The fields of the task are additional parameters of the reset. The protocol has a single `done`:
+    it counts as `terminated`, and truncation is unknown (`truncated` in the info of a step is
+    None). Nor does the protocol confirm the use of the seed.
     """
 
-    def __init__(self, link: EnvironmentClient, task: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, client: EnvironmentClient, task: Mapping[str, Any] | None = None) -> None:
         self.tools: Sequence[ToolSpec] = ()
-        self._link = link
+        self._client = client
         self._task = dict(task or {})
         self._socket: ClientWebSocketResponse | None = None
         self._over = False
         self._episode = uuid.uuid4().hex
 
     def describe_session(self) -> dict[str, Any]:
-        return self._link.describe_session("openenv", self._episode)
+        return self._client.describe_session("openenv", self._episode)
 
     async def open(self, *, seed: int | None = None) -> Sequence[Message]:
         if seed is not None and seed < 0:
             raise ConfigError(
-                f"the seed is {seed}", where="OpenEnv", hint="its seeds begin at 0, or are None"
+                f"the seed {seed} is negative", where="OpenEnv", hint="pass 0 or more, or None"
             )
         self.tools = (await self._fetch_tool(),)
         fields = {**self._task, "seed": seed, "episode_id": self._episode}
         reset = {key: value for key, value in fields.items() if value is not None}
-        answer = await retry_while_busy(self._link, lambda: self._connect_and_reset(reset))
+        answer = await retry_while_busy(self._client, lambda: self._connect_and_reset(reset))
         self._over = self._read_done(answer)
         return (Message(role="user", content=_format_observation(answer["observation"])),)
 
     async def _connect_and_reset(self, reset: Mapping[str, Any]) -> dict[str, Any]:
-        """Connect and reset. A server that is full says so and hangs up: `ServerBusy`."""
+        """Connect and reset. Raises `ServerBusy` if the server is full."""
         self._socket = await self._connect()
         try:
             return await self._request_observation("reset", reset)
         except ServerBusy:
+            # The server closes the connection: the next attempt needs another one.
             await self._close_socket()
             raise
 
@@ -99,12 +100,12 @@ class OpenEnvEnvironment:
         )
 
     async def _take_step(self, call: ToolCall) -> tuple[str, dict[str, Any] | None]:
-        """One step of the environment; a mistake of the agent takes none."""
-        # Every call is answered: a model cannot be asked again while one is left open.
+        """Take one step. A mistake of the agent is answered without a step."""
+        # Every call is answered: chat APIs reject a conversation with an open call.
         if self._over:
             return "The episode is over.", None
         if call.name != _TOOL:
-            return f"Error: there is no tool {call.name!r}; use {_TOOL!r}", None
+            return f"Error: unknown tool {call.name!r}; use {_TOOL!r}", None
         if call.malformed:
             return f"Error: the arguments of {_TOOL!r} are not a JSON object", None
         try:
@@ -121,7 +122,7 @@ class OpenEnvEnvironment:
             try:
                 info["state"] = await self._request("state", None, "state")
             except EnvironmentFault as fault:
-                # It decides nothing: what the steps gave stands.
+                # The result does not depend on it: the steps are already complete.
                 info["state_error"] = fault.message
         return info
 
@@ -129,16 +130,16 @@ class OpenEnvEnvironment:
         answer = await self._request(kind, data, "observation")
         if "observation" not in answer:
             raise InvalidResponse(
-                f"the answer to {kind} has no observation", where=self._link.where
+                f"the answer to {kind} has no observation", where=self._client.where
             )
         return answer
 
     async def _request(
         self, kind: str, data: Mapping[str, Any] | None, expected: str
     ) -> dict[str, Any]:
-        """Say one thing, and what comes back."""
+        """Send a message and return the data of its answer."""
         if self._socket is None:
-            raise EnvironmentFault("the environment is not open", where=self._link.where)
+            raise EnvironmentFault("the environment is not open", where=self._client.where)
         message = {"type": kind} if data is None else {"type": kind, "data": data}
         answer = await self._exchange(self._socket, to_json(message).decode(), kind)
         if answer.get("type") == "error" and isinstance(answer.get("data"), dict):
@@ -146,7 +147,7 @@ class OpenEnvEnvironment:
         if answer.get("type") != expected or not isinstance(answer.get("data"), dict):
             raise InvalidResponse(
                 f"the answer to {kind} is a {answer.get('type')!r}, not an {expected}",
-                where=self._link.where,
+                where=self._client.where,
             )
         data = answer["data"]
         return dict(data)
@@ -155,17 +156,17 @@ class OpenEnvEnvironment:
         self, socket: "ClientWebSocketResponse", text: str, kind: str
     ) -> dict[str, Any]:
         try:
-            # A server that is full may hang up while this is sent; what it said is still there.
+            # A full server may close the connection during this; its error can still be read.
             if not socket.closed:
                 await socket.send_str(text)
         except (aiohttp.ClientError, ConnectionError):
             pass
         try:
-            message = await socket.receive(timeout=self._link.timeout_s)
+            message = await socket.receive(timeout=self._client.timeout_s)
         except TimeoutError:
             fault = TimedOut(
-                f"no answer to {kind} within {self._link.timeout_s:g} s",
-                where=self._link.where,
+                f"the server did not answer {kind} within {self._client.timeout_s:g} s",
+                where=self._client.where,
                 hint=STEP_TIMEOUT_HINT,
             )
         else:
@@ -176,13 +177,13 @@ class OpenEnvEnvironment:
         if message.type is WSMsgType.ERROR and getattr(message.data, "code", None) == 1009:
             raise InvalidResponse(
                 f"the answer is longer than {MAX_SERVER_RESPONSE_BYTES} bytes",
-                where=self._link.where,
+                where=self._client.where,
             )
         if message.type is not WSMsgType.TEXT:
             raise EnvironmentFault(
-                f"the server hung up before it answered {kind}",
-                where=self._link.where,
-                hint="the environment server died, or ended the session; its log says more",
+                f"the server closed the connection before it answered {kind}",
+                where=self._client.where,
+                hint="the server exited or ended the session; see its log",
             )
         try:
             answer = from_json(message.data, allow_inf_nan=False)
@@ -191,26 +192,26 @@ class OpenEnvEnvironment:
         if not isinstance(answer, dict):
             raise InvalidResponse(
                 f"the answer to {kind} is not a JSON object: {message.data[:200]!r}",
-                where=self._link.where,
+                where=self._client.where,
             )
         return answer
 
     def _build_error(self, data: Mapping[str, Any], kind: str) -> Exception:
-        """What an error of the server stands for."""
+        """Convert an error of the server to an exception."""
         code, words = data.get("code"), str(data.get("message"))[:500]
         if code == "CAPACITY_REACHED":
             return ServerBusy(_CAPACITY_RETRY_S)
         if code == "VALIDATION_ERROR" and kind == "step":
             return ToolError(f"{words}: {_format_validation_problems(data.get('errors'))}")
         return EnvironmentFault(
-            f"the server answers {kind} with {code}: {words}", where=self._link.where
+            f"the server answered {kind} with {code}: {words}", where=self._client.where
         )
 
     def _read_done(self, answer: Mapping[str, Any]) -> bool:
         done = answer.get("done")
         if not isinstance(done, bool):
             raise InvalidResponse(
-                f"`done` is {done!r}, neither true nor false", where=self._link.where
+                f"`done` is {done!r}, neither true nor false", where=self._client.where
             )
         return done
 
@@ -218,23 +219,23 @@ class OpenEnvEnvironment:
         reward = answer.get("reward")
         if reward is None:
             return None
-        # The protocol allows true and false, which stand for 1 and 0.
+        # Booleans are allowed: the protocol defines them as 1 and 0.
         if not isinstance(reward, int | float) or not -1e300 < reward < 1e300:
             raise InvalidResponse(
-                f"the reward is {reward!r:.80}, which is no finite number", where=self._link.where
+                f"the reward is {reward!r:.80}, not a finite number", where=self._client.where
             )
         return float(reward)
 
     async def _fetch_tool(self) -> ToolSpec:
-        """The tool that takes the server's action, by the schema that it publishes."""
-        answer = await self._link.ask("GET", build_http_url(self._link.url, "schema"))
+        """Return the tool `act` with the action schema of the server."""
+        answer = await self._client.ask("GET", build_http_url(self._client.url, "schema"))
         schemas = answer.json() if answer.status == 200 else None
         action = schemas.get("action") if isinstance(schemas, dict) else None
         if not isinstance(action, dict):
             raise EnvironmentFault(
-                f"GET /schema gives no schema of an action (HTTP {answer.status})",
-                where=self._link.where,
-                hint="is this the address of an OpenEnv server?",
+                f"GET /schema returned no schema of an action (HTTP {answer.status})",
+                where=self._client.where,
+                hint="check that this is the address of an OpenEnv server",
             )
         return ToolSpec(
             name=_TOOL,
@@ -244,24 +245,25 @@ class OpenEnvEnvironment:
 
     async def _connect(self) -> "ClientWebSocketResponse":
         try:
-            return await self._link.http.ws_connect(
-                build_socket_url(self._link.url),
-                headers=self._link.headers(),
+            return await self._client.http.ws_connect(
+                build_socket_url(self._client.url),
+                headers=self._client.headers(),
                 max_msg_size=MAX_SERVER_RESPONSE_BYTES,
                 timeout=aiohttp.ClientWSTimeout(ws_close=_SOCKET_CLOSE_S),
+                # No compression: a small message could expand to a very large one.
                 compress=0,
             )
         except TimeoutError:
-            fault: EnvironmentFault = TimedOut("no connection in time", where=self._link.where)
+            fault: EnvironmentFault = TimedOut("the connection timed out", where=self._client.where)
         except aiohttp.WSServerHandshakeError as error:
             fault = EnvironmentFault(
-                f"the server refuses a WebSocket: HTTP {error.status}",
-                where=self._link.where,
+                f"the server refused the WebSocket: HTTP {error.status}",
+                where=self._client.where,
                 hint=TOKEN_HINT if error.status in (401, 403) else None,
             )
         except (aiohttp.ClientError, OSError) as error:
-            fault = self._link.build_connection_error(error)
-        # Outside the handlers: the original exceptions may quote the address with its query.
+            fault = self._client.build_connection_error(error)
+        # Outside the handlers: the original exceptions may quote the URL with its query.
         raise fault
 
     async def close(self) -> None:
@@ -271,10 +273,10 @@ class OpenEnvEnvironment:
             if not self._socket.closed:
                 await self._socket.send_str('{"type":"close"}')
         except ConnectionError:
-            pass  # it is gone, and with it its session
+            pass  # the server has closed the connection, and the session with it
         finally:
             await self._close_socket()
-            self._link.room.release()
+            self._client.queue.release()
 
     async def _close_socket(self) -> None:
         socket, self._socket = self._socket, None
@@ -283,7 +285,7 @@ class OpenEnvEnvironment:
 
 
 def build_socket_url(url: str) -> str:
-    """The address of the WebSocket of an OpenEnv server."""
+    """Return the WebSocket URL of an OpenEnv server."""
     parts = urlsplit(url)
     scheme = {"http": "ws", "https": "wss"}.get(parts.scheme, parts.scheme)
     path = parts.path.rstrip("/").removesuffix("/ws")
@@ -291,7 +293,7 @@ def build_socket_url(url: str) -> str:
 
 
 def build_http_url(url: str, name: str) -> str:
-    """The address of a plain HTTP route of an OpenEnv server."""
+    """Return the URL of an HTTP route of an OpenEnv server."""
     parts = urlsplit(url)
     scheme = {"ws": "http", "wss": "https"}.get(parts.scheme, parts.scheme)
     path = parts.path.rstrip("/").removesuffix("/ws")
@@ -299,7 +301,7 @@ def build_http_url(url: str, name: str) -> str:
 
 
 def _clean_action_schema(action: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of an action without what every action may carry and no agent needs."""
+    """Return the schema of an action without the optional `metadata` of all actions."""
     schema = {key: value for key, value in action.items() if key not in ("title", "description")}
     properties = dict(schema.get("properties") or {})
     if "metadata" not in schema.get("required", ()):
@@ -308,13 +310,13 @@ def _clean_action_schema(action: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _format_validation_problems(errors: Any) -> str:
-    """What is wrong with an action, in words that the agent can act on."""
+    """Return the problems of an action as text for the agent."""
     if not isinstance(errors, list):
         return "the action does not fit its schema"
-    told = [error for error in errors[:10] if isinstance(error, dict)]
+    listed = [error for error in errors[:10] if isinstance(error, dict)]
     return "; ".join(
         f"{'.'.join(map(str, error.get('loc') or ['action']))}: {error.get('msg')}"
-        for error in told
+        for error in listed
     )
 
 

@@ -1,14 +1,14 @@
-"""The messages of assay's own environment protocol, as both sides read and write them.
+"""The messages of the native environment protocol, shared by client and server.
 
-    POST   /sessions            OpenRequest  -> Opened
-    POST   /sessions/{id}/step  StepRequest  -> StepAnswer
+    POST   /sessions            OpenRequest  -> OpenResponse
+    POST   /sessions/{id}/step  StepRequest  -> StepResponse
     GET    /sessions/{id}                    -> State
     DELETE /sessions/{id}                    -> 204
     GET    /health                           -> Health
 
-All but the first and the last carry the token of the session in the header `Assay-Session`. What
-is refused is answered with `ErrorResponse`: status 4xx for the caller's mistakes, 429 when all sessions
-are taken, 500 for faults of the environment.
+All but the first and the last carry the token of the session in the header `Assay-Session`. Errors
+have an `ErrorResponse` as their body: status 4xx for mistakes of the caller, 429 when all sessions
+are in use, 500 for faults of the environment.
 """
 
 from typing import Any, Literal, Self
@@ -24,8 +24,8 @@ from .episodes import Session, StoredStep
 PROTOCOL = "assay-env/1"
 SESSION_HEADER = "Assay-Session"
 MAX_BODY_BYTES = 4 * 1024 * 1024
+# Chosen by the server, but used in URLs and headers of the client: nothing to escape is allowed.
 _SESSION_ID_PATTERN = r"^[A-Za-z0-9_-]{1,200}$"
-"""What a server chooses becomes part of an address and of a header: nothing else fits in there."""
 
 
 class _WireModel(JsonModel):
@@ -33,24 +33,25 @@ class _WireModel(JsonModel):
 
     @classmethod
     def from_json(cls, data: str | bytes) -> Self:
-        """Read it. Raises `ValueError`, also for NaN and infinities, which JSON does not have."""
+        """Parse a message. Raises `ValueError`, also for NaN and infinities."""
         written = data.encode() if isinstance(data, str) else data
+        # pydantic accepts both words as numbers. The second parse is strict, and rarely needed.
         if b"NaN" in written or b"Infinity" in written:
             from_json(written, allow_inf_nan=False)
         return cls.model_validate_json(data)
 
 
 class OpenRequest(_WireModel):
-    """Asks for a session. The seed is applied before anything is observed, 0 included."""
+    """A request for a session. The seed (including 0) precedes the first observation."""
 
     seed: StrictInt | None = None
     task: dict[str, Any] = Field(default_factory=dict)
     episode_id: str | None = Field(default=None, min_length=1, max_length=200)
-    """Asking again with the same one gives the same session, until its first step."""
+    """Requests with the same id return the same session until its first step."""
 
 
 class ServerLimits(_WireModel):
-    """What the server bounds."""
+    """The limits of the server."""
 
     capacity: StrictInt
     idle_s: FiniteFloat
@@ -58,7 +59,7 @@ class ServerLimits(_WireModel):
 
 
 class OpenResponse(_WireModel):
-    """A session, and what the agent is shown first."""
+    """A new session, and its first observation."""
 
     session: str = Field(pattern=_SESSION_ID_PATTERN)
     token: str = Field(pattern=_SESSION_ID_PATTERN, repr=False)
@@ -78,14 +79,14 @@ class OpenResponse(_WireModel):
 
 
 class StepRequest(_WireModel):
-    """One message of the agent. The first step has the index 0."""
+    """A request for a step: one message of the agent. The first step has the index 0."""
 
     action: Message
     step_index: StrictInt = Field(ge=0)
 
 
 class StepResponse(_WireModel):
-    """What a step came to."""
+    """The result of a step."""
 
     step_index: StrictInt
     replies: tuple[Message, ...]
@@ -115,7 +116,7 @@ class StepResponse(_WireModel):
         )
 
     def step(self) -> Step:
-        """The step as the turn loop takes it."""
+        """Return the step for the turn loop."""
         return Step(
             replies=self.replies,
             reward=self.reward,
@@ -130,14 +131,14 @@ class StepResponse(_WireModel):
 
 
 class State(_WireModel):
-    """How far a session is."""
+    """The progress of a session."""
 
     session: str
     seed: StrictInt | None
     steps: StrictInt
     over: StrictBool
     fault: str | None
-    """What broke the environment, if anything did."""
+    """The fault of the environment, if any."""
 
     @classmethod
     def of(cls, session: Session) -> Self:
@@ -151,7 +152,7 @@ class State(_WireModel):
 
 
 class Health(_WireModel):
-    """What a server says of itself to anybody."""
+    """The public status of a server."""
 
     status: Literal["ok"]
     protocol: str
@@ -159,11 +160,11 @@ class Health(_WireModel):
     capacity: StrictInt
     environment: str
     takes_task: StrictBool
-    """Whether the task of a session makes a difference to its environment."""
+    """Whether environments use the task of a session."""
 
 
 class ErrorDetail(_WireModel):
-    """Why a request was refused."""
+    """The reason why a request was refused."""
 
     kind: str
     message: str
@@ -171,13 +172,13 @@ class ErrorDetail(_WireModel):
 
 
 class ErrorResponse(_WireModel):
-    """The body of every answer that is not a success."""
+    """The body of every unsuccessful answer."""
 
     error: ErrorDetail
 
 
 def list_problems(error: ValueError) -> list[str]:
-    """What is wrong with a message that could not be read, without quoting it."""
+    """Return the problems of an invalid message, without quoting its values."""
     if not isinstance(error, ValidationError):
         return [f"body: {error}"]
     return [

@@ -1,11 +1,10 @@
-"""A server for assay's own environment protocol. On loopback unless a token guards it."""
+"""The server of the native environment protocol. Other hosts than loopback require a token."""
 
 import hmac
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
@@ -13,9 +12,9 @@ from aiohttp import web
 from pydantic import ValidationError
 
 from assay.errors import AssayError, ConfigError, EnvironmentFault, WireError
+from assay.providers import is_loopback as is_loopback  # also exported by this unit
 from assay.types import JsonModel, Redactor, ToolSpec, describe_error
 
-from . import mcp_server as mcp_face
 from .connections import KEEP_ALIVE_S, Connections, read_body
 from .episodes import (
     AtCapacity,
@@ -28,6 +27,7 @@ from .episodes import (
     SessionPool,
     SessionRefused,
 )
+from .mcp_server import build_mcp_routes
 from .protocol import (
     MAX_BODY_BYTES,
     PROTOCOL,
@@ -45,11 +45,11 @@ from .protocol import (
 )
 
 if TYPE_CHECKING:
-    from aiohttp import web
     from aiohttp.typedefs import Middleware
 
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
+# All rollouts of a run may connect at once.
 _BACKLOG = 1024
 _MIN_IDLE_CONNECTIONS = 200
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
@@ -59,56 +59,52 @@ RequestModel = TypeVar("RequestModel", bound=JsonModel)
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """Where a server listens and how much it takes. Wrong values are refused here."""
+    """The address, limits and token of a server. Raises `ConfigError` for invalid values."""
 
     host: str = "127.0.0.1"
     port: int = 0
-    """0: any free one."""
+    """0 selects any free port."""
 
     token: str | None = field(default=None, repr=False)
-    """What callers must show as a bearer token. Needed for every host but loopback."""
+    """The bearer token of all requests. Required for every host but loopback."""
 
     capacity: int = 100
     idle_s: float = 600.0
     name: str = "environment"
     takes_task: bool = True
     header_s: float = 10.0
-    """How long a connection may take to bring the head of its first request."""
+    """The time limit for the headers of the first request of a connection."""
 
     most_idle: int | None = None
-    """Connections without a request under way; the oldest ones beyond are closed. None: twice the
-    capacity, at least 200."""
+    """The maximum number of connections without an active request; None is twice the capacity, at
+    least 200. The oldest ones over the limit are closed."""
 
     def __post_init__(self) -> None:
         if not self.header_s > 0:
-            raise ConfigError(f"`header_s` is {self.header_s}", hint="give a time above 0")
+            raise ConfigError(
+                f"`header_s` is {self.header_s}, not a positive number", hint="pass a time above 0"
+            )
         if not 0 <= self.port <= 65535:
-            raise ConfigError(f"there is no port {self.port}", hint="0 takes any free one")
+            raise ConfigError(
+                f"port {self.port} is not between 0 and 65535", hint="pass 0 for any free port"
+            )
         if self.token is not None and (len(self.token) < 16 or not self.token.isascii()):
             raise ConfigError(
                 "the token is shorter than 16 characters, or not ASCII",
-                hint="leave it out to have one made",
+                hint="omit it to generate one",
             )
         if self.token is None and not is_loopback(self.host):
             raise ConfigError(
-                f"listening on {self.host!r} lets other machines in, and there is no token",
-                hint="give a token, or listen on 127.0.0.1",
+                f"host {self.host!r} is reachable from other machines, and no token is set",
+                hint="set a token, or listen on 127.0.0.1",
             )
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches `host`."""
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 class EnvironmentServer:
-    """Serves the environments that `make` makes, one for each session. An async context manager.
+    """Serves the environments of `make`, one per session. An async context manager.
 
-    With `tools`, which every environment must have in common, the same sessions are served to MCP
-    clients too: their protocol lists the tools before there is an environment.
+    With `tools`, which all environments must share, the sessions are also served to MCP clients:
+    their protocol lists the tools before an environment exists.
     """
 
     def __init__(
@@ -132,7 +128,7 @@ class EnvironmentServer:
 
     @property
     def url(self) -> str:
-        """The address to give to clients."""
+        """The URL for clients."""
         if self._port is None:
             raise ConfigError("the server is not running", hint="use it inside `async with`")
         host = self.settings.host
@@ -168,7 +164,7 @@ class EnvironmentServer:
     def _build_application(self) -> "web.Application":
         application = web.Application(
             client_max_size=MAX_BODY_BYTES,
-            # The guard comes before the body is read: nothing is awaited of those it refuses.
+            # The guard precedes the reading of the body: refused requests must not cost memory.
             middlewares=[
                 web.middleware(_answer_errors),
                 _TokenGuard(self.settings).middleware(),
@@ -177,9 +173,7 @@ class EnvironmentServer:
         )
         application.add_routes(_Handlers(self.sessions, self.settings).routes())
         if self._tools is not None:
-            application.add_routes(
-                mcp_face.build_mcp_routes(self.sessions, self._tools, self.settings.name)
-            )
+            application.add_routes(build_mcp_routes(self.sessions, self._tools, self.settings.name))
         return application
 
     async def _listen(self, runner: "web.AppRunner") -> None:
@@ -188,15 +182,15 @@ class EnvironmentServer:
             await web.TCPSite(runner, host, port, backlog=_BACKLOG).start()
         except OSError as error:
             raise ConfigError(
-                f"cannot listen: {error.strerror or error}",
+                f"the server cannot listen: {error.strerror or error}",
                 where=f"{host}:{port}",
-                hint="port 0 takes any free one",
+                hint="pass port 0 for any free port",
             ) from error
         self._port = runner.addresses[0][1]
 
 
 class _TokenGuard:
-    """Lets in whoever shows the token; without one, whoever means this machine."""
+    """Admits requests with the token or, without one, requests for a loopback host."""
 
     def __init__(self, settings: ServerSettings) -> None:
         self._redactor = Redactor([settings.token or ""])
@@ -217,12 +211,12 @@ class _TokenGuard:
             if request.path != "/health" and not hmac.compare_digest(shown, self._expected):
                 return _build_error_response(401, "denied", "the token is missing or wrong")
             return None
-        # A page in a browser can reach loopback under a name of its own: its name gives it away.
+        # DNS rebinding: a web page can reach loopback under its own host name, which is refused.
         name = request.host.rpartition(":")[0] if request.host[-1:].isdigit() else request.host
         if (name or request.host) in self._names:
             return None
         return _build_error_response(
-            403, "denied", "this server answers to the names of this machine only"
+            403, "denied", "this server accepts only the host names of this machine"
         )
 
 
@@ -257,25 +251,25 @@ class _Handlers:
         return _build_wire_response(200, health)
 
     async def open(self, request: "web.Request") -> "web.Response":
-        asked = await _read_request_model(request, OpenRequest)
+        body = await _read_request_model(request, OpenRequest)
         session = await self._sessions.open(
-            seed=asked.seed, task=asked.task, episode_id=asked.episode_id
+            seed=body.seed, task=body.task, episode_id=body.episode_id
         )
         try:
             return _build_wire_response(201, OpenResponse.of(session, self._limits))
         except (ValidationError, WireError) as error:
             await self._sessions.close(session.id)
-            raise EnvironmentFault(f"what it shows first cannot be sent: {error}") from error
+            raise EnvironmentFault(f"the first observation cannot be sent: {error}") from error
 
     async def step(self, request: "web.Request") -> "web.Response":
         session = self._find_session(request)
-        asked = await _read_request_model(request, StepRequest)
-        stored = await self._sessions.step(session.id, asked.action, asked.step_index)
+        body = await _read_request_model(request, StepRequest)
+        stored = await self._sessions.step(session.id, body.action, body.step_index)
         try:
             return _build_wire_response(200, StepResponse.of(stored))
         except (ValidationError, WireError, TypeError, ValueError) as error:
             raise EnvironmentFault(
-                f"what it answers cannot be sent: {error}", where=f"step {stored.step_index}"
+                f"the result of the step cannot be sent: {error}", where=f"step {stored.step_index}"
             ) from error
 
     async def state(self, request: "web.Request") -> "web.Response":
@@ -296,7 +290,7 @@ class _Handlers:
 
 
 class _SessionRequestError(Exception):
-    """Carries a refusal from where a request is read to where it is answered."""
+    """A refused request, raised by a handler and answered by the middleware."""
 
     def __init__(self, status: int, kind: str, message: str) -> None:
         super().__init__(message)
@@ -314,7 +308,7 @@ _HTTP_STATUSES: dict[type[SessionRefused], int] = {
 
 
 async def _answer_errors(request: "web.Request", handler: "Handler") -> "web.StreamResponse":
-    """Middleware: everything that is raised becomes an answer in the protocol's own words."""
+    """Middleware: convert every exception to an `ErrorResponse`."""
     try:
         return await handler(request)
     except _SessionRequestError as refused:
@@ -338,7 +332,7 @@ async def _answer_errors(request: "web.Request", handler: "Handler") -> "web.Str
 
 
 async def _read_request_model(request: "web.Request", model: type[RequestModel]) -> RequestModel:
-    # A browser asks before it sends JSON to another site, and is not allowed to.
+    # Browsers send this type to other sites only after a preflight, which is not answered.
     if request.content_type != "application/json":
         raise _SessionRequestError(415, "request", "the body must be sent as application/json")
     body = await read_body(request)
