@@ -1,4 +1,4 @@
-"""The pytest face. Every session of anyone who installed assay loads this module.
+"""The pytest plugin. pytest loads this module in every environment that has assay installed.
 
 It therefore imports the standard library only; the work is imported when an evaluation runs.
 """
@@ -78,7 +78,7 @@ def pytest_addoption(parser: "pytest.Parser") -> None:
 
 
 def pytest_configure(config: "pytest.Config") -> None:
-    """Register the marker that tells evaluations from other tests, and check the options."""
+    """Register the marker of evaluations, and check the options."""
     config.addinivalue_line("markers", "evaluation: a test that scores samples")
     worker = getattr(config, "workerinput", None)
     if worker is not None:
@@ -89,6 +89,7 @@ def pytest_configure(config: "pytest.Config") -> None:
         *("--assay-baseline", "--assay-tolerance", "--assay-update-baseline", "--assay-limit"),
         *("--assay-fail-on-error", "--assay-max-cost-usd", "--assay-rows"),
     )
+    # Without any of these options nothing can be wrong, and nothing more is imported.
     changed = config.getoption("--assay-summary") != DEFAULT_SUMMARY
     if changed or any(config.getoption(option) not in (None, False) for option in checked):
         from .session_settings import check_settings, read_settings
@@ -97,7 +98,7 @@ def pytest_configure(config: "pytest.Config") -> None:
 
 
 def pytest_configure_node(node: "Any") -> None:
-    """Tell a worker of pytest-xdist which session it works for."""
+    """Pass the id of the session to a worker of pytest-xdist."""
     node.workerinput["assay_session"] = node.config._assay_session
 
 
@@ -139,7 +140,7 @@ def pytest_itemcollected(item: "pytest.Item") -> None:
 
 
 def pytest_runtest_call(item: "pytest.Item") -> "Generator[None, object, object]":
-    """Let the plugin that runs async tests run an async evaluation in the loop of its fixtures."""
+    """Run an async evaluation in the event loop of its fixtures, by the plugin that owns it."""
     options = eval_options_of(getattr(item, "function", None))
     if options is None or not is_async(options.function):
         return (yield)
@@ -163,19 +164,19 @@ def pytest_pyfunc_call(pyfuncitem: "pytest.Function") -> bool | None:
 
 
 def pytest_runtest_protocol(item: "pytest.Item", nextitem: "pytest.Item | None") -> bool | None:
-    """Run an evaluation that is compared with a baseline; its reports wait for the decision."""
+    """Run an evaluation that is compared with a baseline, and hold its reports back until then."""
     option = item.config.getoption
     compares = option("--assay-baseline") is not None and not option("--assay-update-baseline")
     if not compares or eval_options_of(getattr(item, "function", None)) is None:
         return None
     if item.config.pluginmanager.hasplugin("rerunfailures"):
-        return None  # it has to see each report at once
+        return None  # that plugin must see each report at once to decide about a rerun
     _get_evaluations(item.config).pending.run(item, nextitem)
     return True
 
 
 def pytest_runtestloop(session: "pytest.Session") -> "Generator[None, object, object]":
-    """Decide about all evaluations as soon as the last test has ended, whatever ended it."""
+    """Conclude all evaluations as soon as the last test has ended, also after an error."""
     try:
         return (yield)
     finally:
@@ -210,16 +211,16 @@ def pytest_sessionfinish(session: "pytest.Session") -> None:
 def pytest_terminal_summary(
     terminalreporter: "pytest.TerminalReporter", config: "pytest.Config"
 ) -> None:
-    """Say what the evaluations of this session came to."""
+    """Write the results of this session's evaluations to the terminal."""
     found = getattr(config, "_assay_evaluations", None)
     if found is not None:
         found.write_terminal_section(terminalreporter)
 
 
-# Read by pluggy, as `pytest.hookimpl` writes it. The first hook exists only where pytest-xdist is
-# installed; the second sees the finished report; the third must come before plugins that would run
-# an async function themselves; the fourth is around it; the fifth is told when the tests of all
-# workers have ended.
+# The attribute that `pytest.hookimpl` sets; importing pytest here would cost every session time.
+# `pytest_configure_node` exists only where pytest-xdist is installed. `pytest_pyfunc_call` must run
+# before plugins that would call an async function themselves. The wrappers run around the other
+# implementations: after the report is made, around the call, and after the tests of all workers.
 pytest_configure_node.pytest_impl = {"optionalhook": True}  # type: ignore[attr-defined]  # see above
 pytest_runtest_makereport.pytest_impl = {"wrapper": True}  # type: ignore[attr-defined]  # see above
 pytest_pyfunc_call.pytest_impl = {"tryfirst": True}  # type: ignore[attr-defined]  # see above
@@ -232,7 +233,7 @@ def _is_xfail(report: "pytest.TestReport") -> bool:
 
 
 def _has_session_files(config: "pytest.Config") -> bool:
-    """Whether this process decides about a session in which an evaluation ran."""
+    # Workers of pytest-xdist do not conclude a session; without a folder no evaluation ran.
     if hasattr(config, "workerinput"):
         return False
     home = f"{config.getoption('--assay-summary')}.parts"
@@ -241,7 +242,7 @@ def _has_session_files(config: "pytest.Config") -> bool:
 
 
 def _get_evaluations(config: "pytest.Config") -> "Evaluations":
-    """What this session evaluated so far. Made when the first evaluation runs."""
+    # Created when the first evaluation runs: a session without any must not import the rest.
     found = getattr(config, "_assay_evaluations", None)
     if found is None:
         from .session_report import Evaluations

@@ -13,18 +13,18 @@ _MAX_FAILED_ASSERTIONS = 20
 
 
 def read_assertion(error: AssertionError) -> EvaluateResult:
-    """The result that a failed assertion stands for: score 0.0, with the assertion as reason."""
+    """Return the result of a failed assertion: score 0.0, with the assertion as reason."""
     return EvaluateResult(score=0.0, reason=describe_assertion(error))
 
 
 def describe_assertion(error: AssertionError) -> str:
-    """The text that pytest makes of an assertion, cut where it is long."""
+    """Return the text that pytest makes of an assertion, truncated where it is long."""
     text = redact(str(error)).strip() or f"assertion failed: {_find_source_line(error)}"
     return text if len(text) <= _MAX_ASSERTION_CHARS else f"{text[: _MAX_ASSERTION_CHARS - 1]}…"
 
 
 def _find_source_line(error: AssertionError) -> str:
-    """Where it was raised: outside of test files pytest does not say what was compared."""
+    # pytest rewrites assertions in test files only; elsewhere the message is empty.
     frames = traceback.extract_tb(error.__traceback__)
     return (frames[-1].line or f"line {frames[-1].lineno}") if frames else "assert"
 
@@ -34,7 +34,7 @@ class FailedAssertion:
     """One call of a test's function that failed an assertion."""
 
     judged: str
-    """What was judged in the call."""
+    """The name of the sample, or a description of the group, that the call judged."""
 
     reason: str
     place: str | None = None
@@ -58,15 +58,15 @@ class FailedAssertions:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def note(self, error: BaseException) -> None:
-        """Keep the first exception of the function, if a debugger is to be shown it."""
+        """Keep the first exception of the function, for a debugger."""
         if self.keep_error and self.error is None:
             self.error = error
 
     def add(self, judged: str, error: AssertionError, *, is_sample: bool = True) -> EvaluateResult:
-        """Count one, and return the result that it stands for."""
+        """Count a failed assertion, and return its result."""
         result = read_assertion(error)
         self.note(error)
-        # Functions are called from several threads.
+        # Scorers run in several threads at once.
         with self._lock:
             self.count += 1
             if len(self.first) < _MAX_FAILED_ASSERTIONS:

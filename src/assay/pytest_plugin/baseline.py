@@ -21,13 +21,13 @@ from assay.types import Sample
 from .summary_file import read_rows, read_sample_lines, read_summary
 from .worker_files import StoredTest
 
+# The probability that a session fails although no test changed.
 _ALPHA = 0.05
-"""The chance with which a session may fail though no test changed."""
 
 
 @dataclass(frozen=True)
 class TestComparison:
-    """One test beside its baseline."""
+    """One test compared with its baseline."""
 
     __test__ = False
 
@@ -40,13 +40,13 @@ class TestComparison:
 
     @property
     def problem(self) -> str:
-        """Why the test fails for it."""
+        """Why the comparison fails the test."""
         return self.text if self.comparison is None else f"worse than the baseline: {self.text}"
 
 
 @dataclass(frozen=True)
 class ComparedRow:
-    """A recorded sample as statistics see it."""
+    """The fields of a recorded sample that the statistics need."""
 
     sample_id: str
     repeat: int
@@ -81,7 +81,7 @@ def compare_with_baseline(
     for test in sorted(before.keys() & now.keys()):
         earlier = before[test].get("config") or {}
         try:
-            # A test that did not come to its end has no configuration.
+            # A test that was aborted has no configuration to compare.
             bounds = find_shared_bounds(earlier, now[test].record.config or earlier)
         except ConfigError as error:
             hint = "write a new baseline with --assay-update-baseline"
@@ -90,6 +90,7 @@ def compare_with_baseline(
             compared[test] = compare(old.get(test, []), _read_result_rows(now[test]), bounds=bounds)
     own = {test: now[test].record.tolerance for test in compared}
     allowed = {test: tolerance if own[test] is None else own[test] for test in compared}
+    # A tolerance is a fixed rule without a p-value: such tests are not part of the correction.
     adjusted = adjust_together(
         {test: each for test, each in compared.items() if allowed[test] is None}
     )
@@ -109,7 +110,7 @@ def compare_with_baseline(
 
 
 def adjust_together(compared: Mapping[str, Comparison]) -> dict[str, float]:
-    """The p-value of each test, adjusted for all that were compared."""
+    """Adjust the p-value of each test for the number of tests that were compared."""
     known = {
         test: (comparison.p_value, comparison.smallest_p or 0.0)
         for test, comparison in compared.items()
@@ -125,14 +126,17 @@ def adjust_together(compared: Mapping[str, Comparison]) -> dict[str, float]:
 def compare_test(
     test: str, old: list[ComparedRow], new: list[ComparedRow], *, tolerance: float | None
 ) -> TestComparison:
-    """One test by itself: what changed, and whether that is a regression."""
+    """Compare one test by itself, without a correction for others."""
     return judge_test(test, compare(old, new), tolerance=tolerance)
 
 
 def judge_test(
     test: str, comparison: Comparison, *, tolerance: float | None, adjusted: float | None = None
 ) -> TestComparison:
-    """Say what changed, and whether that is a regression; by the adjusted p-value if given."""
+    """Describe the change of a test and decide whether it is a regression.
+
+    The adjusted p-value decides, if given.
+    """
     difference = comparison.difference.mean
     missing = comparison.missing_in_b.count
     note = f"; {format_plural(missing, 'baseline sample')} missing" if missing else ""
@@ -156,7 +160,7 @@ def judge_test(
 
 
 def is_small(p_value: float) -> bool:
-    """Whether chance is an unlikely explanation."""
+    """Whether a p-value is significant."""
     return p_value <= _ALPHA + NOISE
 
 
@@ -174,12 +178,12 @@ def _describe_conclusion(comparison: Comparison, adjusted: float | None) -> str:
 
 
 def is_significant(comparison: Comparison) -> bool:
-    """The gate without a tolerance: a fall that chance does not explain."""
+    """The gate without a tolerance: whether the drop is statistically significant."""
     return comparison.conclusion is Conclusion.WORSE
 
 
 def is_beyond(difference: float, tolerance: float) -> bool:
-    """The gate with a tolerance: a fall that is larger."""
+    """The gate with a tolerance: whether the drop is larger."""
     return -difference > tolerance + NOISE
 
 
@@ -197,7 +201,7 @@ def _read_result_rows(part: StoredTest) -> list[ComparedRow]:
 
 
 def _group_by_test(samples: Iterable[Sample]) -> dict[str, list[ComparedRow]]:
-    """Narrow rows only: whole samples are read one at a time and let go."""
+    # Keeps narrow rows only: whole samples of a large baseline would not fit into memory.
     found: dict[str, list[ComparedRow]] = {}
     repeats: dict[tuple[str, str], int] = {}
     for sample in samples:

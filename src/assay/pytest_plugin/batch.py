@@ -15,6 +15,7 @@ from .scorer_call import UserFunction
 ResultKey = tuple[str | None, str, str | None]
 """Endpoint, sample, rollout: one result of a test."""
 
+# The bound for synchronous functions, whatever `max_concurrent` allows.
 _MAX_BATCH_THREADS = 32
 
 
@@ -32,12 +33,12 @@ class GroupMember:
 
 @dataclass(frozen=True)
 class GroupResults:
-    """What a function said of each result, or how it failed there."""
+    """The result that a function returned for each member, or its exception."""
 
     results: dict[ResultKey, EvaluateResult | Exception]
 
     def of(self, endpoint: str | None, sample: Sample) -> EvaluateResult:
-        """Raises what the function raised, so that it is recorded like any scorer's fault."""
+        """Return a result, or raise the exception of the function as a scorer would."""
         found = self.results[key_of(endpoint, sample)]
         if isinstance(found, Exception):
             raise found
@@ -45,12 +46,12 @@ class GroupResults:
 
 
 def key_of(endpoint: str | None, sample: Sample) -> ResultKey:
-    """Which result of a test a sample is."""
+    """Return the key of a sample's result."""
     return endpoint, sample.id, sample.rollout_id
 
 
 def iterate_members(endpoint: str | None, samples: Iterable[Sample]) -> Iterator[GroupMember]:
-    """The samples that can be judged, as if nothing had been said of them."""
+    """Yield the samples that did not fail, without their placeholder scores."""
     for sample in samples:
         if sample.failure is None:
             sample.score = None
@@ -60,7 +61,7 @@ def iterate_members(endpoint: str | None, samples: Iterable[Sample]) -> Iterator
 
 
 def group_members_by_sample(found: Iterable[GroupMember]) -> list[list[GroupMember]]:
-    """All repeats and endpoints of each sample together."""
+    """Group all repeats and endpoints of each sample."""
     groups: dict[str, list[GroupMember]] = {}
     for member in found:
         groups.setdefault(member.sample.id, []).append(member)
@@ -68,7 +69,7 @@ def group_members_by_sample(found: Iterable[GroupMember]) -> list[list[GroupMemb
 
 
 def group_members_by_repeat(group: Iterable[GroupMember]) -> list[list[GroupMember]]:
-    """The results of each repeat on their own."""
+    """Split a group into one part for each repeat."""
     parts: dict[str, list[GroupMember]] = {}
     for member in group:
         repeat = (member.sample.rollout_id or "").removeprefix(f"{member.sample.id}#")
@@ -89,6 +90,7 @@ def judge_groups(
         try:
             returned = list(threads.map(lambda group: _call_with_group(function, group), groups))
         except BaseException:
+            # Ctrl-C must not wait for calls that are still queued.
             threads.shutdown(wait=False, cancel_futures=True)
             raise
     return _collect_results(function, groups, returned)
@@ -97,7 +99,7 @@ def judge_groups(
 async def judge_groups_in_loop(
     function: UserFunction, groups: Sequence[list[GroupMember]], *, max_concurrent: int
 ) -> GroupResults:
-    """The same with an async function, in the loop that runs."""
+    """Call an async function once for each group, in the running event loop."""
     return _collect_results(function, groups, await _await_groups(function, groups, max_concurrent))
 
 
@@ -116,7 +118,6 @@ def _collect_results(
 
 
 def _call_with_group(function: UserFunction, group: list[GroupMember]) -> object:
-    """What the function returned, or the exception it ended with, as data."""
     try:
         return function.score_group(
             [member.sample for member in group], [member.endpoint for member in group]
@@ -154,7 +155,7 @@ def _read_group_results(
             f"list of {len(group)} results"
         )
         return {member.key: fault for member in group}
-    # Rollouts of one sample have the same id: one in the place of another is not noticed below.
+    # Rollouts of one sample share its id, so the check of ids below cannot see a changed order.
     own = {id(member.sample): position for position, member in enumerate(group)}
     if len({member.sample.id for member in group}) == 1 and {*map(id, values)} == own.keys():
         values.sort(key=lambda each: own[id(each)])

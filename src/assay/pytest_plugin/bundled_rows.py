@@ -1,4 +1,4 @@
-"""The dataset rows of a bundle, each for the test that used it."""
+"""The dataset rows of a bundle, by the test that used them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from assay.types import Sample
 
 @dataclass(frozen=True)
 class BundledRows:
-    """The rows of some tests, without repetitions: endpoints of one test share its rows."""
+    """The rows of some tests, each once: endpoints of one test share its rows."""
 
     file: Path
     tests: frozenset[str]
@@ -19,7 +19,7 @@ class BundledRows:
         seen: set[str] = set()
         for sample in load_samples(self.file, adapter=Sample.model_validate).with_repeats():
             extra = sample.__pydantic_extra__ or {}
-            # The row belongs to the test: the new results get their own mark.
+            # `test` marks results of the old session; new results get a mark of their own.
             if extra.pop("test", None) in self.tests and sample.id not in seen:
                 seen.add(sample.id)
                 yield sample

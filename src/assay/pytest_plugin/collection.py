@@ -1,4 +1,4 @@
-"""What pytest sees of an evaluation test while it collects."""
+"""How pytest collects an evaluation test: its signature, markers and endpoint ids."""
 
 import inspect
 import sys
@@ -19,7 +19,7 @@ _SAMPLE_PARAMETERS = frozenset({"messages", "ground_truth", "sample", "row"})
 def build_visible_signature(
     options: EvalOptions, collector: "pytest.Collector", name: str
 ) -> inspect.Signature:
-    """The parameters of the function that pytest fills: fixtures and parametrised arguments."""
+    """Return the parameters that pytest fills: fixtures and parametrised arguments."""
     marks = [*getattr(options.function, "pytestmark", ()), *collector.iter_markers("parametrize")]
     parametrised = set(_list_parametrised_names(marks))
     parameters = list(options.signature.parameters.values())
@@ -32,15 +32,16 @@ def build_visible_signature(
     ]
     if options.endpoints and not options.groupwise:
         kept.append(inspect.Parameter(ENDPOINT_ARGUMENT, inspect.Parameter.KEYWORD_ONLY))
+    # The endpoint is keyword-only: a signature must have its parameters in the order of kinds.
     return inspect.Signature(sorted(kept, key=lambda parameter: parameter.kind))
 
 
 def mark_for_asyncio(
     function: Callable[..., Any], collector: "pytest.Collector", signature: inspect.Signature
 ) -> None:
-    """Have pytest-asyncio run a test that needs async fixtures, in any of its modes.
+    """Mark a test that needs async fixtures for pytest-asyncio, in any of its modes.
 
-    In the loop of its fixtures, as far as they share one: where some live longer, in theirs.
+    It runs in the loop of its fixtures; where they use several, in the one that lives longest.
     """
     marks = [*getattr(function, "pytestmark", ()), *collector.iter_markers()]
     if any(mark.name in ("asyncio", "anyio") for mark in marks):
@@ -51,7 +52,8 @@ def mark_for_asyncio(
     try:
         usual = collector.config.getini("asyncio_default_fixture_loop_scope")
     except (KeyError, ValueError):
-        pytest.mark.asyncio(function)  # a version of the plugin that has one loop for each test
+        # Versions before 0.24 have one loop for each test, and no such setting.
+        pytest.mark.asyncio(function)
         return
     scopes = {getattr(each.func, "_loop_scope", None) or usual or each.scope for each in fixtures}
     pytest.mark.asyncio(loop_scope=max(scopes, key=_SCOPES.index))(function)
@@ -73,9 +75,10 @@ def _find_async_fixtures(
 
 
 def find_receiver_kind(owner: type | None, name: str) -> str | None:
-    """What the first parameter of a test stands for: an `instance`, a `class`, or nothing."""
+    """Return what the first parameter of a test receives: `instance`, `class`, or None."""
     if owner is None:
         return None
+    # Not getattr: it would unwrap staticmethod and classmethod.
     found = inspect.getattr_static(owner, name, None)
     if isinstance(found, staticmethod):
         return None
@@ -103,7 +106,7 @@ def _list_parametrised_names(marks: Iterable[Any]) -> Iterator[str]:
 
 
 def name_endpoints(endpoints: Sequence[Any]) -> list[str]:
-    """One name for each endpoint of a test, as the list of tests shows it; no two are equal."""
+    """Return a unique name for each endpoint of a test, for its test id."""
     names: list[str] = []
     for endpoint in endpoints:
         whole = isinstance(endpoint, str)

@@ -1,4 +1,4 @@
-"""`@evaluation_test`: records what was asked. The work is imported when a test runs."""
+"""`@evaluation_test`: records the options of a test. The rest is imported when a test runs."""
 
 import difflib
 import inspect
@@ -21,11 +21,11 @@ _DECORATOR_WHERE = "@evaluation_test"
 
 @dataclass(frozen=True)
 class EvalOptions:
-    """What an evaluation test asks for."""
+    """The options of an evaluation test."""
 
     function: Callable[..., Any]
     signature: inspect.Signature
-    """As it was written: pytest is shown less of it."""
+    """The signature of the function in the source; pytest sees a shorter one."""
 
     samples: Any = None
     """A path, a dataset name, or rows in memory."""
@@ -38,7 +38,8 @@ class EvalOptions:
 
     max_samples: int | None = None
     endpoint: Any = None
-    """An Endpoint or a name such as `openai:gpt-5`. None: the samples are scored as they are."""
+    """An Endpoint or a name such as `openai:gpt-5`. None: the samples are scored
+    without a model call."""
 
     endpoints: tuple[Any, ...] = ()
     """One test for each; with `groupwise`, one test for all of them."""
@@ -52,13 +53,14 @@ class EvalOptions:
     """Starts the environment's server; `{port}` in it and in `env_url` is a free port."""
 
     env_kind: Any = None
-    """The protocol of the server: own, mcp or openenv. None: found out by asking it."""
+    """The protocol of the server: own, mcp or openenv. None: detected from the
+    server's answers."""
 
     env_deadline_s: float = 60.0
-    """How long the server may take until it answers at all."""
+    """How long the server may take to start answering."""
 
     env_token: str | None = field(default=None, repr=False)
-    """Sent to the server as a bearer token. None: the one in `$ASSAY_ENV_TOKEN`, if any."""
+    """Sent to the server as a bearer token. None: `$ASSAY_ENV_TOKEN`, if set."""
 
     step_timeout_s: float = 30.0
     """How long the server may take for one answer, such as one step."""
@@ -67,7 +69,7 @@ class EvalOptions:
     """The lowest mean that passes: a number, or a `GateRule` for more than that."""
 
     tolerance: float | None = None
-    """How far the mean may fall below the baseline's; before `--assay-tolerance`."""
+    """How far the mean may fall below the baseline's. Overrides `--assay-tolerance`."""
 
     bounds: tuple[float, float] | None = None
     """The lowest and highest score possible, where scores are not within 0..1."""
@@ -80,7 +82,7 @@ class EvalOptions:
     """For each sample."""
 
     retries: int = 0
-    """How often samples that failed are tried again."""
+    """How often failed samples are retried."""
 
     max_turns: int = 50
     fail_on_error: Any = None
@@ -105,7 +107,7 @@ class EvalOptions:
 
 @dataclass(frozen=True)
 class TranslatedOptions(EvalOptions):
-    """What a test asks for in the options of eval-protocol.
+    """The options of a test that is written for eval-protocol.
 
     A function that judges several results is called once for each repeat.
     """
@@ -147,6 +149,7 @@ class Options(TypedDict, total=False):
     adapter: Callable[..., Any] | None
 
 
+# The options of eval-protocol's decorator. None of them has the name of one of assay's.
 _EVAL_PROTOCOL_OPTIONS = frozenset(
     """
     aggregation_method combine_datasets completion_params data_loaders dataset_adapter
@@ -156,7 +159,6 @@ _EVAL_PROTOCOL_OPTIONS = frozenset(
     preprocess_fn rollout_processor rollout_processor_kwargs server_script_path steps
     """.split()
 )
-"""The options of eval-protocol's decorator. None of them has the name of one of ours."""
 
 _KNOWN_OPTIONS = {each.name for each in fields(EvalOptions)} - {"function", "signature", "samples"}
 
@@ -164,9 +166,9 @@ _KNOWN_OPTIONS = {each.name for each in fields(EvalOptions)} - {"function", "sig
 def evaluation_test(
     samples: Any = None, **options: Unpack[Options]
 ) -> Callable[[EvalFunction], EvalFunction]:
-    """Make a function an evaluation: pytest runs it over every sample and judges the whole.
+    """Make a function an evaluation: pytest runs it over every sample and judges the mean.
 
-    The function takes what it names: `messages`, `ground_truth`, `sample`, any field of the
+    The function may have these parameters: `messages`, `ground_truth`, `sample`, any field of the
     dataset, fixtures, `**kwargs`. It returns a result, a number, a bool, or the sample with its
     result set. Called directly it is the plain function. The options are the fields of
     `EvalOptions`.
@@ -185,7 +187,7 @@ def evaluation_test(
     for name in ("endpoints", "tags", "bounds"):
         if given.get(name) is not None:
             given[name] = tuple(given[name])
-    # What can be read once only is needed again: by a retry, or by the next endpoint.
+    # An iterator can be read once, and a retry or the next endpoint reads the rows again.
     rows = list(samples) if isinstance(samples, Iterator) else samples
 
     def mark(function: EvalFunction) -> EvalFunction:
@@ -208,7 +210,7 @@ def evaluation_test(
 def _translate_decorator(
     samples: Any, options: dict[str, Any], foreign: str
 ) -> Callable[[EvalFunction], EvalFunction]:
-    """The decorator for a test that is written with the options of eval-protocol."""
+    # Checked before the translation: mixed options would have no clear meaning.
     own = (
         "samples"
         if samples is not None
@@ -221,6 +223,7 @@ def _translate_decorator(
         )
 
     def mark(function: EvalFunction) -> EvalFunction:
+        # Imported late: test files without these options must not pay for pydantic.
         from .eval_protocol.completion_params import describe_params
         from .eval_protocol.options import translate_options
 
@@ -261,7 +264,7 @@ _URL_ONLY_OPTIONS = ("env_command", "env_kind", "env_deadline_s", "env_token", "
 
 
 def _check_test_options(samples: Any, options: dict[str, Any]) -> None:
-    """Refuse what cannot work, where it is written."""
+    # When the file is imported, so that the error points at the decorator.
     if samples is None:
         raise ConfigError(
             "the test has no samples",
@@ -276,7 +279,7 @@ def _check_test_options(samples: Any, options: dict[str, Any]) -> None:
             raise ConfigError(f"`{name}` needs the `env_url` of the server", where=_DECORATOR_WHERE)
     token = options.get("env_token")
     if token is not None and not (isinstance(token, str) and token):
-        # Not shown: it is meant to be a secret.
+        # Not shown: the value is a secret.
         raise ConfigError("`env_token` is not a non-empty string", where=_DECORATOR_WHERE)
     _check_lists(options)
     _check_numbers(options)
@@ -358,13 +361,13 @@ def _check_scale(options: dict[str, Any]) -> None:
 
 
 def _is_comparable_number(value: object) -> bool:
-    # NaN is the one number that is not itself: nothing could be compared with it.
+    # NaN, the only number unequal to itself, would make every comparison false.
     return type(value) is not bool and isinstance(value, Real) and bool(value == value)
 
 
 def eval_options_of(function: object) -> EvalOptions | None:
-    """What an evaluation test asks for; None for any other function."""
-    # What a class holds of a static or class method is a wrapper around the function.
+    """Return the options of an evaluation test; None for any other function."""
+    # A class stores a static or class method as a wrapper around the function.
     found = getattr(getattr(function, "__func__", function), OPTIONS_ATTRIBUTE, None)
     return found if isinstance(found, EvalOptions) else None
 

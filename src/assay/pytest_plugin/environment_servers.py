@@ -1,4 +1,4 @@
-"""Where the rollouts of a test take place: in this process, or behind an address."""
+"""The environments of a test: in this process, or on a server."""
 
 import functools
 import inspect
@@ -21,10 +21,10 @@ _FACTORY_SIGNATURE = inspect.Signature(
 
 @asynccontextmanager
 async def open_environment(options: EvalOptions, *, rolled_out: bool) -> AsyncIterator[Any]:
-    """What makes the environments of a test; for an address, after its server is ready.
+    """Yield the environment factory of a test; for an address, after its server is ready.
 
-    A server that `env_command` starts is stopped at the end. Nothing else is asked of a server
-    when no sample is rolled out.
+    A server that `env_command` starts is stopped at the end. Without rollouts a server is only
+    waited for.
     """
     if isinstance(options.environment, AbstractAsyncContextManager):
         if not rolled_out:
@@ -60,12 +60,12 @@ async def open_environment(options: EvalOptions, *, rolled_out: bool) -> AsyncIt
 
 
 def read_environment_token(options: EvalOptions) -> str | None:
-    """The token for the server of a test; None for a server that needs none."""
+    """Return the bearer token for the server of a test, if any."""
     return options.env_token or os.environ.get("ASSAY_ENV_TOKEN") or None
 
 
 def _refuse_token_over_http(options: EvalOptions, url: str) -> None:
-    """Raise `ConfigError` where a token of the environment could be read on the way."""
+    # A token from the environment belongs to no particular host. One written into the test does.
     parts = urlsplit(url)
     host = parts.hostname or ""
     if (
@@ -83,12 +83,12 @@ def _refuse_token_over_http(options: EvalOptions, url: str) -> None:
 
 
 def build_token_redactor(options: EvalOptions) -> Redactor:
-    """Removes the token of a test from every text, for as long as the redactor is held."""
+    """Return a redactor of the test's token; it works while it is referenced."""
     return Redactor([read_environment_token(options) or ""])
 
 
 def describe_environment(options: EvalOptions) -> str | None:
-    """The name or the address of a test's environment, without secrets; None without one."""
+    """Return the name or the address of a test's environment, without secrets."""
     if options.env_url is not None:
         return strip_environment_url(options.env_url)
     environment = options.environment
@@ -98,14 +98,13 @@ def describe_environment(options: EvalOptions) -> str | None:
 
 
 def strip_environment_url(url: str) -> str:
-    """An address without user, password and query."""
+    """Return an address without user, password and query, which may contain secrets."""
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
     return urlunsplit((parts.scheme, host, parts.path, "", ""))
 
 
 def _adapt_environment_factory(environment: Any) -> Any:
-    """A class that takes nothing is made without the sample; all else is given it."""
     if not isinstance(environment, type):
         return environment
     try:
@@ -113,9 +112,9 @@ def _adapt_environment_factory(environment: Any) -> Any:
     except TypeError:
         return environment
     except ValueError:
-        pass  # some built-in classes do not tell their signature
+        pass  # some built-in classes have no readable signature
 
-    # Under the name and source of the class, by which a run knows its environment.
+    # Keeps the name and source of the class, which are part of the run's fingerprint.
     @functools.wraps(environment, updated=())
     def make(sample: Sample) -> Any:
         return environment()

@@ -1,4 +1,4 @@
-"""One evaluation test as the summary tells of it."""
+"""The record of one evaluation test in the summary."""
 
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Self
@@ -19,7 +19,7 @@ TOTALS = ("input_tokens", "output_tokens", "cost_usd")
 
 @dataclass(frozen=True)
 class Record:
-    """What a test came to, in plain values. Unknown is None."""
+    """The outcome of a test in plain values. Unknown values are None."""
 
     test: str
     """The test's id; where one test judges several endpoints together, one record for each."""
@@ -27,7 +27,7 @@ class Record:
     file: str
     line: int
     nodeid: str = ""
-    """The id of the pytest item. "" stands for `test`."""
+    """The id of the pytest item. Empty where it equals `test`."""
 
     passed: bool = False
     """False for a test that fails the session; a test that was expected to fail does not."""
@@ -48,7 +48,7 @@ class Record:
     """Whether the lower bound had to reach the threshold, rather than the mean."""
 
     tolerance: float | None = None
-    """How far the mean may fall below the baseline's, where the test says so itself."""
+    """How far the mean may fall below the baseline's, where the test sets it itself."""
 
     samples: int = 0
     results: int = 0
@@ -71,7 +71,7 @@ class Record:
 
     tags: tuple[str, ...] = ()
     attempts: int = 1
-    """How often the session ran this test. The record tells of the last time."""
+    """How often the session ran this test. The record describes the last attempt."""
 
     @classmethod
     def from_plain(cls, given: dict[str, Any]) -> Self:
@@ -96,7 +96,7 @@ class Record:
 
     @property
     def too_few(self) -> bool:
-        """Whether the threshold lies inside the interval: more samples could turn the verdict."""
+        """Whether the threshold lies inside the interval: more samples could change the verdict."""
         low, high = self.interval
         if self.threshold is None or self.score is None:
             return False
@@ -128,7 +128,7 @@ class Record:
         return words
 
     def properties(self) -> list[tuple[str, object]]:
-        """What a JUnit report says of the test. What is not known is left out."""
+        """Return the properties for a JUnit report. Unknown values are omitted."""
         values = {
             "assay_score": self.score,
             "assay_interval_low": self.interval[0],
@@ -146,7 +146,7 @@ class Record:
 def build_blank_record(
     item: "pytest.Function", options: EvalOptions, endpoint: str | None = None
 ) -> Record:
-    """A record of a test of which nothing is known but what was asked."""
+    """Return a record with the options of a test and no results."""
     file, line, _ = item.location
     return Record(
         test=item.nodeid if endpoint is None else f"{item.nodeid}[{endpoint}]",
@@ -161,13 +161,13 @@ def build_blank_record(
 
 
 def read_minimum(threshold: Any) -> float | None:
-    """The number in a threshold, which may be a `GateRule`."""
+    """Return the number in a threshold, which may be a `GateRule`."""
     minimum = getattr(threshold, "minimum", threshold)
     return None if minimum is None else float(minimum)
 
 
 def fill_numbers(record: Record, summary: RunSummary) -> Record:
-    """The same record, filled with what a run came to."""
+    """Return the record with the numbers of a run."""
     score = summary.score
     return replace(
         record,
@@ -193,7 +193,7 @@ def fill_numbers(record: Record, summary: RunSummary) -> Record:
 
 
 def fill_config(record: Record, options: EvalOptions, config: dict[str, Any]) -> Record:
-    """The same record with what decides what its numbers mean."""
+    """Return the record with the configuration of its run."""
     whole = {
         **config,
         "mode": "batch" if options.batch else "groupwise" if options.groupwise else "each",
@@ -205,12 +205,13 @@ def fill_config(record: Record, options: EvalOptions, config: dict[str, Any]) ->
 
 
 def mark_failed(record: Record, reason: str) -> Record:
-    """The same record of a test that did not pass, with the reason on one line."""
+    """Return the record as failed, with the reason on one line."""
     return replace(record, passed=False, reason=clean_text(reason, _MAX_REASON_CHARS))
 
 
 def mark_regression(record: Record, worse: str) -> Record:
-    """The same record of a test that is worse than its baseline."""
+    """Return the record of a test that is worse than its baseline."""
+    # The regression is the failure that the xfail mark expected.
     if record.outcome == "xpassed":
         return replace(record, reason=worse)
     if record.outcome == "xfailed":
@@ -219,14 +220,13 @@ def mark_regression(record: Record, worse: str) -> Record:
 
 
 def fill_unknown_counts(record: Record, summary: RunSummary, *, used_model: bool) -> Record:
-    """The same record with the results whose tokens or cost are unknown; none without a model."""
+    """Return the record with the counts of results whose tokens or cost are unknown."""
     totals = {name: getattr(summary, name) for name in TOTALS}
     unknown = {name: total.unknown if used_model else 0 for name, total in totals.items()}
     return replace(record, unknown=unknown)
 
 
 def _read_known_total(total: Total, results: int) -> float | None:
-    """The sum over the results that tell; None when none of them does."""
     return total.at_least if total.unknown < results else None
 
 

@@ -57,38 +57,38 @@ _SCORER_SIGNATURE = inspect.Signature(
 
 @dataclass
 class TestRun:
-    """What a test did with one endpoint, or without any."""
+    """The run of a test with one endpoint, or without any."""
 
     __test__ = False
 
     endpoint: str | None
-    """Its name, where one test has several."""
+    """The name of the endpoint, where one test has several."""
 
     report: EvalReport
     skipped: str
-    """What was left out of the dataset; "" for nothing."""
+    """A description of the skipped rows; "" for none."""
 
     config: dict[str, Any] = field(default_factory=dict)
-    """The configuration of the rollouts, whichever run their results stand in."""
+    """The configuration of the rollouts; rescoring puts the results into another run."""
 
     assertions: FailedAssertions = field(default_factory=FailedAssertions)
 
 
 @dataclass
 class Evaluation:
-    """One test on its way."""
+    """One execution of an evaluation test."""
 
     item: "pytest.Function"
     options: EvalOptions
     evaluations: Evaluations
     runs: list[TestRun] = field(default_factory=list)
-    """What is done already, also when the rest was interrupted."""
+    """The runs so far, also those of an interrupted test."""
 
     function: UserFunction | None = None
-    """The test's function; None before it was looked at."""
+    """The test's function; None until it is bound."""
 
     def __post_init__(self) -> None:
-        # Held while the test runs and is judged: no failure of any part shows the token.
+        # Kept as long as the evaluation: redaction ends when the redactor is collected.
         self._redactor = build_token_redactor(self.options)
 
     def run(self) -> None:
@@ -100,7 +100,7 @@ class Evaluation:
             asyncio.run(self._rescore(judge_groups(function, groups, max_concurrent=limit)))
 
     async def run_in_loop(self) -> None:
-        """The same for an async function, in the loop of the test."""
+        """Run the evaluation of an async function in the loop of the test."""
         function = self._bind_function()
         await self._roll_out(function)
         if self.options.takes_lists and not self.interrupted:
@@ -115,7 +115,7 @@ class Evaluation:
     def _check_parameters(self, function: UserFunction) -> None:
         """Raise `ConfigError` for a parameter that the first sample does not have.
 
-        Before anything is paid for: without the parameter no call of the function can succeed.
+        Checked before the first model call, since no call of the function could succeed.
         """
         first = next(iter(self._load_samples(most=1)), None)
         if first is not None:
@@ -123,7 +123,7 @@ class Evaluation:
 
     @functools.cached_property
     def dataset_fingerprint(self) -> str | None:
-        """The SHA-256 of the file or of the list that is read; None for any other source."""
+        """The SHA-256 of the file or list of rows; None for any other source."""
         file, rows = self._load_samples().file, self.options.samples
         if file is not None:
             return digest_file(file)
@@ -147,6 +147,7 @@ class Evaluation:
                     with _stop_on_ctrl_c(stop):
                         run = await self._evaluate_endpoint(config, stop, name)
                 except RunStopped as stopped:
+                    # A run that hit its limit still has results: they belong in the summary.
                     if stopped.run_id is not None:
                         self._keep(self._read_stopped(stopped.run_id), name, function)
                     raise
@@ -160,7 +161,6 @@ class Evaluation:
         self.runs.append(run)
 
     def _read_stopped(self, run_id: str) -> TestRun:
-        """What was recorded of a run until it was stopped."""
         where = self.evaluations.store
         with Store.open(where, create=False) as store:
             run = store.run(run_id)
@@ -170,6 +170,7 @@ class Evaluation:
         self, function: UserFunction, environment: Any, endpoint: Endpoint | None
     ) -> EvalConfig:
         options = self.options
+        # Functions that take lists score after all rollouts; until then results are placeholders.
         score: Callable[[Sample], object] = (
             _defer_score if options.takes_lists else function.score_sample
         )
@@ -201,14 +202,13 @@ class Evaluation:
         for _ in range(self.options.retries):
             if not report.summary.failed or report.interrupted:
                 break
-            # In the same session: nothing changed, unless prompts are drawn at random.
+            # Within one session only random prompts can differ, and they may: do not compare.
             resume = Resume(report.run_id, allow_changed_dataset=True, check_prompts=False)
             samples = self._load_samples().with_metadata(metadata)
             report = await evaluate(samples, config, store=store, resume=resume, stop=stop)
         return TestRun(None, report, str(samples.skipped) if samples.skipped else "")
 
     def _build_metadata(self, config: EvalConfig, name: str | None) -> dict[str, Any]:
-        """The dataset and the configuration of the test, for the metadata of every sample."""
         options, endpoint, samples = self.options, config.endpoint, self._load_samples()
         model = None if endpoint is None else f"{endpoint.provider}:{endpoint.model}"
         threshold = read_minimum(options.threshold)
@@ -229,7 +229,7 @@ class Evaluation:
         }
 
     def _describe_completion_params(self, endpoint: Endpoint | None) -> dict[str, Any]:
-        """What eval-protocol writes into the metadata of the rows that this endpoint answers."""
+        # eval-protocol writes these into the metadata of every row, and test functions read them there.
         options = self.options
         if not isinstance(options, TranslatedOptions) or not options.completion_params:
             return {}
@@ -252,13 +252,12 @@ class Evaluation:
         )
 
     def _list_record_names(self) -> frozenset[str]:
-        """The tests of a summary that this test is: one for each endpoint it judges together."""
+        # A summary has one record for each endpoint that a groupwise test judges together.
         nodeid = self.item.nodeid
         names = name_endpoints(self.options.endpoints) if self.options.endpoints else []
         return frozenset({nodeid, *(f"{nodeid}[{name}]" for name in names)})
 
     def _list_endpoints(self) -> list[tuple[str | None, Endpoint | None]]:
-        """Whom this test asks, by name where there are several."""
         one = self.evaluations.model or self.item.funcargs.get(
             ENDPOINT_ARGUMENT, self.options.endpoint
         )
@@ -268,13 +267,14 @@ class Evaluation:
         return list(zip(names, map(_parse_test_endpoint, self.options.endpoints), strict=True))
 
     def _build_groups(self) -> list[list[GroupMember]]:
-        """What is judged in one call each: all results, or all of each sample."""
+        # One call for each group: all results, or all results of one sample.
         found = [
             member
             for run in self.runs
             for member in iterate_members(run.endpoint, run.report.samples)
         ]
         groups = group_members_by_sample(found) if self.options.groupwise else [found]
+        # eval-protocol calls such a function once for each repeat.
         if isinstance(self.options, TranslatedOptions):
             groups = [part for group in groups for part in group_members_by_repeat(group)]
         return [group for group in groups if group]
@@ -293,7 +293,7 @@ class Evaluation:
                 name=self.item.name,
                 keep_failed=True,
                 bounds=self.options.bounds,
-                stops_early=False,  # all results are there already, or one fault for all of them
+                stops_early=False,  # every result exists already; stopping would save nothing
             ),
         )
 
@@ -309,8 +309,7 @@ def _defer_score(sample: Sample) -> EvaluateResult:
 def _wrap_as_user_function(
     score: Callable[[Sample], object], options: EvalOptions
 ) -> ScoreFunction:
-    """A scorer under the name and source of the user's function, by which a run knows it."""
-
+    # The name and source of the user's function are part of the run's fingerprint.
     @functools.wraps(options.function)
     def scorer(sample: Sample) -> object:
         return score(sample)
@@ -327,19 +326,20 @@ def _parse_test_endpoint(endpoint: Any) -> Endpoint | None:
 
 @contextmanager
 def _stop_on_ctrl_c(stop: Stop) -> Iterator[None]:
-    """The first Ctrl-C ends the run and keeps what is recorded; the next one is as usual."""
+    """Stop the run on the first Ctrl-C and keep its results; the next one interrupts pytest."""
     loop = asyncio.get_running_loop()
     usual = signal.getsignal(signal.SIGINT)
 
     def stop_now() -> None:
         signal.signal(signal.SIGINT, usual)
+        # The second request aborts samples in progress instead of waiting for them.
         stop.request()
         stop.request()
 
     try:
         loop.add_signal_handler(signal.SIGINT, stop_now)
     except (NotImplementedError, RuntimeError, ValueError):
-        # Not the main thread, or a system without signals: cancellation will do.
+        # Not the main thread, or a system without signals: Ctrl-C cancels the task instead.
         yield
         return
     try:
@@ -350,7 +350,7 @@ def _stop_on_ctrl_c(stop: Stop) -> Iterator[None]:
 
 
 def _locate_samples(samples: Any, test_file: Path) -> Any:
-    """A path as it is, or beside the test file."""
+    # Relative paths refer to the working directory first, then to the folder of the test file.
     if isinstance(samples, str | Path) and not Path(samples).exists():
         beside = test_file.parent / samples
         if beside.exists():

@@ -22,7 +22,7 @@ IN_LOOP_ATTRIBUTE = "__assay_in_loop__"
 def run_call(
     item: "pytest.Function", options: EvalOptions, evaluations: Evaluations
 ) -> Generator[None, object, object]:
-    """Around the call of an async test: put the evaluation in the place of its function.
+    """Replace the function of an async test by its evaluation during the call.
 
     A plugin that runs async functions then runs the whole evaluation in its loop. The verdict is
     raised outside of the loop, because not every runner passes such exceptions through.
@@ -54,7 +54,7 @@ def run_call(
 
 
 def has_loop(item: "pytest.Function") -> bool:
-    """Whether a plugin runs this test in a loop of its own."""
+    """Whether a plugin runs this test in its own event loop."""
     if not hasattr(item.obj, IN_LOOP_ATTRIBUTE):
         return False
     # pytest-asyncio replaces the function by a plain one; anyio runs it by itself.

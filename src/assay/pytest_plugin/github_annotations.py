@@ -1,4 +1,4 @@
-"""What GitHub Actions shows: a table on the run's page, and annotations beside the code."""
+"""Output for GitHub Actions: a table on the run's page, and annotations beside the code."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ def write_step_summary(records: Sequence[Record], comparisons: Sequence[TestComp
 
 
 def render_step_summary(records: Sequence[Record], comparisons: Sequence[TestComparison]) -> str:
-    """The table: one line for each test."""
+    """Return the Markdown table, with one line for each test."""
     against = {comparison.test: comparison for comparison in comparisons}
     lines = [
         "### Evaluations",
@@ -56,7 +56,7 @@ def _format_outcome_cell(record: Record) -> str:
 
 
 def annotate(records: Sequence[Record], *, root: Path) -> Iterator[str]:
-    """Workflow commands that put each failure beside its test."""
+    """Yield workflow commands that annotate each failure at its test."""
     if os.environ.get("GITHUB_ACTIONS") != "true":
         return
     for record in records:
@@ -72,7 +72,7 @@ def _format_error_command(record: Record, text: str, root: Path) -> str:
 
 
 def _resolve_annotation_path(file: str, root: Path) -> str:
-    """A path from the top of the checkout, which is what annotations are attached to."""
+    # Annotations need paths relative to the checkout; pytest's root may be a folder inside it.
     workspace = os.environ.get("GITHUB_WORKSPACE")
     path = root / file
     if workspace and path.is_relative_to(workspace):

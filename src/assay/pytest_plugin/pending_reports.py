@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-# Not public, but the way in which plugins that rerun tests do the same.
+# Not public, but pytest-rerunfailures depends on it as well.
 from _pytest.runner import runtestprotocol
 
 from .worker_files import SessionFiles
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class PendingReports:
-    """The reports of this process; those of xdist workers are on disk."""
+    """Holds the reports of this process back; those of xdist workers are on disk."""
 
     def __init__(self, config: "pytest.Config", parts: SessionFiles) -> None:
         self._config = config
@@ -29,7 +29,7 @@ class PendingReports:
         self._own: dict[str, list[pytest.TestReport]] = {}
 
     def run(self, item: "pytest.Item", nextitem: "pytest.Item | None") -> None:
-        """Run a test as pytest does, but keep its reports back if it passed."""
+        """Run a test as pytest does, but hold its reports back if it passed."""
         hook = item.ihook
         hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         reports = runtestprotocol(item, log=False, nextitem=nextitem)
@@ -39,7 +39,6 @@ class PendingReports:
         hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
 
     def _keep(self, nodeid: str, reports: "list[pytest.TestReport]") -> bool:
-        """Whether the reports could be kept."""
         if not hasattr(self._config, "workerinput"):
             self._own[nodeid] = reports
             return True
@@ -51,12 +50,12 @@ class PendingReports:
         try:
             self._parts.write_reports(nodeid, plain)
         except (TypeError, ValueError):
-            # Some plugin put an object on the report that is not JSON.
+            # A plugin put an object on the report that is not JSON: it cannot leave the worker.
             return False
         return True
 
     def release(self, regressions: Mapping[str, str]) -> None:
-        """Log all pending reports; a test among `regressions` fails, with that text."""
+        """Log all pending reports. A test in `regressions` fails with that text."""
         pending = {**self._read_worker_reports(), **self._own}
         for nodeid, reports in pending.items():
             if (text := regressions.get(nodeid)) is not None:
@@ -64,7 +63,7 @@ class PendingReports:
                 _fail_report(call, text)
             self._log(reports)
         for nodeid in regressions.keys() - pending.keys():
-            # Reported as passed already, because another plugin ran it: fail it on top of that.
+            # Another plugin ran the test and reported it as passed: add a failed report.
             self._log([_build_failed_report(nodeid, regressions[nodeid])])
 
     def _read_worker_reports(self) -> "dict[str, list[pytest.TestReport]]":
@@ -83,13 +82,13 @@ class PendingReports:
 
 
 def _fail_report(report: "pytest.TestReport", text: str) -> None:
-    # A test that is expected to fail did so after all.
+    # For a test with an xfail mark this is the expected failure.
     report.outcome = "skipped" if hasattr(report, "wasxfail") else "failed"
     report.longrepr = _render_failure(text)
 
 
 def _render_failure(text: str) -> "TerminalRepr":
-    """What pytest shows of `pytest.fail(text, pytrace=False)`."""
+    # The same text as from `pytest.fail(text, pytrace=False)` in a test.
     try:
         pytest.fail(text, pytrace=False)
     except pytest.fail.Exception as error:

@@ -1,4 +1,4 @@
-"""What the report of a failed test says of its samples: which, why, and how to see each."""
+"""The lines about samples in the report of a failed test: which, why, and how to see each."""
 
 import heapq
 import shlex
@@ -19,7 +19,7 @@ _MAX_LINE_CHARS = 300
 
 
 def describe_worst(run: TestRun, evaluations: Evaluations, *, below: float | None) -> list[str]:
-    """The samples with the lowest scores: question, answer, reason and the command for each."""
+    """List the samples with the lowest scores: question, answer, reason and command."""
     if below is None:
         return []
     count, worst = _find_worst(run.report.samples, below)
@@ -42,7 +42,7 @@ def describe_worst(run: TestRun, evaluations: Evaluations, *, below: float | Non
 
 
 def _find_worst(samples: Iterable[Sample], below: float) -> tuple[int, list[Sample]]:
-    """How many are below, and a few with the lowest scores, earlier ones first among equals."""
+    # Samples stream from the store: only the few that are shown stay in memory.
     count = 0
 
     def select() -> Iterator[tuple[float, int, Sample]]:
@@ -57,7 +57,6 @@ def _find_worst(samples: Iterable[Sample], below: float) -> tuple[int, list[Samp
 
 
 def _describe_answer(sample: Sample) -> Iterator[tuple[str, str]]:
-    """What was asked, answered and expected, as far as it is known."""
     question = _find_question(sample)
     if question:
         yield "question", question
@@ -68,7 +67,7 @@ def _describe_answer(sample: Sample) -> Iterator[tuple[str, str]]:
 
 
 def _find_question(sample: Sample) -> str:
-    """The last thing that the user said in the prompt, else the first thing in the rollout."""
+    # The user's last message in the prompt, else the first one in the rollout.
     if isinstance(sample.prompt, str) and sample.prompt:
         return sample.prompt
     prompt = [] if isinstance(sample.prompt, str) else sample.prompt
@@ -77,7 +76,7 @@ def _find_question(sample: Sample) -> str:
 
 
 def describe_assertions(run: TestRun, evaluations: Evaluations) -> list[str]:
-    """Each failed assertion, scored 0.0: for which sample, what it compared, and where."""
+    """List the failed assertions: the sample, the comparison and the line of each."""
     assertions = run.assertions
     lines = [f"{format_plural(assertions.count, 'assertion')} failed (score 0.0):"]
     for each in sorted(assertions.first):
@@ -93,10 +92,10 @@ def describe_assertions(run: TestRun, evaluations: Evaluations) -> list[str]:
 
 
 def describe_unscored(run: TestRun, evaluations: Evaluations) -> list[str]:
-    """Each sample without a valid score: which, why, and where its transcript is.
+    """List the samples without a valid score: which, why, and where the transcript is.
 
-    One fault of all samples, as a function that judges them in one call has, is one line; so is
-    one of all samples that came to be judged, beside those whose rollout failed.
+    A fault that all samples share, such as that of a batch function, is one line; so is one that
+    all samples share which reached the scorer, beside those whose rollout failed.
     """
     summary = run.report.summary
     bad = summary.not_judged_results
@@ -125,21 +124,19 @@ def describe_unscored(run: TestRun, evaluations: Evaluations) -> list[str]:
     return lines
 
 
+# The message of a fault, and its place in the user's code.
 _Fault = tuple[str, str | None]
-"""What went wrong, and where in the user's code."""
 
 
 @dataclass
 class _UnscoredSamples:
-    """The samples without a score."""
-
     first: list[Sample] = field(default_factory=list)
     outside: list[Sample] = field(default_factory=list)
     """The first of those that did not fail in the scorer."""
 
     in_scorer: int = 0
     faults: set[_Fault] = field(default_factory=set)
-    """No more of them than two, as of those in the scorer: only one alone is told of all."""
+    """At most two, like `scorer_faults`: it only matters whether all samples share one."""
 
     scorer_faults: set[_Fault] = field(default_factory=set)
 
@@ -195,7 +192,7 @@ def _shorten_line(text: str) -> str:
 
 
 def _format_show_command(run: TestRun, evaluations: Evaluations, *sample: str) -> str:
-    """The command that shows it, in a form that may be shown itself."""
+    # `store` of a report has no password, so the command may be printed.
     store = ["--store", run.report.store] if evaluations.store_must_be_named else []
     # An id that looks like an option must not be taken for one.
     guard = ["--"] if any(word.startswith("-") for word in sample) else []

@@ -1,4 +1,4 @@
-"""The user's function, with everything that it takes besides the samples."""
+"""The user's function, bound to its fixtures."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -25,18 +25,18 @@ _SAMPLE_LIST_NAMES = frozenset({"rows", "samples"})
 
 @dataclass(frozen=True)
 class UserFunction:
-    """Calls the function of a test with what it names."""
+    """Calls the function of a test with the arguments that it names."""
 
     function: Callable[..., Any]
     takes: CallSpec
     fixtures: Mapping[str, Any]
     takes_endpoints: bool = False
-    """Whether it takes `endpoints`: which endpoint each of a group's samples was asked of."""
+    """Whether the function takes `endpoints`: the endpoint of each sample of a group."""
 
     assertions: FailedAssertions = field(default_factory=FailedAssertions)
 
     def score_sample(self, sample: Sample) -> object:
-        """What it returns for one sample; an awaitable when it is async.
+        """Call the function for one sample; an async one returns an awaitable.
 
         A failed assertion is a result of 0.0.
         """
@@ -53,9 +53,9 @@ class UserFunction:
             return self.assertions.add(format_result_name(sample), error)
 
     def score_group(self, samples: Sequence[Sample], endpoints: Sequence[str | None]) -> object:
-        """What it returns for several samples: each parameter gets a list.
+        """Call the function for several samples: each parameter gets a list.
 
-        Raises the `AssertionError` of a failed assertion, which is about all of them.
+        Raises the `AssertionError` of a failed assertion, which concerns all of them.
         """
         values = self.takes.lists(samples)
         if self.takes_endpoints:
@@ -74,7 +74,7 @@ class UserFunction:
 
 @contextmanager
 def _convert_to_faults(assertions: FailedAssertions) -> Iterator[None]:
-    """Keep one sample's `pytest.fail()` or `sys.exit()` from ending all the others."""
+    # `pytest.fail()` and `sys.exit()` raise BaseExceptions, which would end all other samples.
     try:
         yield
     except Exception as error:
@@ -82,12 +82,12 @@ def _convert_to_faults(assertions: FailedAssertions) -> Iterator[None]:
         raise
     except (pytest.fail.Exception, pytest.skip.Exception, SystemExit) as error:
         if not isinstance(error, pytest.skip.Exception):
-            assertions.note(error)  # raised for a debugger, a skip would skip the test
+            assertions.note(error)  # raised again for a debugger, a skip would skip the test
         raise ScorerFault(f"the function ended with {type(error).__name__}: {error}") from error
 
 
 def bind_user_function(item: "pytest.Function", options: EvalOptions) -> UserFunction:
-    """The function of a test, bound to its instance and its fixtures."""
+    """Bind the function of a test to its instance and its fixtures."""
     function, signature = options.function, options.signature
     kind = find_receiver_kind(item.cls, item.originalname)
     if kind is not None:
@@ -97,25 +97,24 @@ def bind_user_function(item: "pytest.Function", options: EvalOptions) -> UserFun
     fixtures = {name: item.funcargs[name] for name in names}
     tells = options.groupwise and "endpoints" in signature.parameters
     given = (*names, "endpoints") if tells else names
+    # Fixtures win over fields of the row with the same name.
     takes = read_call_spec(function, given=given, signature=signature)
     if options.takes_lists:
         takes = replace(takes, samples=takes.samples | _find_sample_lists(function, takes.names))
-    # A field of the row that has the name of a fixture must not be given twice.
     assertions = FailedAssertions(keep_error=bool(item.config.getoption("usepdb")))
     return UserFunction(function, replace(takes, where=item.name), fixtures, tells, assertions)
 
 
 def _find_sample_lists(function: Callable[..., Any], names: Sequence[str]) -> set[str]:
-    """The parameters that take all samples of a call: `rows`, `samples`, any `list[Sample]`."""
     try:
         hints = get_type_hints(function)
     except (NameError, TypeError, AttributeError):
-        hints = {}  # an annotation that cannot be looked up tells nothing
+        hints = {}  # names under `if TYPE_CHECKING` cannot be resolved
     listed = {name for name in names if get_args(hints.get(name))[:1] == (Sample,)}
     return listed | (_SAMPLE_LIST_NAMES & set(names))
 
 
 def format_result_name(sample: Sample) -> str:
-    """The name of one result, for `assay show`: with the number of its repeat if it has one."""
+    """Return the name of a result for `assay show`, with the number of its repeat if any."""
     rollout = sample.rollout_id or ""
     return rollout if rollout.startswith(f"{sample.id}#") else sample.id

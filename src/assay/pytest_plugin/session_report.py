@@ -1,4 +1,4 @@
-"""All evaluations of one pytest session: collected, written, compared, told."""
+"""All evaluations of one pytest session: collected, written, compared and reported."""
 
 import textwrap
 from collections.abc import Iterable, Iterator
@@ -29,7 +29,7 @@ _MAX_REPORT_CHARS = 1000
 
 
 class Evaluations:
-    """Puts each test on disk as it ends; at the end of the session joins and judges them."""
+    """Writes each test to disk as it ends; at the end of the session joins and judges them."""
 
     def __init__(self, config: "pytest.Config", session: str) -> None:
         self._config = config
@@ -52,7 +52,7 @@ class Evaluations:
 
     @property
     def store_must_be_named(self) -> bool:
-        """Whether `assay show` would look elsewhere if it were not told the store."""
+        """Whether `assay show` needs `--store` to find the runs."""
         return self._settings.store_must_be_named
 
     @property
@@ -65,19 +65,19 @@ class Evaluations:
 
     @property
     def rows(self) -> Path | None:
-        """The dataset of a bundle; None: each test reads its own."""
+        """The dataset of a bundle. None: each test reads its own."""
         return self._settings.rows
 
     def limits(self) -> dict[str, Any]:
-        """The limits of runs that the command line gives."""
+        """Return the limits of runs from the command line."""
         return self._settings.limits()
 
     def running(self, record: Record) -> AbstractContextManager[None]:
-        """While a test runs: it is in the summary even if its process does not survive it."""
+        """Mark a test as running: the summary contains it even if the process dies."""
         return self._parts.running(record)
 
     def add(self, record: Record, samples: Iterable[Sample]) -> None:
-        """Keep what a test came to, with its samples."""
+        """Store the record of a test, with its samples."""
         self._parts.write(record, samples)
         self._passed.discard(record.item)
         if record.passed:
@@ -106,12 +106,12 @@ class Evaluations:
                 continue
             worse = mark_regression(record, regressed[record.test])
             self._concluded[number] = replace(part, record=worse)
+            # Failed and xfailed tests have been reported already.
             if record.outcome in ("passed", "xpassed"):
                 failing.setdefault(record.item, []).append(self._describe_regression(worse))
         self.pending.release({nodeid: "\n".join(texts) for nodeid, texts in failing.items()})
 
     def _describe_regression(self, record: Record) -> str:
-        """What the report of a regressed test says."""
         (found,) = (each for each in self._comparisons if each.test == record.test)
         name = clean_text(record.test.rpartition("::")[2], _MAX_REPORT_CHARS)
         lines = [f"{name}: {record.format_headline()}", found.problem]
@@ -127,7 +127,7 @@ class Evaluations:
             )
 
     def finish(self, session: "pytest.Session") -> None:
-        """Write the summary, and the baseline if that was asked for."""
+        """Write the summary, and the baseline if `--assay-update-baseline` is set."""
         try:
             write_summary(self._settings.summary, self._concluded, root=self._config.rootpath)
             self._parts.remove()
@@ -148,6 +148,7 @@ class Evaluations:
         baseline = self._settings.baseline
         if baseline is None or not self._settings.update:
             return
+        # A partial session would drop all tests that did not run from the baseline.
         if _has_ended_early(session):
             self._notes.append(
                 f"the session ended early: {self._shorten_path(baseline)} was not updated"
@@ -158,11 +159,10 @@ class Evaluations:
         self._notes.append(f"baseline written: {self._shorten_path(baseline)}")
 
     def _list_dropped_tests(self, baseline: Path) -> Iterator[str]:
-        """Tests that a new baseline no longer has."""
         try:
             before = {test["test"] for test in read_summary(baseline)["tests"]}
         except AssayError:
-            return  # there is none yet, or none that could be read
+            return  # the baseline is new or unreadable
         for test in sorted(before - {record.test for record in self._records}):
             yield f"the baseline no longer contains a test that did not run: {test}"
 
@@ -190,7 +190,6 @@ class Evaluations:
         yield from _wrap_text(f"summary: {self._shorten_path(self._settings.summary)}", indent="")
 
     def _shorten_path(self, path: Path) -> str:
-        """A path as one types it here."""
         here = self._config.invocation_params.dir
         return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
@@ -199,7 +198,6 @@ _OUTCOME_LABELS = {"passed": "passed", "failed": "FAILED", "xfailed": "xfailed",
 
 
 def _render_record(record: Record, found: TestComparison | None) -> Iterator[str]:
-    """One verdict, and what it rests on."""
     compared = None if found is None or found.comparison is None else found
     worse = compared is not None and compared.regressed and record.outcome == "failed"
     yield from _format_title("WORSE" if worse else _OUTCOME_LABELS[record.outcome], record.test)
@@ -215,7 +213,7 @@ def _render_record(record: Record, found: TestComparison | None) -> Iterator[str
 
 
 def _format_title(word: str, test: str) -> Iterator[str]:
-    """A word and a test's name, whose end tells more than its beginning."""
+    # Long names are cut at the front: the end identifies a test better than its folder.
     name = clean_text(test, _MAX_REPORT_CHARS)
     room = WIDTH - len(_INDENT)
     while clean_text(name, room) != name:
@@ -234,7 +232,7 @@ def _wrap_text(text: str, indent: str = _INDENT) -> list[str]:
 
 
 def _escape_workflow_command(line: str) -> str:
-    """A line of which GitHub Actions makes no command, whatever a sample is called."""
+    # GitHub Actions executes lines that begin with `::`; the name of a sample may do so.
     stripped = line.lstrip()
     if not stripped.startswith("::"):
         return line
@@ -242,7 +240,7 @@ def _escape_workflow_command(line: str) -> str:
 
 
 def _fail_session(session: "pytest.Session") -> None:
-    # What ended the session otherwise says more.
+    # Any other exit status is more specific.
     if session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

@@ -1,4 +1,4 @@
-"""What the command line asks of all evaluations of a session, checked before anything runs."""
+"""The command-line options for all evaluations of a session, checked before anything runs."""
 
 import math
 import os
@@ -26,20 +26,20 @@ class Settings:
     update: bool
     store: str | Path
     store_must_be_named: bool
-    """Whether `assay show` would look elsewhere if it were not told the store."""
+    """Whether `assay show` needs `--store` to find the runs."""
 
     limit: int | None
     model: str | None
     fail_on_error: str | None = None
-    """As it was written; `limits` reads it."""
+    """The text of the option; `limits` parses it."""
 
     max_cost_usd: float | None = None
     rows: Path | None = None
-    """The dataset of a bundle, which takes the place of the datasets of the tests."""
+    """The dataset of a bundle, which replaces the datasets of the tests."""
 
     def limits(self) -> dict[str, Any]:
-        """The limits that take the place of those of the tests. Raises `ConfigError`."""
-        # Imported here: a session without evaluations must not load the evaluation.
+        """Return the limits that override those of the tests. Raises `ConfigError`."""
+        # Imported here: a session without evaluations must not load the runner.
         from assay.runner import check_max_cost, parse_fail_on_error
 
         given: dict[str, Any] = {}
@@ -52,7 +52,7 @@ class Settings:
 
 
 def read_settings(config: "pytest.Config") -> Settings:
-    """The options, as pytest read them. Paths are relative to pytest's root folder."""
+    """Read the options from pytest. Paths are relative to pytest's root folder."""
     option = config.getoption
     baseline = option("--assay-baseline")
     store, named = _resolve_session_store(config)
@@ -72,7 +72,7 @@ def read_settings(config: "pytest.Config") -> Settings:
 
 
 def _resolve_session_store(config: "pytest.Config") -> tuple[str | Path, bool]:
-    """The same place as the commands take, so that they find what a session recorded."""
+    # The same order as in the commands, so that `assay show` finds the runs of a session.
     if given := config.getoption("--assay-store"):
         return given if "://" in given else config.rootpath / given, True
     if where := os.environ.get("ASSAY_STORE"):
@@ -83,7 +83,7 @@ def _resolve_session_store(config: "pytest.Config") -> tuple[str | Path, bool]:
 
 
 def check_settings(settings: Settings) -> None:
-    """Raise `pytest.UsageError` for what the session could only fail on later."""
+    """Raise `pytest.UsageError` for options that would fail the session later."""
     if settings.baseline is None and (settings.update or settings.tolerance is not None):
         _raise_usage_error("--assay-tolerance and --assay-update-baseline need --assay-baseline")
     tolerance = settings.tolerance
@@ -109,7 +109,7 @@ def check_settings(settings: Settings) -> None:
 
 def _check_baseline(baseline: Path, settings: Settings) -> None:
     if rows_path_of(baseline).resolve() == rows_path_of(settings.summary).resolve():
-        # The session would be compared with itself, and could never be worse.
+        # The session would be compared with itself and always pass.
         _raise_usage_error("--assay-baseline and --assay-summary are the same file")
     if settings.update:
         return

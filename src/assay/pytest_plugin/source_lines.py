@@ -1,17 +1,18 @@
-"""Where in the user's code something was raised."""
+"""The place in the user's code where an exception was raised."""
 
 import re
 from pathlib import Path
 
+# Tracebacks are stored as text with the sample, so frames are found by their format.
 _FRAME = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d+)', re.MULTILINE)
 _PACKAGE_FOLDER = Path(__file__).parents[1]
 _STANDARD_LIBRARY = Path(re.__file__).parents[1]
 
 
 def find_place(traceback: str | None) -> str | None:
-    """File and line of the innermost frame of a user's code, relative to where pytest runs.
+    """Return file and line of the innermost frame in the user's code, relative to the cwd.
 
-    Code of assay and of installed packages is passed over. None where nothing else is.
+    Frames of assay, the standard library and installed packages are skipped. None without others.
     """
     for frame in reversed(list(_FRAME.finditer(traceback or ""))):
         path = Path(frame["file"])

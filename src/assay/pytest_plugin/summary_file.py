@@ -32,12 +32,12 @@ SUMMARY_FORMAT = 1
 
 
 def rows_path_of(summary: Path) -> Path:
-    """Where the samples of a summary stand."""
+    """Return the path of the file with the samples of a summary."""
     return summary.with_suffix(".jsonl")
 
 
 def write_summary(summary: Path, parts: Sequence[StoredTest], *, root: Path) -> None:
-    """Join the parts and write the summary, each file in one piece or not at all."""
+    """Join the parts and write the summary. Each file appears whole or not at all."""
     rows = rows_path_of(summary)
     unfinished = _build_unfinished_path(rows)
     unfinished.unlink(missing_ok=True)
@@ -46,6 +46,7 @@ def write_summary(summary: Path, parts: Sequence[StoredTest], *, root: Path) -> 
         for rows_of_test in (part.rows for part in parts if part.rows is not None):
             with rows_of_test.open("rb") as file:
                 shutil.copyfileobj(file, joined)
+    # The samples first: a summary without its samples would be useless as a baseline.
     digest = digest_file(unfinished)
     replace_private(unfinished, rows)
     records = [part.record for part in parts]
@@ -75,20 +76,19 @@ def _build_summary(records: Sequence[Record], root: Path) -> dict[str, Any]:
 
 
 def _digest_code(records: Sequence[Record], root: Path) -> dict[str, str]:
-    """The files of the tests and what they imported from the project, with the sha256 of each."""
+    # The SHA-256 of every project file that could explain a change of the scores.
     loaded = hash_loaded_files(root)
     found = {name: digest for name, digest in loaded.items() if not Path(name).is_absolute()}
     files = {Path(record.file) for record in records}
     around = {folder / "conftest.py" for file in files for folder in file.parents}
     for file in files | around:
-        # A worker of pytest-xdist imported them, not this process.
+        # With pytest-xdist the workers imported these files, not this process.
         if file.as_posix() not in found and (root / file).is_file():
             found[file.as_posix()] = digest_file(root / file)
     return dict(sorted(found.items()))
 
 
 def _sum_known(values: Sequence[float | None]) -> float | None:
-    """The sum over what is known; None when nothing is."""
     known = [value for value in values if value is not None]
     return sum(known) if known else None
 
@@ -98,33 +98,32 @@ def _write_json(path: Path, plain: dict[str, Any]) -> None:
 
 
 def _build_unfinished_path(path: Path) -> Path:
-    # With the process in its name: two sessions may end at the same time.
+    # The process id is in the name because two sessions may end at the same time.
     return path.with_name(f".{path.name}.{os.getpid()}.new")
 
 
 def digest_file(path: Path) -> str:
-    """The SHA-256 of a file, by which its content is known."""
+    """Return the SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def digest_rows(rows: Iterable[object]) -> str:
-    """The SHA-256 of rows in memory, by which their content is known."""
+    """Return the SHA-256 of rows in memory."""
     digest = hashlib.sha256()
     for row in rows:
-        # What is not JSON is known by its type: an address in memory differs in each session.
+        # Other objects count by type: their repr may contain an address that changes.
         try:
             plain = to_json(
                 row, inf_nan_mode="constants", fallback=lambda each: type(each).__name__
             )
         except ValueError:
-            plain = type(row).__name__.encode()  # reading the row will say what is wrong with it
+            plain = type(row).__name__.encode()  # loading the row will report the problem
         digest.update(plain + b"\n")
     return digest.hexdigest()
 
 
 def _read_git_commit(root: Path) -> str | None:
-    """The commit that was evaluated; None outside a repository."""
     try:
         completed = subprocess.run(
             ["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, timeout=10
@@ -146,7 +145,7 @@ def copy_summary(summary: Path, target: Path) -> None:
 
 
 def read_summary(path: Path) -> dict[str, Any]:
-    """A summary of a format that is known. Raises `ConfigError` for anything else."""
+    """Read a summary of the supported format. Raises `ConfigError` for anything else."""
     try:
         plain = json.loads(path.read_text(encoding="utf-8"))
         known = plain["format"] == SUMMARY_FORMAT
@@ -185,12 +184,12 @@ def check_rows(summary: Path) -> None:
 
 
 def read_rows(summary: Path) -> Iterator[Sample]:
-    """The samples of a summary, one at a time."""
+    """Yield the samples of a summary, one at a time."""
     return read_sample_lines(rows_path_of(summary))
 
 
 def read_sample_lines(rows: Path) -> Iterator[Sample]:
-    """The samples of a file that has one on each line, one at a time."""
+    """Yield the samples of a JSON Lines file, one at a time."""
     with rows.open(encoding="utf-8") as file:
         for line in file:
             yield Sample.from_json(line)

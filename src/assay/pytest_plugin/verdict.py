@@ -54,7 +54,7 @@ def run_test(item: "pytest.Function", options: EvalOptions, evaluations: Evaluat
 async def run_test_in_loop(
     item: "pytest.Function", options: EvalOptions, evaluations: Evaluations
 ) -> "TestVerdict":
-    """The same for an async function, in the loop that a plugin runs the test in."""
+    """Run a test with an async function, in the event loop of a plugin."""
     evaluation = Evaluation(item, options, evaluations)
     with _record_outcome(evaluation) as verdict:
         verdict.rule = read_gate_rule(options.threshold)
@@ -63,18 +63,18 @@ async def run_test_in_loop(
 
 
 def fail_test(item: "pytest.Function", verdict: "TestVerdict") -> None:
-    """Fail the test if its verdict says so; with --pdb, where its function raised."""
+    """Fail the test if it has a problem; with --pdb, at the place where its function raised."""
     if verdict.problem is None:
         return
     if verdict.error is not None and item.config.getoption("usepdb"):
         raise verdict.error
-    # Says by itself what happened, where and what to do; a traceback would hide it.
+    # Without a traceback: it would show the plugin, and hide the message.
     pytest.fail(verdict.problem, pytrace=False)
 
 
 @dataclass
 class TestVerdict:
-    """What a test is held to, and what became of it."""
+    """The rule of a test, and its outcome."""
 
     __test__ = False
 
@@ -88,11 +88,11 @@ class TestVerdict:
 
 @contextmanager
 def _record_outcome(evaluation: Evaluation) -> Iterator[TestVerdict]:
-    """Record a test however it ends. Raises what is no verdict, after recording it."""
+    """Record a test however it ends. Errors other than assay's are recorded and re-raised."""
     verdict = TestVerdict()
     with evaluation.evaluations.running(build_blank_record(evaluation.item, evaluation.options)):
         try:
-            # Before anything is paid for: a rule that no run could be held to raises.
+            # The caller parses the rule in here, so that an invalid one is recorded as well.
             yield verdict
         except AssayError as error:
             reason = error_message(error)
@@ -111,7 +111,7 @@ def _record_outcome(evaluation: Evaluation) -> Iterator[TestVerdict]:
 
 
 def _describe_cause(error: AssayError) -> str:
-    """Where the user's code raised the failure that stopped a run, on a line of its own."""
+    # Only a stopped run has a cause in the user's code; other errors describe themselves.
     if not isinstance(error, RunStopped) or error.__cause__ is None:
         return ""
     place = find_place("".join(traceback.format_exception(error.__cause__)))
@@ -121,14 +121,14 @@ def _describe_cause(error: AssayError) -> str:
 def record_setup(
     item: "pytest.Item", options: EvalOptions, error: BaseException, evaluations: Evaluations
 ) -> None:
-    """Record a test that never ran because a fixture failed; one that is skipped is no test."""
+    """Record a test whose fixture failed. Skipped tests are not recorded."""
     if isinstance(item, pytest.Function) and not isinstance(error, pytest.skip.Exception):
         reason = f"setup: {describe_error(error)}"
         evaluations.add(mark_failed(build_blank_record(item, options), reason), ())
 
 
 def record_report(report: "pytest.TestReport", evaluations: Evaluations) -> None:
-    """Make the summary tell the same outcome as pytest: xfail marks, and faults of a teardown."""
+    """Make the summary agree with pytest: xfail marks, and errors of a teardown."""
     if (xfail := getattr(report, "wasxfail", None)) is not None:
         evaluations.override_outcome(report.nodeid, {"passed": True, "xfail": str(xfail)})
     elif report.failed and report.when != "setup" and evaluations.passed(report.nodeid):
@@ -138,7 +138,7 @@ def record_report(report: "pytest.TestReport", evaluations: Evaluations) -> None
 
 
 def redact_report(report: "pytest.TestReport", options: EvalOptions) -> None:
-    """Replace a traceback that quotes a secret by its text without it."""
+    """Redact secrets in a traceback."""
     shown = str(report.longrepr)
     token = build_token_redactor(options)
     if (redacted := redact(token.clean(shown))) != shown:
@@ -146,7 +146,7 @@ def redact_report(report: "pytest.TestReport", options: EvalOptions) -> None:
 
 
 def read_gate_rule(threshold: object) -> GateRule | None:
-    """What a test is held to. Raises `ConfigError` for a rule that nothing could fulfil."""
+    """Return the gate rule of a threshold. Raises `AssayError` for an unsupported rule."""
     if threshold is None:
         return None
     if not isinstance(threshold, GateRule):
@@ -161,7 +161,7 @@ def read_gate_rule(threshold: object) -> GateRule | None:
 
 
 def _record_stopped_test(evaluation: Evaluation, reason: str) -> None:
-    """Put a test that did not come to its end into the summary, with what it has."""
+    # The finished runs of an aborted test keep their results; without any, the record is blank.
     for run in evaluation.runs:
         record = mark_failed(_build_test_record(evaluation, run), reason)
         evaluation.evaluations.add(record, run.report.samples)
@@ -187,14 +187,13 @@ def _build_test_record(evaluation: Evaluation, run: TestRun) -> Record:
 
 @dataclass(frozen=True)
 class Judgement:
-    """One run of a test: its record, and what to say when it did not pass."""
+    """The verdict on one run of a test: its record, and the lines of the failure report."""
 
     record: Record
     problems: list[str]
 
 
 def _conclude_test(evaluation: Evaluation, rule: GateRule | None) -> str | None:
-    """Record every run of the test; what to fail it for, if anything."""
     lines: list[str] = []
     for run in evaluation.runs:
         judged = judge_run(_build_test_record(evaluation, run), run, rule, evaluation.evaluations)
@@ -208,6 +207,7 @@ def _conclude_test(evaluation: Evaluation, rule: GateRule | None) -> str | None:
         if judged.problems:
             name = clean_text(judged.record.test.rpartition("::")[2], _MAX_VERDICT_CHARS)
             lines += [f"{name}: {judged.record.format_headline()}", *judged.problems]
+    # Ctrl-C stopped the run, not pytest: raise it again after the results are recorded.
     if evaluation.interrupted:
         raise KeyboardInterrupt
     return "\n".join(lines) or None
@@ -216,7 +216,7 @@ def _conclude_test(evaluation: Evaluation, rule: GateRule | None) -> str | None:
 def judge_run(
     record: Record, run: TestRun, rule: GateRule | None, evaluations: Evaluations
 ) -> Judgement:
-    """Pass or fail one run, and say why."""
+    """Pass or fail one run, and list the reasons."""
     problems: list[str] = []
     reasons: list[str] = []
     if run.report.interrupted:
@@ -250,12 +250,12 @@ def has_invalid(record: Record) -> bool:
 
 
 def fails_by_assertion(assertions: FailedAssertions, rule: GateRule | None) -> bool:
-    """The gate on assertions: without a threshold all of them must hold."""
+    """The gate on assertions: without a threshold none may fail."""
     return rule is None and assertions.count > 0
 
 
 def misses(verdict: Verdict) -> bool:
-    """The gate on the threshold: what could not be told does not pass either."""
+    """The gate on the threshold: an inconclusive verdict does not pass either."""
     return not _is_passed(verdict.outcome)
 
 

@@ -1,8 +1,8 @@
-"""What each test leaves on disk as soon as it ends, for the end of the session to join.
+"""The files that each test writes when it ends, and that the end of the session joins.
 
 Every session has a folder of its own, and every test two files in it: its samples, then its
-record. So the processes of pytest-xdist need not talk to each other, a worker that dies loses
-only the test it died in, and what a killed session left is neither lost nor mixed into the next.
+record. So the processes of pytest-xdist need no channel, a worker that dies loses only its current
+test, and the files of a killed session are neither lost nor mixed into the next.
 """
 
 import json
@@ -26,7 +26,7 @@ class StoredTest:
 
     record: Record
     rows: Path | None
-    """None for a test that never came to its end."""
+    """None for a test that was aborted."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class SessionFiles:
 
     summary: Path
     session: str
-    """Begins with the process that it belongs to."""
+    """Begins with the id of the process that owns the session."""
 
     @property
     def folder(self) -> Path:
@@ -43,17 +43,17 @@ class SessionFiles:
 
     @contextmanager
     def running(self, record: Record) -> Iterator[None]:
-        """Leave a note while a test runs: it stays if the process ends in the middle."""
+        """Keep a marker file while a test runs: it stays if the process dies."""
         note = self._reserve_path(".begun")
         self._write_record(mark_failed(record, "the process ended while the test ran"), note)
         try:
             yield
         finally:
-            # Whatever became of the test has been written by now.
+            # The outcome of the test has been written by now.
             note.unlink()
 
     def write(self, record: Record, samples: Iterable[Sample]) -> None:
-        """Stream the samples of one test to a file; the record behind it makes it whole."""
+        """Stream the samples of one test to a file, then write its record, which completes it."""
         rows = self._reserve_path(".jsonl")
         with open_private(rows) as file:
             for sample in samples:
@@ -62,27 +62,27 @@ class SessionFiles:
         self._write_record(record, rows.with_suffix(".json"))
 
     def write_verdict(self, nodeid: str, verdict: dict[str, object]) -> None:
-        """Overrule the records of an item: pytest decided otherwise than its samples did."""
+        """Override the records of an item whose outcome pytest changed."""
         write_private(
             self._reserve_path(".verdict"), json.dumps({"item": nodeid, "fields": verdict})
         )
 
     def write_reports(self, nodeid: str, reports: list[dict[str, object]]) -> None:
-        """Keep the reports of an item for the process that decides about the whole session."""
+        """Keep the reports of an item for the process that concludes the session."""
         text = json.dumps({"item": nodeid, "reports": reports})
         write_private(self._reserve_path(".reports"), text)
 
     def read_reports(self) -> dict[str, list[dict[str, object]]]:
-        """What `write_reports` kept, by item."""
+        """Read the reports that `write_reports` kept, by item."""
         found = (json.loads(path.read_text("utf-8")) for path in self._list_files(".reports"))
         return {each["item"]: each["reports"] for each in found}
 
     def _list_files(self, *suffixes: str) -> list[Path]:
-        """The files of these kinds, earlier ones first."""
+        # Names begin with a timestamp, so this is the order in which they were written.
         return sorted(path for suffix in suffixes for path in self.folder.glob(f"*{suffix}"))
 
     def _reserve_path(self, suffix: str) -> Path:
-        """A new file, whose name no other process takes; later ones come later."""
+        # Unique across processes, and sorted by time.
         make_private_folder(self.folder)
         return self.folder / f"{time.time_ns()}-{os.getpid()}{suffix}"
 
@@ -90,7 +90,7 @@ class SessionFiles:
         write_private(path, json.dumps(asdict(record)))
 
     def read(self) -> list[StoredTest]:
-        """The tests of the session by name. A test that ran again counts as its last time."""
+        """Read the tests of the session by name. Of several attempts the last one counts."""
         found: dict[str, StoredTest] = {}
         for path in self._list_files(".json", ".begun", ".verdict"):
             plain = json.loads(path.read_text(encoding="utf-8"))
@@ -105,7 +105,7 @@ class SessionFiles:
         return [found[test] for test in sorted(found)]
 
     def remove(self) -> None:
-        """Let go of them, once they are joined."""
+        """Remove the files, once they are joined."""
         shutil.rmtree(self.folder)
         home = _sessions_folder_of(self.summary)
         if not any(home.iterdir()):
@@ -119,7 +119,7 @@ def _apply_verdict(found: dict[str, StoredTest], nodeid: str, fields: dict[str, 
 
 
 def find_leftovers(summary: Path) -> list[Path]:
-    """Folders of sessions that never came to their end: their process is gone."""
+    """Find the folders of killed sessions: their process no longer exists."""
     home = _sessions_folder_of(summary)
     if not home.is_dir():
         return []
@@ -136,5 +136,5 @@ def _is_running(process: str) -> bool:
     except (ValueError, ProcessLookupError, OverflowError):
         return False
     except PermissionError:
-        return True
+        return True  # the process exists and belongs to another user
     return True

@@ -17,6 +17,7 @@ CompletionParams = dict[str, Any]
 _PARAMS_WHERE = "completion_params"
 _FIREWORKS = "https://api.fireworks.ai/inference/v1"
 _FIREWORKS_MODEL = re.compile(r"(?:fireworks_ai/)?(accounts/[^/]+/(?:models|deployments)/.+)")
+# The prefixes of LiteLLM's model names that assay has a provider for.
 _PREFIXES = {
     "anthropic": "anthropic",
     "fireworks_ai": "fireworks_ai",
@@ -26,8 +27,8 @@ _PREFIXES = {
     "openai": "openai",
     "openrouter": "openrouter",
 }
-"""The prefixes of LiteLLM's model names that assay has a provider for."""
 
+# The environment variables from which LiteLLM reads a provider's address.
 _ADDRESS_VARIABLES = {
     "anthropic": ("ANTHROPIC_API_BASE", "ANTHROPIC_BASE_URL"),
     "fireworks_ai": ("FIREWORKS_API_BASE",),
@@ -35,7 +36,6 @@ _ADDRESS_VARIABLES = {
     "openrouter": ("OPENROUTER_API_BASE",),
     "vllm": ("HOSTED_VLLM_API_BASE",),
 }
-"""The environment variables that LiteLLM reads a provider's address from."""
 
 _UNCHANGED_PARAMS = (
     "api_key",
@@ -52,15 +52,16 @@ _RENAMED_PARAMS = {
     "num_retries": "max_retries",
     "timeout": "timeout_s",
 }
+# These affect the transport of an answer, not its content. assay never streams, and caches only on
+# request.
 _IGNORED_PARAMS = frozenset({"cache", "stream", "stream_options"})
-"""How an answer travels, not what it is. assay never streams, and caches only when told to."""
 
 
 def parse_completion_params(params: Mapping[str, Any]) -> Endpoint:
-    """The endpoint that `completion_params` describe. Raises `ConfigError` for unusable values.
+    """Return the endpoint of `completion_params`. Raises `ConfigError` for invalid values.
 
-    Models that have no address of their own have that of `EP_LLM_API_BASE` or `EP_LLM_BASE_URL`,
-    or else of the variable that LiteLLM reads for the provider, such as `OPENAI_BASE_URL`.
+    The address of a model without one comes from `EP_LLM_API_BASE` or `EP_LLM_BASE_URL`, else from
+    the variable that LiteLLM reads for the provider, such as `OPENAI_BASE_URL`.
     """
     model = params.get("model")
     if not isinstance(model, str) or not model:
@@ -96,8 +97,9 @@ def parse_completion_params(params: Mapping[str, Any]) -> Endpoint:
 
 
 def describe_params(params: Mapping[str, Any] | None) -> CompletionParams:
-    """The `completion_params` as a row records them: without what may be secret."""
+    """Return the `completion_params` for the metadata of a row, without secrets."""
     given = dict(params or {})
+    # Any model name will do: only the redaction of the other parameters matters here.
     written = parse_completion_params({**given, "model": given.get("model") or "none"}).to_dict()
     withheld = {name.removeprefix("extra_params.") for name in written.get("withheld", ())}
     body = given.get("extra_body")
@@ -111,13 +113,12 @@ def describe_params(params: Mapping[str, Any] | None) -> CompletionParams:
 
 
 def _find_address(provider: str | None) -> str | None:
-    """The address in the environment for models of this provider."""
     names = ("EP_LLM_API_BASE", "EP_LLM_BASE_URL", *_ADDRESS_VARIABLES.get(provider or "", ()))
     return next((os.environ[name] for name in names if os.environ.get(name)), None)
 
 
 def _read_litellm_model(model: str, address: str | None) -> dict[str, Any]:
-    """Provider, name and address of a model in LiteLLM's spelling, or in assay's own."""
+    # Accepts LiteLLM's model names and assay's own model strings.
     if model.partition(":")[0] in PROVIDERS:
         own = parse_model(model)
         given = {"provider": own.provider, "model": own.model, "key_env": own.key_env}
@@ -133,24 +134,24 @@ def _read_litellm_model(model: str, address: str | None) -> dict[str, Any]:
     address = address or _find_address(provider)
     if provider == "fireworks_ai":
         base = address or _FIREWORKS
-        # The key of Fireworks is for Fireworks, not for an address that stands in for it.
+        # The Fireworks key must not be sent to a proxy or another host.
         is_theirs = (urlsplit(base).hostname or "").endswith(".fireworks.ai")
         own_key = {"key_env": "FIREWORKS_API_KEY"} if is_theirs else {}
         return {"provider": "openai-compatible", "model": name, "api_base": base, **own_key}
-    # Without a provider and an address, the client refuses the endpoint when it is needed:
-    # `--assay-model` may name another one until then.
+    # An endpoint without provider and address is refused when a client connects, not here:
+    # `--assay-model` may replace it until then.
     return {"provider": provider or "openai-compatible", "model": name, "api_base": address}
 
 
 def _guess_provider(model: str) -> str | None:
-    """The provider that LiteLLM takes a model without a prefix for."""
+    # LiteLLM guesses the provider of a model name without a prefix in the same way.
     if model.startswith("claude"):
         return "anthropic"
     return "openai" if re.match(r"gpt-|chatgpt-|o\d", model) else None
 
 
 def _collect_extra_params(params: Mapping[str, Any]) -> dict[str, Any]:
-    """What is sent with each request besides the settings that an endpoint has fields for."""
+    # Everything that an endpoint has no field for is sent with each request.
     body = params.get("extra_body") or {}
     if not isinstance(body, Mapping):
         raise ConfigError("`extra_body` is not a dictionary", where=_PARAMS_WHERE)

@@ -1,4 +1,4 @@
-"""Rollouts by a rollout processor that is written in the test file."""
+"""Rollouts by a custom rollout processor."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -15,9 +15,9 @@ from .processors import RolloutProcessor, RolloutProcessorConfig
 
 
 class CustomRollouts:
-    """Calls the processor for one row at a time. As an async context manager, sets it up.
+    """Calls the processor for one row at a time. Entering the context sets it up.
 
-    assay decides how many rows are in progress, and repeats them for each run.
+    assay schedules and repeats the rows itself.
     """
 
     def __init__(self, processor: RolloutProcessor, settings: Mapping[str, Any]) -> None:
@@ -38,9 +38,10 @@ class CustomRollouts:
         self._processor.cleanup()
 
     async def roll_out(self, client: ModelClient | None, sample: Sample) -> Trajectory:
-        """The trajectory of one row. What the processor changes in the row stays changed."""
+        """Return the trajectory of one row. Changes of the processor to the row are kept."""
         config = RolloutProcessorConfig(
             **deepcopy(self._settings),
+            # assay limits concurrency itself; processors still expect a semaphore.
             semaphore=asyncio.Semaphore(1),
             client=client,
             client_params=self._settings["completion_params"],

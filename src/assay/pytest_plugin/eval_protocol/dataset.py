@@ -15,16 +15,16 @@ _URLS = ("http://", "https://")
 
 
 def default_dataset_adapter(rows: list[dict[str, Any]]) -> list[Sample]:
-    """Rows that have the fields of an `EvaluationRow`."""
+    """Convert rows that have the fields of an `EvaluationRow`."""
     return [Sample(**row) for row in rows]
 
 
 @dataclass
 class DatasetRows:
-    """Samples made anew in each pass, so that no run sees what another did to a row."""
+    """Samples that are built again in each pass, so that runs do not share changes to a row."""
 
     load: Callable[[int | None], list[Sample]]
-    """Makes at most so many samples; None for all of them."""
+    """Returns at most this many samples; all of them for None."""
 
     max_rows: int | None = None
     row_ids: frozenset[str] | None = None
@@ -37,7 +37,7 @@ class DatasetRows:
         if self.preprocess is not None:
             rows = _check_sample_list(self.preprocess(rows), "preprocess_fn")
         for row in rows:
-            # Those of the evaluation replace what the row has, as in eval-protocol.
+            # As in eval-protocol, those of the evaluation replace those of the row.
             row.metadata.pop("completion_params", None)
             given = row.metadata.get("row_id")
             if given is not None:
@@ -69,7 +69,7 @@ class AdaptedFiles:
     places: Sequence[str]
     adapter: RowsAdapter
     folder: Path
-    """Of the test file: where a path that does not exist is looked for next."""
+    """The folder of the test file, the fallback for relative paths."""
 
     _cached_rows: list[dict[str, Any]] | None = field(default=None, init=False)
 
@@ -83,14 +83,14 @@ class AdaptedFiles:
         if not place.startswith(_URLS):
             return _read_file(find_beside(place, self.folder))
         with TemporaryDirectory() as cache:
-            # The address stands in the test's own code, which may open any address itself.
+            # The address comes from test code, which could open any private address itself.
             rules = FetchRules(allow_private=True)
             fetched = fetch_golden(place, root=None, cache=Path(cache), rules=rules)
             return _read_file(fetched.path)
 
 
 def find_beside(path: str, folder: Path) -> Path:
-    """The path as it is, or in the folder of the test file where only that exists."""
+    """Return the path, or the one in the test's folder where only that exists."""
     found = Path(path)
     beside = folder / path
     return beside if not found.exists() and beside.exists() else found

@@ -1,4 +1,4 @@
-"""Environments of a server script: started for the test, one episode for each rollout."""
+"""Environments from a server script: started for the test, one episode for each rollout."""
 
 import ast
 import sys
@@ -20,10 +20,10 @@ _EVAL_PROTOCOL_PACKAGE = "eval_protocol"
 
 
 class GymServer:
-    """The server of `server_script_path`, as long as an async context manager is open."""
+    """The server of `server_script_path`, which runs while the async context is open."""
 
     def __init__(self, script: str, folder: Path, kwargs: Mapping[str, Any]) -> None:
-        # A server of its own for each test is what eval-protocol starts by default, too.
+        # The defaults of eval-protocol: one server for each test.
         defaults = {"server_mode": "per_run", "start_server": True}
         others = {name: value for name, value in kwargs.items() if value != defaults.get(name)}
         for name in sorted(others.keys() - {"domain", "port"}):
@@ -34,7 +34,7 @@ class GymServer:
         path = find_beside(script, folder)
         domain = [] if kwargs.get("domain") is None else ["--domain", str(kwargs["domain"])]
         port = str(kwargs.get("port", "{port}"))
-        # Servers read their port from the command line or from the variable PORT.
+        # Some servers read their port from the command line, others from the variable PORT.
         self._command = ["env", f"PORT={port}", sys.executable, str(path), "--port", port, *domain]
         self._url = f"http://127.0.0.1:{port}/mcp/"
         self._script = path
@@ -62,14 +62,14 @@ class GymServer:
 
 
 def check_imports(script: Path) -> None:
-    """Raise `ConfigError` for a script that is missing, or that imports eval_protocol in vain.
+    """Raise `ConfigError` for a script that is missing or cannot import eval_protocol.
 
-    The stand-ins of `assay.compat` exist in this process only.
+    The replacements of `assay.compat` exist in this process only.
     """
     if not script.is_file():
         raise ConfigError(f"{script} does not exist", where="server_script_path")
     spec = find_spec(_EVAL_PROTOCOL_PACKAGE)
-    # A stand-in says that it is one; a folder of that name has no origin.
+    # The origin is "assay.compat" for the replacement, and None for a plain folder of that name.
     if spec is not None and spec.origin not in (None, "assay.compat"):
         return
     try:
@@ -105,7 +105,7 @@ class GymEpisode:
         return self._environment.tools
 
     async def open(self, *, seed: int | None = None) -> Sequence[Message]:
-        """The first prompt. Every run of a row has the seed of its `environment_context`."""
+        """Return the first prompt. The seed in `environment_context` is used in every run."""
         own = self._context.get("seed")
         opening = await self._environment.open(seed=own if isinstance(own, int) else seed)
         observation = "\n".join(message.text for message in opening)

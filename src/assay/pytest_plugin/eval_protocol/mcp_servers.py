@@ -1,4 +1,4 @@
-"""Tools of the MCP servers in a configuration file, offered to a model together."""
+"""The tools of all MCP servers in a configuration file."""
 
 import json
 import os
@@ -19,7 +19,7 @@ _BEARER = "Bearer "
 
 
 class McpServers:
-    """The servers of `mcp_config_path`, as long as an async context manager is open."""
+    """The servers of `mcp_config_path`, connected while the async context is open."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -52,7 +52,7 @@ class McpServers:
 
 
 def read_servers(path: Path) -> Mapping[str, Any]:
-    """The servers by name. Raises `ConfigError` for a file that cannot be read."""
+    """Read the servers by name. Raises `ConfigError` for an invalid file."""
     try:
         servers = json.loads(path.read_bytes())["mcpServers"]
     except OSError as error:
@@ -67,6 +67,7 @@ def read_servers(path: Path) -> Mapping[str, Any]:
 
 
 def _read_command(server: Mapping[str, Any], where: str) -> list[str]:
+    # Servers inherit the environment; `env` only lists the variables that they need.
     missing = [name for name in server.get("env") or () if name not in os.environ]
     if missing:
         raise ConfigError(f"the environment variable {missing[0]} is not set", where=where)
@@ -110,13 +111,14 @@ class ToolServers:
             return await BasicEnvironment().step(action)
         replies: list[Message] = []
         for call in action.tool_calls:
-            # A tool that no server has is refused by any of them, in words for the model.
+            # Any server answers a call of an unknown tool with an error for the model.
             owner = self._owners.get(call.name, self._servers[0])
             only = action.model_copy(update={"tool_calls": (call,)})
             replies += (await owner.step(only)).replies
         return Step(replies=tuple(replies))
 
     async def close(self) -> None:
+        # The stack closes all servers even if one of them raises.
         async with AsyncExitStack() as stack:
             for server in self._servers:
                 stack.push_async_callback(server.close)

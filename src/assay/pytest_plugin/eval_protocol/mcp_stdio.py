@@ -1,4 +1,4 @@
-"""An MCP server that is started by a command, and talked to over its standard streams."""
+"""An MCP server that runs as a child process, with messages over stdin and stdout."""
 
 import asyncio
 import json
@@ -15,6 +15,7 @@ from assay.types import Message, ToolCall, ToolSpec
 _MCP_PROTOCOL_VERSION = "2025-06-18"
 _RESPONSE_TIMEOUT_S = 30.0
 _STDIO_SHUTDOWN_TIMEOUT_S = 2.0
+# asyncio's default of 64 KiB is too small for tool results.
 _MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 _METHOD_NOT_FOUND = -32601
 
@@ -37,7 +38,7 @@ class StdioServer:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.DEVNULL,
                 limit=_MAX_MESSAGE_BYTES,
-                start_new_session=True,
+                start_new_session=True,  # `close` kills the whole process group
             )
         except OSError as error:
             raise ConfigError(
@@ -60,6 +61,7 @@ class StdioServer:
                 about = tool.get("description") or ""
                 tools.append(ToolSpec(name=tool["name"], description=about, parameters=schema))
             cursor, last = page.get("nextCursor"), cursor
+            # A server that repeats its cursor would keep the loop running.
             if cursor is None or cursor == last:
                 return tools
 
@@ -82,7 +84,7 @@ class StdioServer:
     async def _request(
         self, method: str, params: dict[str, Any], *, is_call: bool = False
     ) -> dict[str, Any]:
-        """The result of a request. What a server refuses of a call is told to the model."""
+        # A refused tool call is an answer for the model; any other refusal is a fault.
         self._requests += 1
         number = self._requests
         try:
@@ -114,7 +116,7 @@ class StdioServer:
             raise self._make_fault("the MCP server has ended") from error
 
     async def _read_answer(self, number: int) -> dict[str, Any]:
-        """The answer to one request. Notifications are skipped, requests of the server refused."""
+        # Notifications are skipped. Requests of the server are refused, except pings.
         while True:
             message = await self._read_message()
             if "method" not in message and message.get("id") == number:
@@ -149,7 +151,7 @@ class StdioServer:
         return EnvironmentFault(message, where=self._where)
 
     async def close(self) -> None:
-        """End the process with all its children: first by closing its input, then by force."""
+        """Stop the process and its children: close its input, then kill the process group."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -167,7 +169,7 @@ class StdioServer:
 
 
 def _read_tool_result(result: dict[str, Any]) -> str:
-    """What the model reads of a tool's result: its text, and JSON of everything else."""
+    # Content that is not text reaches the model as JSON.
     blocks = result.get("content") or []
     if not blocks and result.get("structuredContent") is not None:
         return json.dumps(result["structuredContent"], ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""The options of eval-protocol's `evaluation_test` as those of assay's."""
+"""Translation of eval-protocol's `evaluation_test` options to assay's."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -50,10 +50,10 @@ class EvaluationThreshold(BaseModel):
 
 
 def translate_options(options: Mapping[str, Any], test_folder: str) -> dict[str, Any]:
-    """The arguments of assay's `evaluation_test` that mean the same.
+    """Return the equivalent arguments of assay's `evaluation_test`.
 
-    `test_folder` has the test file: it is where paths that do not exist are looked for next. Raises
-    `ConfigError` for what assay does not support.
+    `test_folder`, the folder of the test file, is the fallback for relative paths. Raises
+    `ConfigError` for options that assay does not support.
     """
     _refuse_unsupported(options)
     folder = Path(test_folder)
@@ -62,6 +62,7 @@ def translate_options(options: Mapping[str, Any], test_folder: str) -> dict[str,
         "samples": _read_rows(options, folder),
         "repeats": options.get("num_runs", 1),
         "max_concurrent": min(
+            # assay has one limit for rollouts and scoring: the lower one is safe for both.
             options.get("max_concurrent_rollouts", 96),
             options.get("max_concurrent_evaluations", 96),
         ),
@@ -136,7 +137,6 @@ def _read_rows(options: Mapping[str, Any], folder: Path) -> DatasetRows:
 
 
 def _take_only_dataset(datasets: Any, name: str) -> list[Any]:
-    """The one dataset of a list of datasets."""
     if not isinstance(datasets, list | tuple) or not all(
         isinstance(dataset, list | tuple) for dataset in datasets
     ):
@@ -167,7 +167,6 @@ def _check_rows(rows: list[Any]) -> list[Sample]:
 
 
 def _translate_processor(options: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Who is asked, and where the rollouts take place."""
     processor = options.get("rollout_processor") or SingleTurnRolloutProcessor()
     if not isinstance(processor, RolloutProcessor):
         raise ConfigError(
@@ -191,6 +190,7 @@ def _translate_processor(options: Mapping[str, Any], folder: Path) -> dict[str, 
             "environment": server,
             "max_turns": options.get("steps", 30),
         }
+    # Not isinstance: a subclass overrides `__call__` and is a custom processor.
     if type(processor) is SingleTurnRolloutProcessor:
         _refuse_kwargs(kwargs)
         return {
@@ -225,7 +225,6 @@ def _translate_custom(
 
 
 def _take_only_params(processor: RolloutProcessor, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The one `completion_params` of a processor that does not run once for each."""
     given = _list_params(options)
     if len(given) > 1:
         raise _make_unsupported_error(
@@ -237,7 +236,7 @@ def _take_only_params(processor: RolloutProcessor, options: Mapping[str, Any]) -
 
 def _list_params(options: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     given: Any = options.get("completion_params") or ()
-    # None is eval-protocol's way to give none.
+    # eval-protocol accepts None in the list for "no parameters".
     each = [] if isinstance(given, Mapping | str) else [params or {} for params in given]
     if (given and not each) or not all(isinstance(params, Mapping) for params in each):
         raise ConfigError("`completion_params` is not a list of dictionaries", where=_OPTIONS_WHERE)
@@ -251,7 +250,6 @@ def _refuse_kwargs(kwargs: Mapping[str, Any]) -> None:
 
 
 def _translate_endpoints(options: Mapping[str, Any]) -> dict[str, Any]:
-    """One endpoint, or one test for each of several."""
     given = _list_params(options)
     if not given:
         raise ConfigError(

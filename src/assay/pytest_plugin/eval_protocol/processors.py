@@ -1,4 +1,4 @@
-"""Rollout processors: those of eval-protocol, and what their subclasses are called with."""
+"""The rollout processors of eval-protocol, and the configuration that they receive."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -20,7 +20,7 @@ Tasks = list["asyncio.Task[Sample]"]
 
 @dataclass
 class RolloutProcessorConfig:
-    """What a rollout processor is told besides the rows."""
+    """The arguments of a rollout processor besides the rows."""
 
     completion_params: CompletionParams
     mcp_config_path: str
@@ -32,14 +32,14 @@ class RolloutProcessorConfig:
     exception_handler_config: Any = None
     post_processor: Any = None
     client: ModelClient | None = field(default=None, repr=False)
-    """Asks the model that the evaluation is run with, `--assay-model` included."""
+    """The client for the model of the evaluation, which `--assay-model` may have replaced."""
 
     client_params: CompletionParams | None = field(default=None, repr=False)
     """The `completion_params` that `client` was made for."""
 
 
 class RolloutProcessor(ABC):
-    """Turns rows into rolled out rows. Subclasses may prepare rows and call another processor."""
+    """Rolls rows out. Subclasses may prepare rows and call another processor."""
 
     def setup(self) -> None:
         """Called once before the first row."""
@@ -59,7 +59,7 @@ class RolloutProcessor(ABC):
 
 
 class NoOpRolloutProcessor(RolloutProcessor):
-    """Asks no model: the rows are scored as they are."""
+    """Scores the rows without a model call."""
 
     def __call__(self, rows: list[Sample], config: RolloutProcessorConfig) -> Tasks:
         async def keep(row: Sample) -> Sample:
@@ -69,7 +69,7 @@ class NoOpRolloutProcessor(RolloutProcessor):
 
 
 class SingleTurnRolloutProcessor(RolloutProcessor):
-    """Asks the model once. Tools of the row are offered; calls of them are not executed."""
+    """Calls the model once. Tools of the row are offered; calls of them are not executed."""
 
     def __init__(self, *, drop_trailing_assistant_messages: bool = True) -> None:
         self.drop_trailing_assistant_messages = drop_trailing_assistant_messages
@@ -78,7 +78,7 @@ class SingleTurnRolloutProcessor(RolloutProcessor):
         return _start_tasks([self._roll_out(row, config) for row in rows], config)
 
     def prepare(self, row: Sample) -> list[Message]:
-        """The messages that the model is sent."""
+        """Return the messages for the model."""
         messages = list(row.messages)
         while self.drop_trailing_assistant_messages and messages:
             if messages[-1].role != "assistant":
@@ -90,6 +90,7 @@ class SingleTurnRolloutProcessor(RolloutProcessor):
 
     async def _roll_out(self, row: Sample, config: RolloutProcessorConfig) -> Sample:
         messages, environment = self.prepare(row), SingleTurn(row)
+        # A processor may change the parameters: then the evaluation's client does not fit them.
         shared = config.client if config.completion_params == config.client_params else None
         client = shared or connect(parse_completion_params(config.completion_params))
         try:
@@ -121,11 +122,11 @@ class _OptionOnlyProcessor(RolloutProcessor):
 
 
 class AgentRolloutProcessor(_OptionOnlyProcessor):
-    """Lets the model call the tools of the MCP servers in `mcp_config_path` until it answers."""
+    """Runs the model with the tools of the MCP servers in `mcp_config_path` until it answers."""
 
 
 class MCPGymRolloutProcessor(_OptionOnlyProcessor):
-    """Lets the model act in the environment that `server_script_path` serves."""
+    """Runs the model in the environment that `server_script_path` serves."""
 
 
 def _start_tasks(
