@@ -159,7 +159,7 @@ def test_a_scorer_kept_apart_never_runs_in_the_loop() -> None:
         return True
 
     async def run() -> None:
-        caller = ScoreCaller(score, apart=True)
+        caller = ScoreCaller(score, always_threaded=True)
         for _ in range(20):
             await caller(ASKED)
         caller.close()

@@ -1,4 +1,4 @@
-"""Samples out: selected, split, and written as training files and foreign formats."""
+"""Export samples: select, split, and write them as training files and foreign formats."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Short names for texts and conversations, and what was seen of them, in bounded memory."""
+"""Digests of texts and conversations, and tables of them in bounded memory."""
 
 import sqlite3
 from collections.abc import Iterable
@@ -7,6 +7,7 @@ from typing import Any
 
 from assay.types import Message, encode_stable_json
 
+# About 40 MB; beyond it the digests move to disk.
 _MAX_DIGESTS_IN_MEMORY = 200_000
 _CREATE_DIGESTS = "CREATE TABLE seen (digest BLOB PRIMARY KEY, value TEXT) WITHOUT ROWID"
 _SELECT_DIGEST = "SELECT value FROM seen WHERE digest = ?"
@@ -14,12 +15,12 @@ _INSERT_DIGEST = "INSERT OR IGNORE INTO seen VALUES (?, ?)"
 
 
 def digest_json(value: Any) -> bytes:
-    """Sixteen bytes that only equal JSON values share."""
+    """Return a digest of 16 bytes, equal for equal JSON values."""
     return blake2b(encode_stable_json(value), digest_size=16).digest()
 
 
 def digest_conversation(messages: Iterable[Message]) -> bytes:
-    """The same for conversations in the same words: ids of calls, times and models do not count."""
+    """Return the digest of a conversation's content, without call ids, times and models."""
     return digest_json([_extract_content(message) for message in messages])
 
 
@@ -37,7 +38,8 @@ def _serialize_blocks(message: Message) -> Any:
 
 
 def open_temporary_database() -> sqlite3.Connection:
-    """A database in a file that has no name: nothing is left behind, however the process ends."""
+    """Open a temporary database that needs no clean-up, even when the process is killed."""
+    # An empty name makes SQLite use a file that it unlinks right after opening it.
     database = sqlite3.connect("", isolation_level=None)
     database.execute("PRAGMA journal_mode = OFF")
     database.execute("PRAGMA cache_size = -8000")
@@ -45,7 +47,7 @@ def open_temporary_database() -> sqlite3.Connection:
 
 
 class DigestTable:
-    """A table from digest to the first value given with it. Beyond `in_memory` it is on disk."""
+    """A table from digest to the first value added with it, on disk beyond `in_memory`."""
 
     def __init__(self, *, in_memory: int = _MAX_DIGESTS_IN_MEMORY) -> None:
         self._in_memory = in_memory
@@ -60,7 +62,7 @@ class DigestTable:
         return value
 
     def first(self, digest: bytes, value: str) -> str:
-        """The value that came first with this digest: perhaps this one."""
+        """Return the first value added with this digest; add this one if it is new."""
         earlier = self.get(digest)
         if earlier is not None:
             return earlier
@@ -70,7 +72,7 @@ class DigestTable:
         return value
 
     def is_new(self, digest: bytes) -> bool:
-        """Whether this digest was not given before. It is from now on."""
+        """Whether this digest is new; add it."""
         if self.get(digest) is not None:
             return False
         self.first(digest, "")
@@ -81,6 +83,7 @@ class DigestTable:
             self._database = open_temporary_database()
             self._database.execute(_CREATE_DIGESTS)
             self._database.execute("BEGIN")
+        # Sorted inserts touch each page of the B-tree once.
         self._database.executemany(_INSERT_DIGEST, sorted(self._latest.items()))
         self._latest.clear()
 

@@ -1,4 +1,4 @@
-"""What an export read, wrote, left out and had no place for."""
+"""The report of an export: samples read, written and excluded, and fields dropped."""
 
 import re
 from collections import Counter
@@ -14,7 +14,7 @@ OTHER_REASONS = "other reasons"
 
 @dataclass(frozen=True)
 class LeftOut:
-    """One sample that is not in the file, and why."""
+    """A sample that was excluded, and the reason."""
 
     sample: str
     reason: str
@@ -23,31 +23,31 @@ class LeftOut:
 
 @dataclass
 class ExportReport:
-    """The account of one export. Every sample that was read is either used or left out."""
+    """The counts of one export. Every sample that was read is either used or left out."""
 
     format: str
     read: int = 0
     used: int = 0
-    """Samples of which something was written."""
+    """Samples with at least one row."""
 
     rows: int = 0
     files: dict[str, int] = field(default_factory=dict)
-    """How many rows each file has."""
+    """The number of rows of each file."""
 
     left_out: Counter[str] = field(default_factory=Counter)
-    """How many samples are not there, by reason."""
+    """The number of excluded samples, by reason."""
 
     examples: list[LeftOut] = field(default_factory=list)
-    """The first of them."""
+    """The first excluded samples."""
 
     lost: Counter[str] = field(default_factory=Counter)
-    """What the format has no place for, by kind."""
+    """Fields that the format cannot represent, by kind."""
 
     notes: list[str] = field(default_factory=list)
 
     def leave_out(self, sample: str, reason: str, detail: str = "") -> None:
-        """Count a sample that is not written."""
-        # Reasons may quote what a file says; a hostile one must not fill the memory.
+        """Count an excluded sample."""
+        # Reasons may quote the sample: a hostile file must not fill the memory with them.
         if reason not in self.left_out and len(self.left_out) >= _MAX_REASONS:
             reason, detail = OTHER_REASONS, detail or reason
         self.left_out[reason] += 1
@@ -55,14 +55,14 @@ class ExportReport:
             self.examples.append(LeftOut(sample, reason, detail))
 
     def count_dropped(self, lost: tuple[Dropped, ...]) -> None:
-        """Count what a row has no place for."""
+        """Count the fields that a row cannot represent."""
         for loss in lost:
             kind = f"{_strip_indexes(loss.where)}: {loss.what}"
             known = kind in self.lost or len(self.lost) < _MAX_REASONS
             self.lost[kind if known else "other things"] += 1
 
     def json(self) -> dict[str, Any]:
-        """The account as plain values."""
+        """Return the report as plain values."""
         return {
             "format": self.format,
             "read": self.read,
@@ -77,5 +77,5 @@ class ExportReport:
 
 
 def _strip_indexes(where: str) -> str:
-    """`messages[3].tool_calls[0].raw_arguments` without the numbers."""
+    # Counted by kind: `messages[3].content` and `messages[7].content` are the same loss.
     return re.sub(r"\[\d+\]", "[]", where)

@@ -1,4 +1,4 @@
-"""`export_samples`: from samples to a file of another format, with an account of the rest."""
+"""`export_samples`: write samples as files of another format, and report the rest."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
@@ -22,22 +22,22 @@ from .split import Split, Splitter
 from .token_lengths import Lengths
 
 Tokenise = Callable[[Sample], Iterable[Sample]]
-"""Gives samples with tokens and a mask. Raises `TokenError` where there are none to be had."""
+"""Yields samples with tokens and a mask. Raises `TokenError` when tokens are unavailable."""
 
-# What one row is made of: a sample, or the better and the worse one of a pair.
+# The samples behind one row: a sample, or the better and the worse one of a pair.
 _RowSamples = tuple[Sample, ...]
 
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """What else an export can be told. None: not asked for."""
+    """Further options of an export. None: off."""
 
     split: Split | None = None
     lengths: Lengths | None = None
     overlap: EvaluationTexts | None = None
     tokenise: Tokenise | None = None
     force: bool = False
-    """Overwrite files that are there."""
+    """Overwrite existing files."""
 
 
 def export_samples(
@@ -48,10 +48,10 @@ def export_samples(
     selection: Selection | None = None,
     options: ExportOptions | None = None,
 ) -> ExportReport:
-    """Write the samples that `selection` asks for to `target` in format `form`.
+    """Write the samples that `selection` accepts to `target` in the format `form`.
 
-    Streams: samples are read one at a time, and brought together on disk where groups are needed.
-    The file appears whole when all is written; nothing appears when there is nothing to write.
+    Samples are streamed one at a time; groups are collected on disk. The file is moved into place
+    when it is complete, and no file is written without rows.
     """
     export = _Export(form, target, selection or Selection(), options or ExportOptions())
     return export.run(samples)
@@ -88,12 +88,14 @@ class _Export:
             ):
                 part = "" if splitter is None else splitter.part_of(chosen[0])
                 self._write_rows(files, parts[part], chosen, rows)
+                # With groups all samples are read already, and the rest is counted as excluded.
                 if self._is_full() and not self._needs_groups:
                     self.report.notes.append(f"stopped at the limit of {self.report.rows} rows")
                     break
             if graded and self.report.rows:
                 files.add_text(stub, build_grader_stub())
             files.commit()
+            # After the commit: inferred columns are known only when all rows are written.
             self._report_changes(files)
         self._add_notes(parts, stub if graded else None)
         return self.report
@@ -109,7 +111,7 @@ class _Export:
 
     @property
     def _needs_groups(self) -> bool:
-        """Whether all samples are read before the first row is written."""
+        """Whether all samples must be read before the first row is written."""
         return self.form.takes == "pairs" or self.selection.best_of_group
 
     def _write_rows(
@@ -135,7 +137,7 @@ class _Export:
         report.used += len(chosen)
 
     def _filter_samples(self, samples: Iterable[Sample]) -> Iterator[Sample]:
-        """The samples that nothing speaks against, each looked at on its own."""
+        """Yield the samples that pass all filters, and count the others."""
         seen = DigestTable()
         for sample in samples:
             self.report.read += 1
@@ -149,6 +151,8 @@ class _Export:
                 self.report.leave_out(sample.id, *reason)
 
     def _find_exclusion(self, sample: Sample, seen: DigestTable) -> tuple[str, str] | None:
+        # Duplicates last: a sample that is excluded for another reason must not make a later
+        # copy of it a duplicate.
         if reason := find_exclusion(sample, self.selection, self.form.takes):
             return reason, ""
         prompts = self.form.takes == "prompts"
@@ -250,7 +254,7 @@ def _check_selection(selection: Selection, form: Format, name: str) -> None:
 
 
 def _find_pair_problem(group: AnswerGroup, selection: Selection) -> str | None:
-    """Why a group gives no pair; None when it does."""
+    """Return the reason why a group gives no pair, or None."""
     if group.worst is None and not group.others:
         return "the only answer to its input"
     if group.worst is None:
@@ -263,6 +267,6 @@ def _find_pair_problem(group: AnswerGroup, selection: Selection) -> str | None:
 
 
 def _explain_exclusion(error: AssayError) -> tuple[str, str]:
-    """What is wrong, the same for every sample that it is wrong with; and where in the sample."""
+    """Return the reason, which is equal for all samples with the problem, and the detail."""
     inside = error.where is not None and not error.where.startswith("sample ")
     return error.message, f"{error.where}: {error.message}" if inside else ""

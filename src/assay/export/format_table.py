@@ -1,4 +1,4 @@
-"""The table of formats: what each takes of a sample, and how a row of it is made."""
+"""The table of formats: the content of their rows, and the functions that build them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -40,25 +40,25 @@ ExportRow = Converted[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Format:
-    """One format of a file."""
+    """An output format."""
 
     takes: RowContent
     about: str
     write: Callable[..., ExportRow]
-    """Of a sample; of the better and the worse one for pairs; of a sample and a label."""
+    """Takes a sample; for pairs the better and the worse one; for labels a sample and a label."""
 
     columns: Columns | InferredColumns | None = None
-    """Where the file may be Parquet."""
+    """The columns, where the file may be Parquet."""
 
     only_parquet: bool = False
     least: int = 1
-    """How few rows the consumer takes."""
+    """The fewest rows that the consumer accepts."""
 
     note: str | None = None
-    """What the report of every export in this format says."""
+    """A note for the report of every export in this format."""
 
     def check_target(self, target: Path, name: str) -> None:
-        """Raise `ConfigError` for a file whose name says that it is something else."""
+        """Raise `ConfigError` for a file name with the suffix of another format."""
         suffix = target.suffix.lower()
         known = [".parquet"] if self.only_parquet else [".jsonl", ".ndjson"]
         if self.columns is not None and not self.only_parquet:
@@ -75,6 +75,7 @@ def _to_sample_row(sample: Sample) -> ExportRow:
     return Converted(sample.to_dict())
 
 
+# OpenAI's fine-tuning refuses smaller files.
 _OPENAI_MIN_ROWS = 10
 
 _VERL_SFT = InferredColumns(
@@ -125,11 +126,11 @@ FORMATS: Mapping[str, Format] = {
     "eval": Format("samples", "evaluation records", to_eval_record),
     "sample": Format("samples", "assay's own, which every command reads", _to_sample_row),
 }
-"""By the name that `assay export` knows them by."""
+"""The formats by their names in `assay export`."""
 
 
 def format_named(name: str) -> Format:
-    """The format of this name, or `ConfigError`."""
+    """Return the format of this name. Raises `ConfigError` for an unknown one."""
     if name not in FORMATS:
         raise ConfigError(f"unknown format {name!r}", hint=f"the formats are {', '.join(FORMATS)}")
     return FORMATS[name]

@@ -1,4 +1,4 @@
-"""A grader for OpenAI's reinforcement fine-tuning to start from."""
+"""A grader template for OpenAI's reinforcement fine-tuning."""
 
 import json
 
@@ -12,6 +12,6 @@ def grade(sample, item):
 
 
 def build_grader_stub() -> str:
-    """The JSON of a `python` grader that compares with `reference_answer`."""
+    """Return the JSON of a `python` grader that compares with `reference_answer`."""
     grader = {"type": "python", "name": "reference_answer", "source": _SOURCE}
     return f"{json.dumps(grader, indent=2)}\n"

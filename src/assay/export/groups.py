@@ -1,4 +1,4 @@
-"""Answers to the same input, brought together on disk: they need not be neighbours in a file."""
+"""Group answers to the same input on disk: they need not be adjacent in a file."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ _CREATE_PLACES = "CREATE TABLE place (digest BLOB PRIMARY KEY, place INTEGER) WI
 
 
 def compute_group_key(sample: Sample, *, same_context: bool) -> bytes:
-    """Equal for answers to the same input, judged by the same scorer.
+    """Return a key that is equal for answers to the same input, judged by the same scorer.
 
-    The id alone would mix inputs: tests of one session, and files put together, repeat ids.
-    `same_context` parts answers to what an environment showed differently, too.
+    With `same_context` answers after different observations of an environment have different keys.
     """
+    # The id alone would mix inputs: the tests of one session, and concatenated files, repeat ids.
     extra = sample.__pydantic_extra__ or {}
     group = sample.id if sample.group_index is None else sample.group_index
     asked = digest_conversation(get_prompt_messages(sample)).hex()
@@ -34,18 +34,18 @@ def compute_group_key(sample: Sample, *, same_context: bool) -> bytes:
 
 @dataclass(frozen=True)
 class AnswerGroup:
-    """The best and the worst of the answers to one input; the first of them where scores tie."""
+    """The best and the worst of the answers to one input; the first one where scores tie."""
 
     best: Sample
     worst: Sample | None
-    """None where no answer is worse than the best."""
+    """None when no answer is worse than the best."""
 
     others: tuple[str, ...]
-    """Ids of the rest."""
+    """The ids of the other answers."""
 
 
 class AnswerGroups:
-    """Samples with scores, by group. Holds one group in memory at a time."""
+    """Samples by group, on disk. One group is in memory at a time."""
 
     def __init__(self) -> None:
         self._database = open_temporary_database()
@@ -66,7 +66,8 @@ class AnswerGroups:
         self._count += 1
 
     def __iter__(self) -> Iterator[AnswerGroup]:
-        """Each group, in the order of their first members."""
+        """Yield each group, in the order of their first members."""
+        # An index that exists during the inserts would slow each of them down.
         self._database.execute(_CREATE_MEMBER_INDEX)
         places = self._database.execute("SELECT DISTINCT place FROM member ORDER BY place")
         for (place,) in places:
@@ -76,7 +77,7 @@ class AnswerGroups:
         members = self._database.execute(
             "SELECT number, score, id FROM member WHERE place = ? ORDER BY number", (place,)
         ).fetchall()
-        # A missing score is worse than any: it is only there where no score was asked for.
+        # A missing score ranks below all: it occurs only where unscored samples are accepted.
         ranked = [(float("-inf") if score is None else score) for _, score, _ in members]
         best, worst = ranked.index(max(ranked)), ranked.index(min(ranked))
         others = tuple(name for n, (_, _, name) in enumerate(members) if n not in (best, worst))

@@ -1,8 +1,8 @@
 """Column types inferred from the rows, for objects whose keys are not known beforehand.
 
-A Parquet column has one type. The type of an object is the union of the keys that were seen in its
-place, so an object without one of them reads back with that key as null. Values of several types
-in one place become JSON text. `find_changes` tells where either happened.
+A Parquet column has one type. The type of an object is the union of the keys seen at its path, so
+an object without one of them reads back with that key as null. Values of several types at one path
+become JSON text. `find_changes` reports both.
 """
 
 import json
@@ -18,9 +18,10 @@ ValueKind = Literal["null", "bool", "int", "float", "text", "list", "object"]
 MAX_FIELDS = 1000
 """Keys in all columns together. Each costs space in every row, and memory in every reader."""
 
+# Shapes are built recursively; readers of Parquet have limits of their own.
 _MAX_DEPTH = 40
+# The key of objects that are always empty: Parquet has no type for a struct without fields.
 _NO_KEYS = "_"
-"""The key of an object that never had one: Parquet has no type for such an object."""
 
 PADDED = "padded with null for keys that other objects of the column have"
 RETYPED = "values of several types in one place; written as JSON text, or as floats"
@@ -29,7 +30,7 @@ REORDERED = "keys in the order of the column"
 
 @dataclass
 class Shape:
-    """The union of the values that were seen in one place."""
+    """The union of the values seen at one path."""
 
     kind: ValueKind = "null"
     fields: "dict[str, Shape]" = field(default_factory=dict)
@@ -59,7 +60,7 @@ class Shape:
         return self.kind == "null" or (self.kind == "list" and self.items is None)
 
     def build_column(self) -> Any:
-        """The type of a column that takes every value seen."""
+        """Return the type of a column that accepts every value seen."""
         if self.kind == "list":
             return [(self.items or Shape()).build_column()]
         if self.kind == "object":
@@ -69,7 +70,7 @@ class Shape:
 
 
 def infer_shape(value: Any, depth: int = 0) -> Shape:
-    """The shape of one JSON value. Raises `WireError` for NaN and for endless nesting."""
+    """Return the shape of one JSON value. Raises `WireError` for NaN and for deep nesting."""
     if depth > _MAX_DEPTH:
         raise WireError(f"the row is nested more than {_MAX_DEPTH} levels deep")
     if isinstance(value, Mapping):
@@ -89,6 +90,7 @@ def _infer_scalar_kind(value: Any) -> ValueKind:
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, int):
+        # Arrow's largest integer type has 64 bits.
         return "int" if -(2**63) <= value < 2**63 else "text"
     if isinstance(value, float):
         if not math.isfinite(value):
@@ -98,7 +100,7 @@ def _infer_scalar_kind(value: Any) -> ValueKind:
 
 
 def fit_to_shape(value: Any, shape: Shape) -> Any:
-    """The value as its column holds it."""
+    """Convert a value to the type of its column."""
     if value is None:
         return None
     if shape.kind == "object":
@@ -112,7 +114,7 @@ def fit_to_shape(value: Any, shape: Shape) -> Any:
 
 
 def find_changes(before: Any, after: Any) -> set[str]:
-    """How a value that was fitted to its column differs from the original."""
+    """Return the kinds of changes between a value and its form in the column."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         found = {PADDED} if after.keys() - before.keys() else set()
         if [key for key in after if key in before] != list(before):
@@ -126,7 +128,7 @@ def find_changes(before: Any, after: Any) -> set[str]:
 
 
 def select_values(value: Any, path: str) -> Iterator[Any]:
-    """The values at a path such as `tools[].function`; none where a part of it is missing."""
+    """Yield the values at a path such as `tools[].function`; none where a part is missing."""
     step, _, rest = path.partition(".")
     name = step.removesuffix("[]")
     inner = value.get(name) if isinstance(value, Mapping) else None

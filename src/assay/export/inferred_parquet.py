@@ -1,4 +1,4 @@
-"""Parquet whose columns are inferred: rows wait on disk until all of them were seen."""
+"""Parquet with inferred columns: rows are spooled to disk until all have been seen."""
 
 import json
 import tempfile
@@ -22,6 +22,7 @@ from .inferred_columns import (
 from .jsonl_file import encode_json_line
 from .parquet_file import ParquetFile, build_parquet_schema
 
+# Values (rows times columns) of one record batch, which bounds the memory of wide files.
 _VALUES_AT_ONCE = 100_000
 
 
@@ -30,20 +31,21 @@ class InferredColumns:
     """Columns whose types are inferred from the rows."""
 
     exact: tuple[str, ...]
-    """Paths of the objects whose every change is counted, such as `tools[].function`."""
+    """Paths of the objects whose changes are counted, such as `tools[].function`."""
 
     hint: str
-    """What to do where such an object was changed."""
+    """Advice for the report when such an object was changed."""
 
 
 class InferredParquetFile:
-    """A file under way. Memory does not grow with the number of rows."""
+    """A file being written, in memory that does not grow with the number of rows."""
 
     def __init__(self, path: Path, columns: InferredColumns) -> None:
-        build_parquet_schema({})  # Fails here, not after the last row, where pyarrow is missing.
+        # Without pyarrow this raises now, not after the last row.
+        build_parquet_schema({})
         create_private(path)
         self.changed: Counter[str] = Counter()
-        """Objects that the columns could not take as they were, by place and change."""
+        """Objects that changed in the columns, by path and change."""
 
         self._path = path
         self._columns = columns
@@ -52,6 +54,7 @@ class InferredParquetFile:
         self._shape = Shape("object")
 
     def write(self, row: Mapping[str, Any]) -> None:
+        # Widen a copy: a refused row must leave the columns as they are.
         line, shape = encode_json_line(row), infer_shape(row)
         widened = Shape("object")
         widened.add(self._shape)
@@ -64,7 +67,7 @@ class InferredParquetFile:
     def close(self) -> None:
         """Write the rows, now that their types are known."""
         shape = self._shape
-        # An empty column of tools is not the same as none: some templates announce tools for it.
+        # Drop empty columns: some chat templates announce tools when the column exists.
         shape.fields = {key: each for key, each in shape.fields.items() if not each.is_empty()}
         rows_at_once = max(1, _VALUES_AT_ONCE // max(1, shape.count_fields()))
         self._path.unlink()

@@ -1,4 +1,4 @@
-"""JSON lines: one object on each line."""
+"""Write JSON lines: one object on each line."""
 
 import json
 from collections.abc import Mapping
@@ -10,17 +10,17 @@ from assay.types import open_private
 
 
 def encode_json_line(row: Mapping[str, Any]) -> str:
-    """The row as one line of JSON, without its end. Raises `WireError` for any other value."""
+    """Encode a row as one line of JSON. Raises `WireError` for values that are not JSON."""
     try:
         line = json.dumps(row, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        line.encode()
+        line.encode()  # raises for lone surrogates
     except (ValueError, TypeError, RecursionError) as error:
         raise WireError(f"the row cannot be written as JSON: {error}") from None
     return line
 
 
 class JsonLinesFile:
-    """One JSON object on each line."""
+    """A file of JSON lines that is being written."""
 
     def __init__(self, path: Path) -> None:
         self._file = open_private(path)

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all: written beside their place, then put there."""
+"""Atomic output files: written under a temporary name, then moved into place."""
 
 import os
 from collections import Counter
@@ -17,7 +17,7 @@ from .parquet_file import Columns, ParquetFile
 
 
 class RowFile(Protocol):
-    """A file under way."""
+    """A file that is being written."""
 
     def write(self, row: Mapping[str, Any]) -> None: ...
 
@@ -25,11 +25,11 @@ class RowFile(Protocol):
         """Complete the file."""
 
     def abort(self) -> None:
-        """Let go of the file, complete or not; it is going to be removed."""
+        """Close the file, complete or not; it is going to be removed."""
 
 
 class OutputFiles:
-    """The files of one export. Leaving the block in any other way than `commit` removes them."""
+    """The files of one export. Without `commit` they are removed at the end of the block."""
 
     def __init__(
         self, targets: Sequence[Path], *, columns: Columns | InferredColumns | None, force: bool
@@ -47,21 +47,22 @@ class OutputFiles:
         file.write(row)
 
     def add_text(self, target: Path, text: str) -> None:
-        """Put a text file beside the others, at the end."""
+        """Add a text file that is written with the others on `commit`."""
         self._beside[target] = text
 
     def commit(self) -> None:
-        """Put every file in its place."""
-        for under_way in self._open.values():
-            under_way.close()
+        """Complete every file and move it into place."""
+        # Complete all before the first is moved: a full disk must not leave half of the files.
+        for file in self._open.values():
+            file.close()
         for target, text in self._beside.items():
-            with open_private(_build_temporary_path(target)) as file:
-                file.write(text)
+            with open_private(_build_temporary_path(target)) as text_file:
+                text_file.write(text)
         for target in [*self._open, *self._beside]:
             replace_private(_build_temporary_path(target), target)
 
     def count_changes(self) -> Counter[str]:
-        """Objects that inferred columns changed, once the files are complete."""
+        """Count the objects that inferred columns changed; complete after `commit`."""
         files = (file for file in self._open.values() if isinstance(file, InferredParquetFile))
         return sum((file.changed for file in files), Counter())
 
@@ -97,7 +98,7 @@ class OutputFiles:
 
 
 def refuse_to_overwrite(target: Path, *, force: bool) -> None:
-    """Raise `ConfigError` when the target is there, or cannot be a file."""
+    """Raise `ConfigError` when the target exists, or cannot be a file."""
     if target.is_dir():
         raise ConfigError("the target is a folder", where=str(target), hint="pass a file name")
     if target.exists() and not force:
@@ -109,5 +110,5 @@ def refuse_to_overwrite(target: Path, *, force: bool) -> None:
 
 
 def _build_temporary_path(target: Path) -> Path:
-    # With the process in its name: two exports may be under way.
+    # The process id keeps two exports to the same target apart.
     return target.with_name(f".{target.name}.{os.getpid()}.unfinished")

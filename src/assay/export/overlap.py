@@ -1,8 +1,8 @@
-"""A guard against training on what is evaluated: texts of an evaluation set, and who repeats them.
+"""Find contamination: training samples that repeat texts of an evaluation set.
 
 A text of the evaluation set is a user's message of a prompt, or a ground truth of some length. A
-sample repeats it when one of its messages says the same, up to case, spaces and punctuation, or
-when so many words in a row are the same.
+sample repeats it when one of its messages is the same, up to case, spaces and punctuation, or when
+it shares so many consecutive words.
 """
 
 import re
@@ -17,31 +17,31 @@ from assay.types import Sample
 from .content_digests import DigestTable
 
 OVERLAP_WORDS = 13
-"""Words in a row that are no coincidence."""
+"""Consecutive words that count as an overlap: the 13-grams of GPT-3's contamination study."""
 
+# Shorter ground truths, such as a number, occur in many unrelated samples.
 _MIN_TRUTH_WORDS = 5
-"""Shorter ground truths, such as a number, are everywhere."""
 
-# Scripts without spaces between words count by the character.
+# Each character is a word in scripts without spaces between words.
 _OVERLAP_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W_]+")
 
 
 @dataclass(frozen=True)
 class Overlap:
-    """What a sample repeats."""
+    """A text of the evaluation set that a sample repeats."""
 
     kind: str
-    """`the same text`, or so many words in a row."""
+    """`the same text`, or the number of words in a row."""
 
     of: str
-    """Which text of which evaluation sample."""
+    """The name of the text and the id of the evaluation sample."""
 
     def __str__(self) -> str:
         return f"{self.kind} as {self.of}"
 
 
 class EvaluationTexts:
-    """The texts of an evaluation set, as digests: on disk where they are many."""
+    """The texts of an evaluation set as digests, on disk when they are many."""
 
     def __init__(self, samples: Iterable[Sample], *, words: int = OVERLAP_WORDS) -> None:
         if words < 3:
@@ -65,7 +65,8 @@ class EvaluationTexts:
             self._runs.first(run, name)
 
     def find_overlap(self, sample: Sample) -> Overlap | None:
-        """What the sample repeats, or None."""
+        """Return the first text that the sample repeats, or None."""
+        # Whole texts first: they are the better explanation when both match.
         texts = [_split_words(text) for text in _list_sample_texts(sample)]
         for words in texts:
             if words and (name := self._whole.get(_digest_words(words))) is not None:
@@ -78,7 +79,7 @@ class EvaluationTexts:
 
 
 def _list_evaluation_texts(sample: Sample) -> Iterator[tuple[str, str]]:
-    # Instructions in a system message are shared by all samples of one agent.
+    # All samples of one agent share the instructions of the system message.
     for message in get_prompt_messages(sample):
         if message.role == "user":
             yield "prompt", message.text

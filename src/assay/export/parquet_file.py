@@ -1,6 +1,6 @@
-"""Parquet, written some rows at a time with columns that are known beforehand.
+"""Write Parquet in batches of rows, with columns that are known beforehand.
 
-Columns guessed from rows would differ from one batch to the next, and fill objects up with each
+Columns that pyarrow guesses would differ from one batch to the next, and pad objects with each
 other's keys.
 """
 
@@ -21,7 +21,7 @@ Columns = Mapping[str, Any]
 
 
 class ParquetFile:
-    """A file under way, of which some hundred rows are in memory."""
+    """A file that is being written, with some hundred rows in memory."""
 
     def __init__(self, path: Path, columns: Columns, *, rows_at_once: int = _ROWS_AT_ONCE) -> None:
         self._schema = build_parquet_schema(columns)
@@ -36,7 +36,7 @@ class ParquetFile:
         import pyarrow
 
         try:
-            # Now, so that a row that does not fit is the one that is complained of.
+            # Convert each row now, so that the error names the row and not its batch.
             pyarrow.RecordBatch.from_pylist([dict(row)], schema=self._schema)
         except (pyarrow.ArrowException, TypeError, OverflowError) as error:
             raise WireError(f"the row does not fit the columns: {error}") from None
@@ -60,7 +60,7 @@ class ParquetFile:
 
 
 def build_parquet_schema(columns: Columns) -> "pyarrow.Schema":
-    """The schema of these columns."""
+    """Build the Arrow schema of these columns. Raises `MissingExtra` without pyarrow."""
     try:
         import pyarrow
     except ImportError:

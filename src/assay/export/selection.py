@@ -1,4 +1,4 @@
-"""Which samples are asked for, and why each other one is not."""
+"""Select samples, with a reason for each one that is excluded."""
 
 import math
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from assay.errors import ConfigError
 from assay.types import Sample, Status
 
 RowContent = Literal["answers", "prompts", "pairs", "labels", "tokens", "samples"]
-"""What a format takes of a sample: what the agent answered, what it was asked, or all of it."""
+"""The part of a sample that becomes a row: the answer, the prompt, or all of it."""
 
 FAILED = "failed"
 NOT_JUDGED = "not judged"
@@ -17,23 +17,23 @@ TOO_LOW = "score too low"
 
 @dataclass(frozen=True)
 class Selection:
-    """What is asked of a sample before it is written."""
+    """The conditions for a sample to be written."""
 
     min_score: float | None = None
     valid_only: bool = True
-    """False: also samples without a valid score, where the format can hold them."""
+    """False: also samples without a valid score, where the format allows them."""
 
     best_of_group: bool = False
     """Only the best answer to each input."""
 
     margin: float = 0.0
-    """How much better the chosen answer of a pair must be; with 0 any difference will do."""
+    """How much better the chosen answer of a pair must be; with 0 any difference is enough."""
 
     dedupe: bool = False
-    """Only the first of conversations in the same words."""
+    """Only the first of identical conversations."""
 
     limit: int | None = None
-    """How many rows are written at most."""
+    """The maximum number of rows."""
 
     def __post_init__(self) -> None:
         for name in ("min_score", "margin"):
@@ -47,10 +47,10 @@ class Selection:
 
 
 def find_exclusion(sample: Sample, selection: Selection, takes: RowContent) -> str | None:
-    """Why a sample is not asked for; None when it is."""
+    """Return the reason why a sample is excluded, or None."""
     if problem := _find_invalid_reason(sample, selection, takes):
         return problem
-    # Of labels, those below are the bad examples.
+    # With labels, samples below the minimum are the undesirable examples; in pairs, the rejected.
     if selection.min_score is None or takes in ("labels", "pairs"):
         return None
     if sample.reward is None:
@@ -64,7 +64,7 @@ def _find_invalid_reason(sample: Sample, selection: Selection, takes: RowContent
         return None
     if takes == "prompts" and (not selection.valid_only or _is_unrun(sample)):
         return None
-    # What a broken rollout said is never learned from.
+    # The messages of a failed rollout are never training data.
     if broken:
         return FAILED
     if sample.reward is not None:
@@ -74,7 +74,7 @@ def _find_invalid_reason(sample: Sample, selection: Selection, takes: RowContent
 
 
 def _is_unrun(sample: Sample) -> bool:
-    """Whether this is a row of a dataset that was never run: there is nothing to be valid."""
+    # A dataset row that was never run has no score that could be valid; its prompt is usable.
     return (
         sample.trajectory is None
         and sample.score is None

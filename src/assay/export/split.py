@@ -1,4 +1,4 @@
-"""Which part of a split a sample belongs to: decided by its id, the same one tomorrow."""
+"""Assign samples to the parts of a split by their ids, reproducibly."""
 
 import math
 from dataclasses import dataclass, field
@@ -16,13 +16,13 @@ _PART_NAMES = {2: ("train", "test"), 3: ("train", "validation", "test")}
 
 @dataclass(frozen=True)
 class Split:
-    """Shares of the samples, each with the name of its part."""
+    """The shares of the parts of a split."""
 
     shares: tuple[float, ...]
 
     @classmethod
     def parse(cls, text: str) -> "Split":
-        """`0.9` is 0.9 and the rest; `0.8/0.1/0.1` is training, validation and test."""
+        """Parse `0.9` (train, and the rest is test) or `0.8/0.1/0.1` (with validation)."""
         try:
             shares = [float(each) for each in text.split("/")]
         except ValueError:
@@ -43,18 +43,19 @@ class Split:
         return _PART_NAMES[len(self.shares)]
 
     def part_of(self, sample_id: str) -> str:
-        """The part of an id: the same in every export, whatever else is exported."""
+        """Return the part of an id: the same in every export, regardless of other samples."""
         digest = blake2b(sample_id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-        place = int.from_bytes(digest, "big") / 2**64
-        reached = 0.0
+        position = int.from_bytes(digest, "big") / 2**64
+        upper = 0.0
         for name, share in zip(self.names, self.shares, strict=True):
-            reached += share
-            if place < reached:
+            upper += share
+            if position < upper:
                 return name
+        # The shares may sum to a little less than 1.
         return self.names[-1]
 
     def files(self, target: Path) -> dict[str, Path]:
-        """`data.jsonl` becomes `data.train.jsonl` and `data.test.jsonl`."""
+        """Return the file of each part, such as `data.train.jsonl` for `data.jsonl`."""
         return {
             name: target.with_name(f"{target.stem}.{name}{target.suffix}") for name in self.names
         }
@@ -70,7 +71,7 @@ def _build_split_error(text: str) -> ConfigError:
 
 @dataclass
 class Splitter:
-    """Puts samples that were asked the same into the same part, whatever their ids."""
+    """Assigns samples with the same prompt to the same part, regardless of their ids."""
 
     split: Split
     _prompts: DigestTable = field(default_factory=DigestTable)
@@ -79,6 +80,6 @@ class Splitter:
         asked = get_prompt_messages(sample)
         if not asked:
             return self.split.part_of(sample.id)
-        # The id of the first one decides for all: otherwise the test part could hold the
-        # question that another id was trained on.
+        # The first id of a prompt decides for all: otherwise the test part could contain a prompt
+        # that is in the training part under another id.
         return self.split.part_of(self._prompts.first(digest_conversation(asked), sample.id))

@@ -1,4 +1,4 @@
-"""How long a sample is in tokens: as recorded, or counted by a tokenizer."""
+"""The length of samples in tokens: as recorded, or counted by a tokenizer."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,17 +12,17 @@ from assay.types import Message, ModelCall, Sample
 UNKNOWN = "length unknown"
 
 TokenCounter = Callable[[Sample, bool], int | None]
-"""The tokens of a sample, or of its prompt alone; None when they are not known."""
+"""Counts the tokens of a sample, or of its prompt alone; None when unknown."""
 
 
 @dataclass(frozen=True)
 class Lengths:
-    """A limit, and who counts."""
+    """A limit on the length, with the function that counts tokens."""
 
     limit: int
     count: TokenCounter
     source: str
-    """In words, for the account."""
+    """The origin of the counts, for the report."""
 
     def __post_init__(self) -> None:
         if self.limit < 1:
@@ -30,16 +30,16 @@ class Lengths:
 
     @classmethod
     def recorded(cls, limit: int) -> "Lengths":
-        """By the tokens that the model calls recorded."""
+        """Count by the usage that the model calls recorded."""
         return cls(limit, count_recorded_tokens, "as the model calls recorded them")
 
     @classmethod
     def from_tokenizer(cls, limit: int, folder: Path) -> "Lengths":
-        """By a tokenizer and its chat template, from a folder."""
+        """Count by a tokenizer and its chat template, from a folder."""
         return cls(limit, _build_token_counter(folder), f"counted by the tokenizer in {folder}")
 
     def find_length_problem(self, sample: Sample, *, prompt_only: bool = False) -> str | None:
-        """Why a sample is too long, or not known not to be; None when it is not."""
+        """Return the reason why a sample is too long, or of unknown length; else None."""
         length = self.count(sample, prompt_only)
         if length is None:
             return UNKNOWN
@@ -47,7 +47,7 @@ class Lengths:
 
 
 def count_recorded_tokens(sample: Sample, prompt_only: bool) -> int | None:
-    """What the engine counted: the longest call, or the prompt of the first one."""
+    """Return the recorded length: of the longest call, or of the prompt of the first one."""
     if sample.tokens and not prompt_only:
         return len(sample.tokens)
     calls = sample.trajectory.calls if sample.trajectory is not None else []
@@ -55,6 +55,7 @@ def count_recorded_tokens(sample: Sample, prompt_only: bool) -> int | None:
     if prompt_only:
         return _count_prompt_tokens(calls[0]) if calls else None
     lengths = [_count_call_tokens(call) for call in calls]
+    # One unknown call may be the longest.
     known = [length for length in lengths if length is not None]
     return max(known) if known and len(known) == len(lengths) else None
 
@@ -66,12 +67,12 @@ def _count_prompt_tokens(call: ModelCall) -> int | None:
 
 
 def _count_call_tokens(call: ModelCall) -> int | None:
-    read = _count_prompt_tokens(call)
+    prompt = _count_prompt_tokens(call)
     if call.completion_ids is not None:
-        said: int | None = len(call.completion_ids)
+        completion: int | None = len(call.completion_ids)
     else:
-        said = None if call.usage is None else call.usage.output_tokens
-    return None if read is None or said is None else read + said
+        completion = None if call.usage is None else call.usage.output_tokens
+    return None if prompt is None or completion is None else prompt + completion
 
 
 def _build_token_counter(folder: Path) -> TokenCounter:
@@ -85,7 +86,7 @@ def _build_token_counter(folder: Path) -> TokenCounter:
 
 
 def load_tokenizer(folder: Path) -> Any:
-    """The tokenizer of a folder, with a chat template. Raises `ConfigError` for anything else."""
+    """Load a tokenizer with a chat template from a folder. Raises `ConfigError` on failure."""
     if not folder.is_dir():
         raise ConfigError("the folder does not exist", where=f"--tokenizer {folder}")
     try:
@@ -93,7 +94,7 @@ def load_tokenizer(folder: Path) -> Any:
     except ImportError:
         raise MissingExtra.needed("train", by="--tokenizer", package="transformers") from None
     try:
-        # A folder only, and no code from it: nothing is fetched and nothing of it is run.
+        # Never fetch files, and never run code that a model folder ships.
         tokenizer = AutoTokenizer.from_pretrained(
             str(folder), local_files_only=True, trust_remote_code=False
         )
@@ -115,7 +116,7 @@ def _count_rendered_tokens(
         ids = tokenizer.apply_chat_template(
             wire, tools=tools or None, tokenize=True, return_dict=False
         )
-    except Exception as error:  # whatever a template raises, it is about this conversation
+    except Exception as error:  # templates raise anything; the problem is this conversation
         raise WireError(
             f"the chat template rejects the messages: {type(error).__name__}", where="messages"
         ) from error

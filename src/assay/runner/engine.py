@@ -60,7 +60,9 @@ class EvalEngine:
         self._writer = writer
         limited = config.sample_timeout_s is not None
         self._scorer = (
-            None if config.score_fn is None else ScoreCaller(config.score_fn, apart=limited)
+            None
+            if config.score_fn is None
+            else ScoreCaller(config.score_fn, always_threaded=limited)
         )
         self._progress = control.progress
         self._watch = control.watch

@@ -14,16 +14,17 @@ _ANSWER_PHRASE = re.compile(r"\banswer\b[*`]*\s*(?:is\b|:|=)[:*`]*\s*", re.IGNOR
 _SENTENCE_END = re.compile(r"[.!?](?=\s)")
 _ANSWER_MARK = "####"
 _BOXED = "\\boxed{"
+# Reasons are stored with every result: a long answer must not be stored twice.
 _LONGEST_QUOTE = 120
 
 
 def exact_answer(*, extract: Callable[[str], str | None] | None = None) -> Scorer:
     r"""Score 1.0 when the response's final answer is the ground truth, else 0.0.
 
-    The final answer is what stands in the last `\boxed{...}`, else after `####` on the last line,
-    else after the last "answer is" or "answer:", else the whole response. `extract` replaces
-    these rules; where it returns None the sample scores 0.0. There is one final answer and it
-    must be equal as a whole, so listing every candidate scores nothing.
+    The final answer is the content of the last `\boxed{...}`, else the text after `####` on the
+    last line, else the text after the last "answer is" or "answer:", else the whole response.
+    `extract` replaces these rules; where it returns None the sample scores 0.0. There is one final
+    answer and it must be equal as a whole, so listing every candidate scores nothing.
 
     Case, spacing, quotes and closing punctuation do not count. Numbers are compared as numbers:
     "$29.00" is 29 and "1,000" is 1000. A percent sign is a unit like a currency sign: "50%" is
@@ -51,7 +52,6 @@ def exact_answer(*, extract: Callable[[str], str | None] | None = None) -> Score
 
 
 def _score_readings(readings: tuple[str, ...], accepted: list[str | int | float]) -> EvaluateResult:
-    """Compare the readings of one answer with what is accepted."""
     if not readings:
         return EvaluateResult(score=0.0, reason="the response gives no answer")
     for reading in readings:
@@ -68,6 +68,7 @@ def _score_readings(readings: tuple[str, ...], accepted: list[str | int | float]
 
 def _is_same_answer(answer: NormalizedAnswer, known: str | int | float) -> bool:
     if isinstance(known, float):
+        # A float is rarely equal to the decimal that a response writes: 0.1 + 0.2 is not 0.3.
         return is_close(answer, known)
     return answer.same_as(
         normalize_answer(known) if isinstance(known, str) else normalize_number(known)
@@ -82,6 +83,7 @@ def _list_accepted_answers(ground_truth: object) -> list[str | int | float] | st
     accepted: list[str | int | float] = []
     for value in values:
         if isinstance(value, bool):
+            # Before the numbers: a bool is an int, and True must not accept "1".
             accepted.append(str(value))
         elif not isinstance(value, str | int | float):
             return (
@@ -103,11 +105,11 @@ def _list_accepted_answers(ground_truth: object) -> list[str | int | float] | st
 def _extract_readings(
     response: str, extract: Callable[[str], str | None] | None
 ) -> tuple[str, ...]:
-    """The final answer of a response. Two readings where it may go on after a full stop."""
+    """Return the final answer of a response; two readings where it may end at a full stop."""
     if extract is None:
-        # Thoughts that were left in the text are not the answer.
-        said = response.rpartition("</think>")[2].strip()
-        return _find_marked_answer(said) or ((said,) if said else ())
+        # Reasoning that a server left in the text is not part of the answer.
+        visible = response.rpartition("</think>")[2].strip()
+        return _find_marked_answer(visible) or ((visible,) if visible else ())
     answer = extract(response)
     if answer is None:
         return ()
@@ -121,7 +123,7 @@ def _extract_readings(
 
 
 def _find_marked_answer(text: str) -> tuple[str, ...]:
-    """The answer that a text points out as such, or nothing."""
+    """Return the answer that a text marks as its answer; empty when none is marked."""
     if boxed := _find_last_boxed(text):
         return (boxed,)
     last_line = text.rstrip().rpartition("\n")[2].strip()
@@ -130,13 +132,15 @@ def _find_marked_answer(text: str) -> tuple[str, ...]:
     ):
         return (marked,)
     ends = [match.end() for match in _ANSWER_PHRASE.finditer(text)]
-    said = text[ends[-1] :].partition("\n")[0] if ends else ""
-    sentence = _SENTENCE_END.split(said, maxsplit=1)[0]
-    return tuple(dict.fromkeys(reading for reading in (said, sentence) if reading))
+    line = text[ends[-1] :].partition("\n")[0] if ends else ""
+    # "The answer is 12. I checked it." is 12, but "the answer is Dr. Smith" needs the whole line.
+    sentence = _SENTENCE_END.split(line, maxsplit=1)[0]
+    return tuple(dict.fromkeys(reading for reading in (line, sentence) if reading))
 
 
 def _find_last_boxed(text: str) -> str:
-    """What the last `\\boxed{...}` holds; "" when there is none or it is never closed."""
+    """Return the content of the last `\\boxed{...}`; "" when it is missing or never closed."""
+    # Braces are counted: a regular expression cannot match \boxed{\frac{1}{2}}.
     start = text.rfind(_BOXED)
     if start < 0:
         return ""
@@ -150,6 +154,5 @@ def _find_last_boxed(text: str) -> str:
 
 
 def _quote_answer(value: object) -> str:
-    """`value` as a reason shows it: escaped, and marked where it was cut."""
     shown = repr(value)
     return shown if len(shown) <= _LONGEST_QUOTE else f"{shown[:_LONGEST_QUOTE]}…"

@@ -1,4 +1,4 @@
-"""What a user's function is called with: it takes what it names."""
+"""Bind the parameters of a user's function to the fields of a sample, by name."""
 
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -8,6 +8,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from assay.errors import ConfigError
 from assay.types import Sample
 
+# Names that mean the same for every sample. Any other name is a field of the dataset row.
 _SAMPLE_VALUES: Mapping[str, Callable[[Sample], object]] = {
     "sample": lambda sample: sample,
     "row": lambda sample: sample,
@@ -20,12 +21,11 @@ _SAMPLE_VALUES: Mapping[str, Callable[[Sample], object]] = {
     "metadata": lambda sample: sample.metadata,
     "input_metadata": lambda sample: sample.metadata,
 }
-"""Names that mean the same for every sample. Any other name is a field of the dataset row."""
 
 
 @dataclass(frozen=True)
 class CallSpec:
-    """The parameters of a function that a sample fills."""
+    """The parameters of a function that are filled from a sample."""
 
     names: tuple[str, ...]
     optional: frozenset[str]
@@ -38,7 +38,7 @@ class CallSpec:
     where: str
 
     def of(self, sample: Sample) -> dict[str, object]:
-        """Values for the parameters. Raises `ConfigError` for a field the row does not have."""
+        """Return the arguments for a sample. Raises `ConfigError` for a missing field."""
         values: dict[str, object] = {}
         for name in self.names:
             if name in self.samples:
@@ -60,7 +60,7 @@ class CallSpec:
         return values
 
     def lists(self, samples: Sequence[Sample]) -> dict[str, object]:
-        """The same for several samples at once: each parameter gets a list."""
+        """Return the arguments for several samples at once: each parameter gets a list."""
         each = [self.of(sample) for sample in samples]
         names = dict.fromkeys(name for values in each for name in values)
         return {name: [values.get(name) for values in each] for name in names}
@@ -72,7 +72,7 @@ def read_call_spec(
     given: Collection[str] = (),
     signature: inspect.Signature | None = None,
 ) -> CallSpec:
-    """What `function` takes from a sample. `given` names come from elsewhere, such as a fixture."""
+    """Read the signature of `function`. Parameters in `given`, such as fixtures, are skipped."""
     where = getattr(function, "__qualname__", repr(function))
     hints = _read_type_hints(function)
     names: list[str] = []
@@ -96,7 +96,7 @@ def read_call_spec(
 
 
 def _is_sample(hint: object) -> bool:
-    """Whether an annotation means a sample, or the list of them that one call for several gets."""
+    # A list of samples is the annotation of a function that scores a whole group at once.
     return hint is Sample or (get_origin(hint) is list and get_args(hint) == (Sample,))
 
 
@@ -104,5 +104,6 @@ def _read_type_hints(function: Callable[..., object]) -> Mapping[str, Any]:
     try:
         return get_type_hints(function)
     except (NameError, TypeError, AttributeError):
-        # An annotation that cannot be looked up says nothing; the names still do.
+        # Annotations may name types that are imported for type checkers only. The parameter names
+        # are enough to bind most functions.
         return {}

@@ -15,33 +15,38 @@ from .outcome import read_outcome
 ScoreFunction = Callable[[Sample], object | Awaitable[object]]
 """Takes a sample; returns or awaits a result, a number or a bool."""
 
+# Types that are never awaitable. `isawaitable` asks an ABC, which is slow for every sample.
 _PLAIN_RESULTS = frozenset({float, int, bool, EvaluateResult})
-"""What nearly every scorer returns, and nobody has to wait for."""
 
 _TRIALS = 3
+# Below this a call costs less than handing it to a thread; above `_SLOW_S` it visibly delays the
+# other rollouts. Between the two a scorer keeps the mode that it has.
 _FAST_S = 0.001
 _SLOW_S = 0.02
+# As many as the default executor of asyncio has at most.
 _MAX_SCORER_THREADS = 32
+# Abandoned calls (timed out, still running) that are replaced by a new thread. Python cannot stop
+# a thread, so without a limit a scorer that hangs would start one thread for every sample.
 _MAX_ABANDONED_THREADS = 256
-"""Most threads that calls may hold which nobody waits for any more."""
 
+# How long calls wait for the verdict of the first three before they take threads of their own.
 _TRIAL_WAIT_S = 0.005
 
 
 class ScoreCaller:
-    """Awaits an async scorer; runs a plain one in threads until it has proved to be fast.
+    """Call a scorer from one event loop: await async ones, run slow ones in threads.
 
-    A thread costs more than most scorers do. So the first three calls are timed there, and for a
-    moment the others wait for what they show. After three fast ones the scorer is called directly,
-    until a single call is slow. For one event loop.
+    A thread costs more than most scorers do. So the first three calls run in threads and are
+    timed, while further calls wait for the result for a few milliseconds. After three fast calls
+    the scorer is called directly, until a single call is slow.
 
-    `apart`: always in threads. For callers with time limits, of which a single slow call in the
-    event loop would cost all others theirs.
+    With `always_threaded` it is never called directly. For callers with timeouts: a single slow
+    call in the event loop would use up the time of all others.
     """
 
-    def __init__(self, score_fn: ScoreFunction, *, apart: bool = False) -> None:
+    def __init__(self, score_fn: ScoreFunction, *, always_threaded: bool = False) -> None:
         self._score_fn = score_fn
-        self._apart = apart
+        self._always_threaded = always_threaded
         self._tried = 0
         self._verdict = asyncio.Event()
         self._fast_calls = 0
@@ -66,23 +71,23 @@ class ScoreCaller:
         started = time.perf_counter()
         value = self._score_fn(sample)
         seconds = time.perf_counter() - started
-        if seconds < _FAST_S and not self._apart:
+        if seconds < _FAST_S and not self._always_threaded:
             self._fast_calls += 1
         elif seconds > _SLOW_S:
             self._slow = True
         return value
 
     async def _call_untrusted(self, sample: Sample) -> object:
-        """Call a scorer that has not proved to be fast."""
         self._tried += 1
         if self._tried == 1:
             asyncio.get_running_loop().call_later(_TRIAL_WAIT_S, self._verdict.set)
-        elif self._tried > _TRIALS and not (self._apart or self._verdict.is_set()):
+        elif self._tried > _TRIALS and not (self._always_threaded or self._verdict.is_set()):
             await self._verdict.wait()
             if self._is_fast():
                 return self._call_timed(sample)
         if self._threads is None:
             self._threads = _DaemonThreads(_MAX_SCORER_THREADS)
+        # Threads start with an empty context; scorers may read the variables of their caller.
         context = contextvars.copy_context()
         try:
             return await self._threads.run(lambda: context.run(self._call_timed, sample))
@@ -91,15 +96,16 @@ class ScoreCaller:
                 self._verdict.set()
 
     def close(self) -> None:
-        """Let the threads end once they have nothing left to do."""
+        """Stop the threads after the calls that are queued."""
         if self._threads is not None:
             self._threads.close()
 
 
 class _DaemonThreads:
-    """Daemon threads that run calls. The executors of the standard library wait for theirs when
-    the process ends: a scorer that never returns would keep it alive for ever.
-    """
+    """A pool of daemon threads."""
+
+    # Not a ThreadPoolExecutor: the interpreter joins its threads at exit, so a scorer that never
+    # returns would keep the process alive.
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -121,7 +127,7 @@ class _DaemonThreads:
             if call.future.done() and not call.future.cancelled() and not call.future.exception():
                 _discard(call.future.result())
             if call.begun and not call.ended and self._lost < _MAX_ABANDONED_THREADS:
-                # Another thread may take its place: 32 calls that never return would end all.
+                # Allow a replacement: 32 calls that never return would block all others.
                 call.lost = True
                 self._lost += 1
                 self._started -= 1
@@ -141,7 +147,7 @@ class _DaemonThreads:
 
 
 class _ScorerCall:
-    """One call on its way to a thread and back."""
+    """A queued call and the future of its result."""
 
     def __init__(self, work: Callable[[], object]) -> None:
         self._work = work
@@ -158,13 +164,13 @@ class _ScorerCall:
         try:
             self._loop.call_soon_threadsafe(self._resolve_future, value, error)
         except RuntimeError:
-            _discard(value)  # the loop ended before the call did: nobody waits for it
+            _discard(value)  # the loop was closed before the call returned
 
     def _execute(self) -> tuple[object, BaseException | None]:
         try:
             return self._work(), None
         except StopIteration as caught:
-            # No future holds one: whoever waits would never hear of it.
+            # asyncio refuses StopIteration as the exception of a future: the caller would hang.
             error = RuntimeError("the scorer raised StopIteration")
             error.__cause__ = caught
             return None, error
@@ -182,6 +188,6 @@ class _ScorerCall:
 
 
 def _discard(value: object) -> None:
-    """Close the coroutine of an async scorer that is not awaited any more."""
+    # A coroutine that is neither awaited nor closed is reported as a RuntimeWarning.
     if inspect.iscoroutine(value):
         value.close()

@@ -1,4 +1,4 @@
-"""Metrics by name, each with its direction and range declared. No model calls, no I/O."""
+"""Built-in metrics with their direction and range. No model calls, no I/O."""
 
 import json
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from .scorer_type import Scorer
 
 @dataclass(frozen=True)
 class RegisteredMetric:
-    """A scorer that is known by a name."""
+    """A scorer with a name, a direction and a range."""
 
     name: str
     scorer: Scorer
@@ -23,18 +23,18 @@ class RegisteredMetric:
     """Whether high or low values are good."""
 
     range: tuple[float, float] = (0.0, 1.0)
-    """The lowest and the highest value it gives."""
+    """The lowest and the highest value it returns."""
 
 
 def registered_metric(name: str) -> RegisteredMetric | None:
-    """The metric of that name, or None."""
+    """Return the metric of that name, or None."""
     return METRICS.get(name)
 
 
 def _build_response_scorer(
     judge: Callable[[str, list[str]], EvaluateResult], *, truth: bool
 ) -> Scorer:
-    """A scorer of the response beside the ground truth. Without either it is not judged."""
+    """Wrap a comparison of the response with the ground truth; a sample without is unscored."""
 
     def score(sample: Sample) -> EvaluateResult:
         if not any(message.role == "assistant" for message in sample.messages):
@@ -50,7 +50,7 @@ def _build_response_scorer(
 
 
 def _read_truth_texts(truth: object) -> list[str]:
-    """The accepted texts: one, or a list of them. Numbers are texts too, bools are not."""
+    # Numbers are compared as they are written; a bool has no usual spelling in an answer.
     listed = truth if isinstance(truth, list | tuple) else [truth]
     texts = [str(each) for each in listed if isinstance(each, str | int | float)]
     usable = len(texts) == len(listed) and all(text.strip() for text in texts)
@@ -58,15 +58,16 @@ def _read_truth_texts(truth: object) -> list[str]:
 
 
 def _score_contains(response: str, expected: list[str]) -> EvaluateResult:
-    said = " ".join(response.casefold().split())
+    normalized = " ".join(response.casefold().split())
     for text in expected:
-        if " ".join(text.casefold().split()) in said:
+        if " ".join(text.casefold().split()) in normalized:
             return EvaluateResult(score=1.0, reason=f"the response contains {text[:100]!r}")
     return EvaluateResult(score=0.0, reason=f"the response lacks {expected[0][:100]!r}")
 
 
 def _score_json(response: str, expected: list[str]) -> EvaluateResult:
     try:
+        # Python reads NaN and Infinity, which are not JSON.
         json.loads(response, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         return EvaluateResult(score=0.0, reason=f"the response is not JSON: {error}")
@@ -123,11 +124,11 @@ METRICS = {
         ),
     )
 }
-"""Every metric that a manifest can name without saying where its code is."""
+"""The metrics that a manifest can name without a module."""
 
 
 def require_metric(name: str, *, where: str) -> RegisteredMetric:
-    """The metric of that name. Raises `ConfigError` that lists those there are."""
+    """Return the metric of that name. Raises `ConfigError` with the list of all names."""
     found = registered_metric(name)
     if found is None:
         raise ConfigError(

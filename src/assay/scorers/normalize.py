@@ -1,4 +1,4 @@
-"""When two short texts are the same answer: one spelling for each text and each number."""
+"""Normalise short answers so that equal texts and numbers compare equal."""
 
 import math
 import re
@@ -6,10 +6,10 @@ import unicodedata
 from dataclasses import dataclass
 from decimal import Decimal
 
+# Longer runs of digits are compared as text: no answer needs them, and they cost time.
 _MAX_ANSWER_DIGITS = 400
-"""Longer runs of digits are compared as text: no answer needs them, and they cost time."""
 
-# A leading zero says that digits are a code, not a quantity: "007" is not 7.
+# Digits after a leading zero are a code, not a quantity: "007" is not 7.
 _ANSWER_NUMBER = re.compile(
     r"(?P<sign>[-+]?)[$€£¥]?(?P<inner>[-+]?)"
     r"(?P<whole>[1-9][0-9]{0,2}(?:,[0-9]{3})+|0|[1-9][0-9]*)?"
@@ -22,20 +22,20 @@ _LATEX = (("\\$", "$"), ("\\%", "%"), ("{,}", ","), ("\\,", ""), ("\\(", ""), ("
 
 @dataclass(frozen=True)
 class NormalizedAnswer:
-    """One answer in the spelling that equal answers share."""
+    """An answer in normal form."""
 
     text: str
     number: Decimal | None
 
     def same_as(self, other: "NormalizedAnswer") -> bool:
-        """Whether both are the same number, or failing that the same text. Nothing equals ""."""
+        """Whether both are the same number, or else the same text. An empty text equals none."""
         if self.number is not None and other.number is not None:
             return self.number == other.number
         return self.text == other.text and self.text != ""
 
 
 def normalize_answer(answer: str) -> NormalizedAnswer:
-    """The spelling of a text without case, spacing, quotes, markup and closing punctuation."""
+    """Remove case, spacing, quotes, markup and closing punctuation from a text."""
     text = " ".join(unicodedata.normalize("NFC", answer).replace("\u2212", "-").split())
     for written, plain in _LATEX:
         text = text.replace(written, plain)
@@ -44,22 +44,22 @@ def normalize_answer(answer: str) -> NormalizedAnswer:
 
 
 def normalize_number(value: int | float) -> NormalizedAnswer:
-    """The spelling of a ground truth that is a number already."""
+    """Return the normal form of a ground truth that is a number."""
     return NormalizedAnswer(text=repr(value), number=Decimal(repr(value)))
 
 
 def is_close(answer: NormalizedAnswer, value: float) -> bool:
-    """Whether a written number is this float, up to the digits a float can hold."""
+    """Whether a written number equals a float, up to the precision of floats."""
     return answer.number is not None and math.isclose(answer.number, value, rel_tol=1e-9)
 
 
 def _strip_wrapping(text: str) -> str:
-    """`text` without what is around it; as it was when nothing else would be left."""
     while True:
         inner = text.lstrip(" *`").rstrip(" *`.,;:!?")
         pair = inner[:1] + inner[-1:]
         if len(inner) > 2 and pair in _PAIRS and not set(pair) & set(inner[1:-1]):
             inner = inner[1:-1]
+        # An answer of punctuation only, such as "*", is kept.
         if not inner or inner == text:
             return text
         text = inner
@@ -69,6 +69,7 @@ def _parse_answer_number(text: str) -> Decimal | None:
     if len(text) > _MAX_ANSWER_DIGITS or not (match := _ANSWER_NUMBER.fullmatch(text)):
         return None
     whole, fraction = match["whole"] or "", match["fraction"] or ""
+    # A sign may precede the currency sign or follow it, "-$5" or "$-5", but not both.
     if not (whole or fraction.strip(".")) or (match["sign"] and match["inner"]):
         return None
     digits = f"{whole.replace(',', '') or '0'}{fraction}"

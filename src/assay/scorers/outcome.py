@@ -1,4 +1,4 @@
-"""What a user's scorer may return, read as a result."""
+"""Convert the return value of a user's scorer to a result."""
 
 import math
 from numbers import Real
@@ -11,9 +11,9 @@ _NUMBERS = frozenset({float, int, bool})
 
 
 def read_outcome(value: object, sample: Sample) -> EvaluateResult:
-    """A result, a number, a bool, or the sample with its result set, as a result.
+    """Convert a result, a number, a bool, or the sample with its result set, to a result.
 
-    Anything else is a fault of the scorer: it is never read as 0.0.
+    Raises `ScorerFault` for anything else: it is never read as 0.0.
     """
     # Numbers first, the usual ones by their type: asking whether a float is a `Real`, or a model,
     # costs as much as making a result of it.
@@ -39,7 +39,7 @@ def read_outcome(value: object, sample: Sample) -> EvaluateResult:
 
 
 def _read_array_scalar(value: Any) -> float | None:
-    """The number of NumPy's own bool, or of an array or a tensor without dimensions."""
+    # NumPy's bool is not a `Real`, and neither are arrays and tensors without dimensions.
     if getattr(value, "shape", None) != () or not hasattr(value, "item"):
         return None
     number = value.item()

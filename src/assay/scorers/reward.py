@@ -1,4 +1,4 @@
-"""`reward_function`: a user's function, held to returning a result."""
+"""`reward_function`: validate and convert the return value of a user's function."""
 
 import functools
 import inspect
@@ -14,10 +14,10 @@ from .outcome import read_outcome
 def reward_function(
     function: Callable[..., object],
 ) -> Callable[..., EvaluateResult | Awaitable[EvaluateResult]]:
-    """Make a function return an `EvaluateResult`, whatever of the allowed it returned.
+    """Make a function return an `EvaluateResult`.
 
     A number, a bool, a result, or the sample with its result set become a result; anything else
-    raises `ScorerFault`. Works on plain and async functions and changes nothing else.
+    raises `ScorerFault`. Works on plain and async functions.
     """
     if not callable(function):
         raise ConfigError(f"{function!r} is not a function", where="reward_function")
@@ -43,7 +43,7 @@ def reward_function(
 
 
 def _find_sample(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Sample:
-    """The sample a function was called with, for its name in an error."""
+    # Only its id is used, in the message of a `ScorerFault`.
     for value in (*arguments, *keywords.values()):
         if isinstance(value, Sample):
             return value

@@ -1,8 +1,8 @@
-"""What every scorer is."""
+"""The type of scorers."""
 
 from collections.abc import Callable
 
 from assay.types import EvaluateResult, Sample
 
 Scorer = Callable[[Sample], EvaluateResult]
-"""Judges one sample. It changes nothing, and decides nothing about the run."""
+"""A function from a sample to its result. It does not change the sample."""

@@ -1,4 +1,4 @@
-"""The sessions of subagents that are recorded inside a sample."""
+"""Read the sessions of subagents that are recorded inside a sample."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -9,18 +9,17 @@ from assay.errors import AssayError
 from assay.types import Sample
 
 SUBAGENTS_KEY = "subagents"
-"""The key of `Sample.metadata` that holds them, as plain samples."""
+"""The key of `Sample.metadata` that contains them, as plain samples."""
 
 
 class UnreadableSubagent(Exception):
-    """A subagent's session that is recorded and cannot be read."""
+    """A recorded session of a subagent that cannot be read."""
 
 
 def read_subagents(sample: Sample) -> Iterator[Sample]:
-    """The samples of the subagents that the agent of `sample` started itself.
+    """Yield the samples of the subagents that the agent of `sample` started itself.
 
-    Raises `UnreadableSubagent` at one that is damaged, and at one of which there is no more than
-    its id.
+    Raises `UnreadableSubagent` for a damaged session, and for one that is recorded by id only.
     """
     for each in find_subagents(sample):
         if isinstance(each, UnreadableSubagent):
@@ -29,10 +28,9 @@ def read_subagents(sample: Sample) -> Iterator[Sample]:
 
 
 def find_subagents(sample: Sample) -> Iterator[Sample | UnreadableSubagent]:
-    """The same, with the problem of each one that cannot be read in its place.
+    """Yield the samples of the subagents, or an error for each one that cannot be read.
 
-    Entries that are not samples at all are passed over: other programs use the key for their own
-    data.
+    Entries that are not samples are skipped: other programs use the key for their own data.
     """
     found = sample.metadata.get(SUBAGENTS_KEY)
     for place, entry in enumerate(found if isinstance(found, list) else []):
@@ -55,7 +53,7 @@ def _parse_subagent(entry: dict[str, Any], place: int) -> Sample | UnreadableSub
 
 
 def map_started_subagents(sample: Sample) -> dict[str, str]:
-    """Which tool call started which subagent: the subagent's id by the call's id."""
+    """Map the id of each tool call that started a subagent to the id of the subagent."""
     started: dict[str, str] = {}
     for message in sample.messages:
         child = (message.details or {}).get("subagent")

@@ -1,4 +1,4 @@
-"""Where modules of the user's own are imported from."""
+"""The import path and the loaded files of a user's own modules."""
 
 import hashlib
 import os
@@ -11,9 +11,9 @@ _INSTALLED = ("site-packages", "dist-packages")
 
 
 def build_import_path(folders: Iterable[str | Path]) -> list[str]:
-    """`sys.path` with `folders` in it, behind the standard library and before installed packages.
+    """Return `sys.path` with `folders` after Python's own modules, before installed packages.
 
-    A file in `folders` therefore never takes the place of a module of the standard library.
+    A file in `folders` therefore never shadows one of Python's own modules.
     """
     path = [os.path.abspath(entry) for entry in sys.path]
     first = next((n for n, entry in enumerate(path) if is_installed(entry)), len(path))
@@ -23,13 +23,14 @@ def build_import_path(folders: Iterable[str | Path]) -> list[str]:
 
 
 def hash_loaded_files(start: Path, *, ignore: Container[str] = ()) -> dict[str, str]:
-    """The files of modules that are loaded and not installed, with the sha256 of each.
+    """Return the files of loaded modules that are not installed, with the sha256 of each.
 
-    Paths are relative to `start` where they are inside of it. `ignore`: names of modules.
+    Paths inside `start` are relative to it. `ignore` are names of modules.
     """
     own = Path(__file__).parents[1]
     standard = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib"))
     found: dict[str, str] = {}
+    # A copy: looking up `__file__` of a lazy module may import others.
     for name, module in list(sys.modules.items()):
         file = None if name in ignore else getattr(module, "__file__", None)
         if not isinstance(file, str) or not file.endswith(".py") or file.startswith(standard):

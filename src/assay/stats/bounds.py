@@ -1,4 +1,4 @@
-"""One-sided bounds: what a set of samples proves about a mean, and about a percentile of times."""
+"""One-sided bounds for means and percentiles, and the sample sizes that they need."""
 
 import math
 from bisect import bisect_left
@@ -21,12 +21,13 @@ from .statistics import (
 Direction = Literal["max", "min"]
 """Whether high or low values are good."""
 
+# Beyond any dataset: report "no number is enough" instead of a number of 12 digits.
 _MAX_SAMPLES_TO_PROVE = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreBounds:
-    """What the mean of scores can be."""
+    """Confidence bounds for a mean score."""
 
     mean: float
     lower: float
@@ -41,11 +42,11 @@ class ScoreBounds:
 def score_bounds(
     scores: Sequence[float], *, bounds: Bounds = (0.0, 1.0), confidence: float = 0.95
 ) -> ScoreBounds:
-    """Bounds for the mean of scores within `bounds`, one score for each sample.
+    """Compute bounds for the mean of scores within `bounds`, one score for each sample.
 
-    Clopper's and Pearson's, with the sum of the scores in the place of a count: exact for scores
-    at the two ends, and never seen to be too narrow for others. Raises `ConfigError` for no
-    scores, or for one out of bounds.
+    Clopper and Pearson's, with the sum of the scores in the place of a count: exact for scores
+    at the two ends, and never too narrow for others in simulations. Raises `ConfigError` for an
+    empty list, or for a score out of bounds.
     """
     check_confidence(confidence)
     low, high = check_bounds(bounds)
@@ -71,10 +72,10 @@ def score_bounds(
 def percentile_bounds(
     least: Sequence[float], most: Sequence[float], *, percent: float, confidence: float = 0.95
 ) -> tuple[float | None, float | None]:
-    """One-sided lower and upper bound for a percentile, each a value that occurred.
+    """Compute one-sided lower and upper bounds for a percentile, each a value that occurred.
 
-    `least` and `most` hold one value for each sample, its smallest and its largest: the same two
-    lists where samples were measured once. None where there are too few samples for a bound.
+    `least` and `most` are the smallest and the largest value of each sample; the same list twice
+    when samples were measured once. None where there are too few samples for a bound.
     """
     check_confidence(confidence)
     share, n = _to_share(percent), len(least)
@@ -97,22 +98,22 @@ def rows_to_prove(
     bounds: Bounds = (0.0, 1.0),
     confidence: float = 0.95,
 ) -> int | None:
-    """How many perfect samples prove that the mean meets a threshold; None if no number can."""
+    """Return how many perfect samples prove that the mean meets a threshold; None if none do."""
     low, high = check_bounds(bounds)
     share = (threshold - low) / (high - low)
     return samples_to_prove(share if direction == "max" else 1 - share, confidence=confidence)
 
 
 def rows_for_percentile(percent: float, *, confidence: float = 0.95) -> int | None:
-    """How many samples an upper bound for a percentile needs; None if no number is enough."""
+    """Return how many samples an upper bound for a percentile needs; None if none are enough."""
     # The largest of n values is an upper bound unless all n fall below the percentile.
     needed = samples_to_prove(_to_share(percent), confidence=confidence)
     return needed if needed is None or needed <= _MAX_SAMPLES_TO_PROVE else None
 
 
 def _find_binomial_quantile(level: float, n: int, share: float) -> int:
-    """The smallest number that so many of `n` do not exceed with a chance of `level`."""
-    # What scipy.stats has for it takes a second to import.
+    """Return the smallest count that a binomial variable exceeds with at most 1 - `level`."""
+    # `scipy.stats.binom.ppf` does the same, but importing scipy.stats takes a second.
     from scipy.special import bdtr
 
     return bisect_left(range(n), level, key=lambda count: float(bdtr(count, n, share)))

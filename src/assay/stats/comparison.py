@@ -1,4 +1,4 @@
-"""Two runs side by side, sample by sample: what got worse, and whether it could be chance."""
+"""Compare two runs sample by sample: regressions, improvements, and their significance."""
 
 import heapq
 from array import array
@@ -26,7 +26,7 @@ _PAIR_ID_WIDTH = 44
 
 
 class Conclusion(StrEnum):
-    """What a comparison shows about the second run."""
+    """The conclusion of a comparison about the second run."""
 
     BETTER = "better"
     WORSE = "worse"
@@ -47,7 +47,7 @@ class Pair(ReportSection):
 
 
 class UnpairedSamples(ReportSection):
-    """Samples that could not be paired: how many, and the first of them."""
+    """Samples that could not be paired: their count, and the first ids."""
 
     count: int
     ids: tuple[str, ...]
@@ -63,7 +63,7 @@ class Comparison(ReportSection):
     samples_a: int
     samples_b: int
     pairs: int
-    """Samples judged on both sides: all that the numbers below are made of."""
+    """Samples judged on both sides: the basis of all numbers below."""
 
     missing_in_a: UnpairedSamples
     missing_in_b: UnpairedSamples
@@ -85,7 +85,7 @@ class Comparison(ReportSection):
     difference: Interval
     p_value: float | None
     smallest_p: float | None
-    """The p-value had every sample that could move fallen; None without pairs."""
+    """The p-value if every sample that can change had become worse; None without pairs."""
 
     test: str
     confidence: float
@@ -107,13 +107,13 @@ class Comparison(ReportSection):
     """Values of metrics that were not compared: beyond 50 names, or too many to keep."""
 
     regressions: tuple[Pair, ...]
-    """Samples that got worse, the worst first; `losses` says how many there are in all."""
+    """Samples that got worse, the worst first; `losses` is the count of all."""
 
     improvements: tuple[Pair, ...]
 
     @property
     def conclusion(self) -> Conclusion:
-        # The smallest p that so few pairs can give is already above the level asked for.
+        # With so few pairs even the smallest possible p-value is above the requested level.
         if self.pairs < find_fewest_pairs(self.confidence):
             return Conclusion.TOO_FEW
         mean, p_value = self.difference.mean, self.p_value
@@ -122,7 +122,7 @@ class Comparison(ReportSection):
         return Conclusion.WORSE if mean < 0 else Conclusion.BETTER
 
     def lines(self) -> list[str]:
-        """The comparison in plain lines of at most 80 columns, worst regression first."""
+        """Format the comparison as lines of at most 80 columns, worst regression first."""
         return [
             *format_labelled("conclusion", self._describe_conclusion()),
             *format_labelled("difference", self._describe_difference()),
@@ -157,7 +157,7 @@ class Comparison(ReportSection):
 
     @property
     def repeats_words(self) -> str:
-        """How many repeats the runs have, where they differ; else nothing."""
+        """The numbers of repeats of the runs, where they differ; else empty."""
         if not self.unequal_repeats or self.repeats_a is None or self.repeats_b is None:
             return ""
         first, second = _format_repeat_range(self.repeats_a), _format_repeat_range(self.repeats_b)
@@ -202,8 +202,8 @@ def compare(
     """Compare run `b` with the baseline `a`, paired by sample id, repeats averaged first.
 
     The metrics that both runs have are compared as well. Keeps the scores of `a` and a few numbers
-    for each pair. At most `limit` samples are named in each list (None: all); the counts beside the
-    lists are always complete.
+    for each pair in memory. Each list contains at most `limit` samples (None: all); the counts are
+    always complete.
     """
     check_confidence(confidence)
     if bounds is not None:
@@ -219,7 +219,7 @@ def compare(
 
 
 class _IdList:
-    """Counts samples and keeps the first few ids."""
+    """A count of samples with the first few ids."""
 
     def __init__(self, limit: int | None) -> None:
         self._limit = limit
@@ -253,6 +253,7 @@ class _RunJoin:
         if sample_id in self._of_a:
             raise _build_order_error(sample_id, "first")
         scores, metrics = read_repeats(repeats)
+        # Packed as bytes: lists of floats would take several times the memory for large runs.
         self._of_a[sample_id] = pack_scores(scores, self._metrics.keep(metrics))
         self._judged_a += bool(scores)
 
@@ -300,6 +301,7 @@ class _RunJoin:
             mean_b=scores.mean_b,
             difference=scores.interval(confidence, bounds),
             p_value=test.p_value,
+            # The two-sided sign test with all differences on one side.
             smallest_p=min(1.0, 2.0 * 0.5**scores.movable) if pairs else None,
             test=test.method,
             confidence=confidence,
@@ -323,7 +325,7 @@ class _RunJoin:
 
     def _select_most_changed(self, differences: "array[float]", *, sign: int) -> tuple[Pair, ...]:
         changed = self._find_changed(differences, sign)
-        # The id decides between equals, so that the order never depends on that of the runs.
+        # Ties are ordered by id, so that the list does not depend on the order of the runs.
         count = len(differences) if self._limit is None else self._limit
         return tuple(
             Pair(sample_id=sample_id, a=self._scores.a[place], b=self._scores.b[place])

@@ -1,4 +1,4 @@
-"""Whether a run is good enough to go on: a bar, a baseline, and enough judged samples to say."""
+"""Pass or fail a run by a minimum, a baseline, and the share of judged samples."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,7 +16,7 @@ _JUDGED_CHECK = "judged"
 
 
 class Outcome(StrEnum):
-    """What a gate says."""
+    """The outcome of a gate or of one of its checks."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -29,19 +29,19 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GateRule:
-    """What a run must reach. Values that no run could be held to are refused."""
+    """The criteria of a gate. Raises `ConfigError` for values that no run can meet or miss."""
 
     minimum: float | None = None
     """The lowest mean score that passes."""
 
     proven: bool = False
-    """Ask that the one-sided lower bound reaches the minimum, not only the mean."""
+    """Require that the one-sided lower bound reaches the minimum, not only the mean."""
 
     tolerance: float | None = None
-    """How far the mean may fall below the baseline's. None: no drop that the test shows."""
+    """How far the mean may fall below the baseline's. None: no statistically significant drop."""
 
     max_not_judged: float = 0.05
-    """The largest share of results without a judgement, and of baseline samples without a pair."""
+    """The largest share of unscored results, and of baseline samples without a pair."""
 
     def __post_init__(self) -> None:
         if self.minimum is not None:
@@ -57,7 +57,7 @@ class GateRule:
 
 
 class Check(ReportSection):
-    """One condition of a gate and what became of it."""
+    """One condition of a gate and its outcome."""
 
     name: str
     outcome: Outcome
@@ -70,10 +70,10 @@ class Unscored(ReportSection):
     count: int
     results: int
     share: float | None
-    """None when there are no results."""
+    """None without results."""
 
     allowed: float
-    """The largest share with which a gate may pass."""
+    """The largest share with which a gate can pass."""
 
     def __str__(self) -> str:
         share = "" if self.share is None else f" ({100 * self.share:.1f} %)"
@@ -82,12 +82,12 @@ class Unscored(ReportSection):
 
 
 class Verdict(ReportSection):
-    """What a gate decided, and every check that led to it."""
+    """The decision of a gate, with all of its checks."""
 
     outcome: Outcome
     checks: tuple[Check, ...]
     unscored: Unscored | None = None
-    """What the numbers were made without."""
+    """The results that the numbers exclude."""
 
     @property
     def passed(self) -> bool:
@@ -98,13 +98,15 @@ class Verdict(ReportSection):
         return self.outcome.exit_status
 
     def lines(self) -> list[str]:
-        """The verdict in plain lines of at most 80 columns."""
+        """Format the verdict as lines of at most 80 columns."""
         lines = format_labelled("gate", str(self.outcome))
-        told = self.unscored is not None and self.unscored.count > 0
-        if told:
+        has_unscored = self.unscored is not None and self.unscored.count > 0
+        if has_unscored:
             lines += format_labelled("unscored", str(self.unscored))
         for check in self.checks:
-            if not (told and check.name == _JUDGED_CHECK and check.outcome is Outcome.PASSED):
+            # The line above already contains the numbers of a passed check on judged results.
+            passed = check.outcome is Outcome.PASSED
+            if not (has_unscored and check.name == _JUDGED_CHECK and passed):
                 lines += format_labelled(check.name, f"{check.outcome}: {check.text}")
         return lines
 
@@ -112,10 +114,10 @@ class Verdict(ReportSection):
 def judge_gate(
     summary: RunSummary, rule: GateRule, *, comparison: Comparison | None = None
 ) -> Verdict:
-    """Hold a run to a rule, and to a baseline if a comparison with one is given.
+    """Check a run against a rule, and against a baseline if a comparison is given.
 
-    Too few judged samples to rely on: could not tell, whatever the others say. Else one failed
-    check fails the gate. `comparison` has the baseline first and this run second.
+    With too few judged samples the gate is inconclusive, regardless of the other checks. Else one
+    failed check fails the gate. `comparison` has the baseline first and this run second.
     """
     _check_request(summary, rule, comparison)
     evidence = [_check_judged_share(summary, rule)]
@@ -152,6 +154,7 @@ def _check_request(summary: RunSummary, rule: GateRule, comparison: Comparison |
 
 
 def _decide_outcome(evidence: list[Check], others: list[Check]) -> Outcome:
+    # Evidence first: a mean over the few samples that were judged must not pass or fail a run.
     if any(check.outcome is not Outcome.PASSED for check in evidence):
         return Outcome.COULD_NOT_TELL
     outcomes = {check.outcome for check in others}
@@ -220,7 +223,7 @@ def _check_proven_minimum(summary: RunSummary, minimum: float) -> Check:
 
 
 def _explain_unreachable(summary: RunSummary, minimum: float) -> str:
-    """Says when not even a perfect run of this size could have passed."""
+    # A reader should learn that the run is too small, not search for samples to improve.
     interval = summary.score.interval
     if interval.method != "beta":
         return ""

@@ -1,4 +1,4 @@
-"""Text that somebody else wrote, made safe to stand in Markdown and in workflow commands."""
+"""Escape untrusted text for Markdown and for GitHub's workflow commands."""
 
 from .number_format import clean_text
 
@@ -7,17 +7,17 @@ _MARKDOWN_MARKS = frozenset("\\`*_[]|~#!@")
 
 
 def escape_markdown(text: str, longest: int = MAX_MARKDOWN_LENGTH) -> str:
-    """Text as text: on one line, and nothing in it is read as Markdown or HTML."""
+    """Escape text for one line of Markdown, so that none of it is markup or HTML."""
     shown = clean_text(text, longest).replace("&", "&amp;").replace("<", "&lt;")
     return "".join(f"\\{each}" if each in _MARKDOWN_MARKS else each for each in shown)
 
 
 def escape_command(text: str) -> str:
-    """The message of a workflow command of GitHub."""
-    # A line break would end the command, and what follows could be another one.
+    """Escape the message of a workflow command of GitHub."""
+    # A line break would end the command, and the next line could be another command.
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def escape_command_property(text: str) -> str:
-    """A property of a workflow command of GitHub."""
+    """Escape a property of a workflow command of GitHub."""
     return escape_command(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,4 +1,4 @@
-"""The metrics of two runs beside each other. Which direction is good is not known here."""
+"""Compare the metrics of two runs: higher or lower, since their good direction is unknown."""
 
 import textwrap
 from collections.abc import Mapping
@@ -24,17 +24,17 @@ class MetricComparison(ReportSection):
     difference: Interval
     p_value: float | None
     adjusted_p: float | None
-    """By Holm's method over all metrics that were compared."""
+    """Adjusted by Holm's method over all compared metrics."""
 
     test: str
     conclusion: Literal["higher", "lower", "no difference shown", "too few to tell"]
-    """By the adjusted p-value."""
+    """Decided by the adjusted p-value."""
 
 
 def compare_metrics(
     pairs: Mapping[str, PairedScores], *, confidence: float, seed: int
 ) -> dict[str, MetricComparison]:
-    """Compare each metric, with p-values that hold for all of them together."""
+    """Compare each metric, with p-values adjusted for their number."""
     names = sorted(pairs)
     tests = [pairs[name].test(seed) for name in names]
     known = [1.0 if test.p_value is None else test.p_value for test in tests]
@@ -69,7 +69,7 @@ def _conclude_metric(
 def format_metric_comparisons(
     metrics: Mapping[str, MetricComparison], unpaired: tuple[str, ...], left_out: int
 ) -> list[str]:
-    """A line or two for each metric, and what was not compared."""
+    """Format a line or two for each metric, and the metrics that were not compared."""
     lines = []
     if metrics:
         lines.append(f"metrics ({len(metrics)}), p adjusted by Holm's method")

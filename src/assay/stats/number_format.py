@@ -1,4 +1,4 @@
-"""Numbers and foreign text as plain words that fit 80 columns."""
+"""Format numbers and untrusted text for reports of 80 columns."""
 
 import math
 import textwrap
@@ -8,12 +8,12 @@ from collections.abc import Iterable
 WIDTH = 80
 _REPORT_LABEL_WIDTH = 14
 _MOST_DIGITS = 12
+# Keeps "5 %" on one line: `textwrap` breaks at ordinary spaces only.
 _UNBROKEN = "\u00a0"
-"""A space at which no line ends."""
 
 
 def format_number(value: float | None, *, beside: float | None = None, signed: bool = False) -> str:
-    """`value` with three decimals, or with as many as tell it apart from the one `beside` it."""
+    """Format `value` with three decimals, or as many as distinguish it from `beside`."""
     if value is None:
         return "unknown"
     sign = "+" if signed else ""
@@ -29,12 +29,13 @@ def format_number(value: float | None, *, beside: float | None = None, signed: b
 
 
 def format_percent(share: float) -> str:
-    """A share as a percentage without needless digits: 0.95 is `95 %`."""
+    """Format a share as a percentage without needless digits: 0.95 is `95 %`."""
     return f"{share * 100:.4g} %"
 
 
 def clean_text(text: str, width: int) -> str:
-    """Text that somebody else wrote: on one line, without control characters, cut with `…`."""
+    """Put untrusted text on one line, without control characters, cut with `…`."""
+    # Escape sequences in a sample id could rewrite the terminal.
     shown = "".join(
         character if unicodedata.category(character)[0] != "C" else "\ufffd"
         for character in " ".join(text.split())
@@ -47,17 +48,18 @@ def clean_text(text: str, width: int) -> str:
 
 
 def _count_columns(text: str) -> int:
+    # East Asian wide characters take two columns of a terminal.
     return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
 
 
 def pad_text(text: str, width: int) -> str:
-    """`clean_text` text filled up to `width` columns."""
+    """Clean text and pad it to `width` columns."""
     shown = clean_text(text, width)
     return shown + " " * (width - _count_columns(shown))
 
 
 def format_labelled(label: str, text: str) -> list[str]:
-    """Lines that say `text` beside a label, wrapped under themselves."""
+    """Wrap `text` in a column next to a label."""
     wrapped = textwrap.wrap(
         text.replace(" %", f"{_UNBROKEN}%"),
         WIDTH,
@@ -69,7 +71,7 @@ def format_labelled(label: str, text: str) -> list[str]:
 
 
 def join_wrapped(lines: Iterable[str]) -> list[str]:
-    """The lines of `format_labelled` with each text on one line, for files and logs."""
+    """Join the wrapped lines of `format_labelled` again, for files and logs."""
     joined: list[str] = []
     for line in lines:
         if joined and line.startswith(" " * _REPORT_LABEL_WIDTH):
@@ -80,5 +82,5 @@ def join_wrapped(lines: Iterable[str]) -> list[str]:
 
 
 def format_plural(count: int, word: str) -> str:
-    """`1 sample`, `2 samples`."""
+    """Format a count with its noun: `1 sample`, `2 samples`."""
     return f"{count} {word}" if count == 1 else f"{count} {word}s"

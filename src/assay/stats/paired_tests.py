@@ -1,4 +1,4 @@
-"""Statistics of paired differences: an interval, a test, and what a set can show at all."""
+"""Statistics of paired differences: an interval, a test, and the fewest pairs it needs."""
 
 import math
 from collections.abc import Sequence
@@ -11,32 +11,33 @@ from .statistics import Interval, check_confidence, compute_beta_limits, compute
 if TYPE_CHECKING:
     import numpy
 
-    SignFlipSums = numpy.ndarray[tuple[int], numpy.dtype[numpy.float64]]
+    FloatArray = numpy.ndarray[tuple[int], numpy.dtype[numpy.float64]]
 
 MAX_EXACT_DIFFERENCES = 20
-"""So many differences are tried with every combination of signs; more with random ones."""
+"""Up to this many differences the test tries all 2**n combinations of signs."""
 
 _DRAWS = 10_000
 _MIN_FLIP_DRAWS = 1_000
+# Random signs for one test, which bounds its time, and for one matrix, which bounds its memory.
 _SIGNS_IN_ALL = 100_000_000
 _SIGNS_AT_ONCE = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class SignFlipTest:
-    """How likely a mean difference this large is, either way, if the sides were the same."""
+    """The two-sided p-value of a mean difference, and the method that computed it."""
 
     p_value: float | None
     """None without pairs."""
 
     method: str
-    """Which test it was; for one with random signs also how many and from which seed."""
+    """The name of the test; with random signs also the number of draws and the seed."""
 
 
 def difference_interval(
     differences: Sequence[float], *, confidence: float = 0.95, scale: float | None = 1.0
 ) -> Interval:
-    """The mean of paired differences with a confidence interval.
+    """Compute the mean of paired differences with a confidence interval.
 
     `scale` is the largest difference possible (1.0 for scores within 0..1), None when unknown:
     then 30 pairs are needed.
@@ -60,11 +61,9 @@ def difference_interval(
 def _compute_split_limits(
     gain: float, loss: float, n: int, confidence: float
 ) -> tuple[float, float]:
-    """Limits for gain minus loss, from the beta limits of each.
-
-    Gains and losses exclude each other in a sample, so they are correlated: by what follows for
-    wins and losses of a whole point, where it is strongest.
-    """
+    """Compute the limits for gain minus loss from the beta limits of each (MOVER)."""
+    # A sample cannot gain and lose at once, so the two are correlated. The correlation is that of
+    # wins and losses of a whole point, where it is strongest.
     gain, loss = min(gain, float(n)), min(loss, float(n))
     gain_low, gain_high = compute_beta_limits(gain, n, confidence)
     loss_low, loss_high = compute_beta_limits(loss, n, confidence)
@@ -81,10 +80,10 @@ def _compute_split_limits(
 
 
 def sign_flip_test(differences: Sequence[float], *, seed: int = 0) -> SignFlipTest:
-    """Whether the mean difference could be chance: each difference might have the other sign.
+    """Test whether the mean difference is chance: without a change each sign is random.
 
     Exact for differences of one size (then it is the sign test) and for up to 20 of any size;
-    else with random signs from `seed`, the same ones each time.
+    else with random signs from `seed`, so that the p-value is reproducible.
     """
     if not differences:
         return SignFlipTest(None, "no pairs")
@@ -118,7 +117,7 @@ def _try_every_sign(moved: Sequence[float]) -> float:
 
 
 def choose_draws(moved: int) -> int:
-    """How many random choices of signs are affordable for so many differences."""
+    """Return the number of random sign vectors for this many differences."""
     return min(_DRAWS, max(_MIN_FLIP_DRAWS, _SIGNS_IN_ALL // max(moved, 1)))
 
 
@@ -126,14 +125,14 @@ def _try_random_signs(moved: Sequence[float], draws: int, seed: int) -> float:
     import numpy
 
     sums = draw_flipped_sums(moved, draws, numpy.random.default_rng(seed))
-    # The order that was observed is one of the possible ones: p is never 0.
+    # The observed signs are one of the possible draws: p is never 0.
     return (int(_mark_as_large(sums, moved).sum()) + 1) / (draws + 1)
 
 
 def draw_flipped_sums(
     moved: Sequence[float], draws: int, generator: "numpy.random.Generator"
-) -> "SignFlipSums":
-    """The sums of the differences under random choices of their signs."""
+) -> "FloatArray":
+    """Draw sums of the differences with random signs."""
     import numpy
 
     values = numpy.asarray(moved, dtype=float)
@@ -141,6 +140,7 @@ def draw_flipped_sums(
     sums = numpy.empty(draws)
     for start in range(0, draws, at_once):
         count = min(at_once, draws - start)
+        # One random bit for each sign is much faster than one random number.
         drawn = generator.bytes((count * len(values) + 7) // 8)
         bits = numpy.unpackbits(numpy.frombuffer(drawn, dtype=numpy.uint8))
         signs = bits[: count * len(values)].reshape(count, len(values)).astype(float)
@@ -149,7 +149,7 @@ def draw_flipped_sums(
 
 
 def _mark_as_large(
-    sums: "SignFlipSums", moved: Sequence[float]
+    sums: "FloatArray", moved: Sequence[float]
 ) -> "numpy.ndarray[tuple[int], numpy.dtype[numpy.bool_]]":
     import numpy
 
@@ -159,7 +159,7 @@ def _mark_as_large(
 
 
 def find_fewest_pairs(confidence: float = 0.95) -> int:
-    """How many differences, all to one side, it takes for the test to call it no chance."""
+    """Return how many differences, all on one side, the test needs to be significant."""
     alpha = 1 - check_confidence(confidence)
     count = 1
     while 2 * 0.5**count > alpha + NOISE:
@@ -168,5 +168,6 @@ def find_fewest_pairs(confidence: float = 0.95) -> int:
 
 
 def compute_stdev(values: Sequence[float]) -> float:
+    """Return the root of the unbiased variance of two or more values."""
     mean = math.fsum(values) / len(values)
     return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))

@@ -10,23 +10,22 @@ from assay.errors import ConfigError
 MAX_EXACT_VALUES = 4096
 """How many values `RunningPercentiles` keeps before it counts them in buckets."""
 
+# Buckets that grow by 1 % put every value within 0.5 % of the middle of its bucket.
 _GROWTH = math.log(1.01)
+# Smaller values share the bucket of 0, which has no logarithm.
 _SMALLEST = 1e-9
 
 
 def percentile(values: Iterable[float], percent: float) -> float | None:
-    """The smallest value that at least `percent` of 100 do not exceed; None of no values.
+    """Return the smallest value that at least `percent` of 100 do not exceed; None if empty.
 
-    `math.inf` is a value like any other: a call that never came back. NaN is refused.
+    `math.inf` is a value like any other: a call that never returned. Raises `ConfigError` for NaN.
     """
     return _pick_percentile(sorted(_check_not_nan(value) for value in values), percent)
 
 
 class RunningPercentiles:
-    """Percentiles of a stream: exact for the first 4096 values, within 0.5 % beyond.
-
-    Beyond, values are counted in buckets that grow by 1 %, so memory does not grow with them.
-    """
+    """Percentiles of a stream in constant memory: exact up to 4096 values, within 0.5 % beyond."""
 
     def __init__(self) -> None:
         self.n = 0
@@ -46,7 +45,7 @@ class RunningPercentiles:
         """Add many at once, which costs much less than one by one."""
         if not values:
             return
-        # Sums find a NaN faster than a look at each, and also infinities that cancel out.
+        # A sum finds a NaN faster than a check of each value. Opposite infinities also sum to NaN.
         if math.isnan(sum(values)):
             values = [_check_not_nan(value) for value in values]
         self.n += len(values)
@@ -57,7 +56,7 @@ class RunningPercentiles:
             if self.n <= MAX_EXACT_VALUES:
                 return
             values, self._values = self._values, None
-        # Equal values are common, and share the logarithm.
+        # Equal values are common: compute the logarithm once for each.
         for value, count in Counter(values).items():
             self._buckets[_find_bucket(value)] += count
 
@@ -66,7 +65,7 @@ class RunningPercentiles:
         if self._values is not None:
             return _pick_percentile(sorted(self._values), percent)
         rank, seen = _compute_rank(percent, self.n), 0
-        # The ends are known exactly, whatever bucket they are in.
+        # The smallest and the largest value are kept exactly.
         if rank == 1 or rank == self.n:
             return self._low if rank == 1 else self._high
         for bucket in sorted(self._buckets):
@@ -89,12 +88,12 @@ def _check_not_nan(value: float) -> float:
 def _compute_rank(percent: float, n: int) -> int:
     if not 0 <= percent <= 100:
         raise ConfigError(f"percent is {percent!r}, not within 0..100", where="percentile()")
-    # Multiplied before it is divided, so that 95 % of 100 is 95 and not a hair more.
+    # Multiply first: 95 / 100 * 100 could be above 95, and `ceil` would return 96.
     return max(1, math.ceil(percent * n / 100))
 
 
 def _find_bucket(value: float) -> tuple[int, int]:
-    """Sign and place of a bucket; tuples sort as the values in them do."""
+    # Tuples of sign and exponent sort like the values in the buckets.
     if abs(value) < _SMALLEST:
         return (0, 0)
     if math.isinf(value):

@@ -1,8 +1,8 @@
-"""A test for samples whose repeats differ in number: the repeats are dealt to the sides anew.
+"""A permutation test for samples with unequal numbers of repeats.
 
-The mean of one repeat and the mean of twenty are not spread alike, even if nothing changed. So
-the difference of such a pair may not simply have its sign flipped. If nothing changed, though,
-each repeat of a sample could as well have been one of the other side's.
+The mean of one repeat varies more than the mean of twenty, even if nothing changed. So flipping
+the sign of such a difference is not a valid test. Without a change, though, the repeats of a
+sample are exchangeable between the sides: the test reassigns them at random.
 """
 
 import math
@@ -16,21 +16,22 @@ from .result_types import NOISE
 if TYPE_CHECKING:
     import numpy
 
-    PermutationSums = numpy.ndarray[tuple[int], numpy.dtype[numpy.float64]]
+    from .paired_tests import FloatArray
 
+# Random numbers for one test. Beyond this the normal approximation is used.
 _MAX_PERMUTATION_STEPS = 20_000_000
-"""Random numbers for one test. Beyond, its normal approximation is used."""
 
 _MIN_PERMUTATION_DRAWS = 1_000
 _MAX_POOL_STEPS = _MAX_PERMUTATION_STEPS // _MIN_PERMUTATION_DRAWS
 _DEALS_AT_ONCE = 1_000_000
 
+# Repeats of a and of b, the lower and the higher score, and how many repeats have the higher.
+# Samples of one kind have the same distribution, so they are drawn together.
 _PoolKind = tuple[int, int, float, float, int]
-"""Repeats of a and of b, the two scores among them, and how many repeats have the higher."""
 
 
 class RepeatPools:
-    """The repeats of samples that have more of them on one side, both sides together."""
+    """The pooled repeats of samples with more repeats on one side."""
 
     def __init__(self) -> None:
         self.varied = 0
@@ -64,18 +65,19 @@ class RepeatPools:
             self._kinds[kind] += 1
         elif self._pools is not None:
             self._steps += min(len(a), len(b))
-            # The side with fewer repeats comes first: those are what is drawn.
+            # The side with fewer repeats comes first: drawing those takes fewer steps.
             few, many, sign = (a, b, 1) if len(a) <= len(b) else (b, a, -1)
             self._pools.append(((*few, *many), sign * len(few)))
         if self._steps > _MAX_POOL_STEPS:
+            # Too many for the minimum of draws; the variance is enough for the approximation.
             self._pools = None
             self._kinds.clear()
 
     def test(self, equal: Sequence[float], *, seed: int = 0) -> SignFlipTest:
-        """How likely a sum of differences this far to its side is, times two for both sides.
+        """Test the sum of differences: the one-sided p-value of its side, doubled.
 
-        `equal` are the differences of the samples with as many repeats on both sides: of those,
-        the signs are flipped.
+        `equal` are the differences of the samples with equal numbers of repeats, whose signs are
+        flipped.
         """
         moved = [d for d in equal if abs(d) > NOISE]
         if not self.varied and not moved:
@@ -89,11 +91,11 @@ class RepeatPools:
         sums = self._draw(moved, draws, seed)
         slack = NOISE * max(1.0, abs(observed))
         beyond = int((sums <= observed + slack if observed < 0 else sums >= observed - slack).sum())
-        # The dealing that was observed is one of the possible ones: p is never 0.
+        # The observed assignment is one of the possible draws: p is never 0.
         p_value = min(1.0, 2 * (beyond + 1) / (draws + 1))
         return SignFlipTest(p_value, f"permutation of repeats, {draws} draws, seed {seed}")
 
-    def _draw(self, moved: Sequence[float], draws: int, seed: int) -> "PermutationSums":
+    def _draw(self, moved: Sequence[float], draws: int, seed: int) -> "FloatArray":
         import numpy
 
         generator = numpy.random.default_rng(seed)
@@ -109,11 +111,12 @@ class RepeatPools:
 
 def _draw_dealt_sums(
     kind: _PoolKind, count: int, draws: int, generator: "numpy.random.Generator"
-) -> "PermutationSums":
-    """Sums of the differences of `count` samples of one kind."""
+) -> "FloatArray":
+    """Draw sums of the differences of `count` samples of one kind."""
     import numpy
 
     differences, chances = _list_dealt_differences(kind)
+    # For many samples count the outcomes instead of drawing each sample.
     if count > len(differences):
         counts = generator.multinomial(count, chances, draws)
         return numpy.asarray(counts @ numpy.asarray(differences))
@@ -124,7 +127,8 @@ def _draw_dealt_sums(
 
 
 def _list_dealt_differences(kind: _PoolKind) -> tuple[list[float], list[float]]:
-    """Every difference that repeats of two different scores can give, and how likely it is."""
+    """Return the possible differences of a sample with two different scores, with their chances."""
+    # The number of high scores on one side is hypergeometric.
     in_a, in_b, low, high, highs = kind
     everywhere = math.comb(in_a + in_b, in_a)
     differences, chances = [], []
@@ -137,8 +141,8 @@ def _list_dealt_differences(kind: _PoolKind) -> tuple[list[float], list[float]]:
 
 def _draw_differences(
     values: tuple[float, ...], few: int, draws: int, generator: "numpy.random.Generator"
-) -> "PermutationSums":
-    """Differences between the means of `few` of the values, drawn at random, and of the others."""
+) -> "FloatArray":
+    """Draw differences between the mean of `few` random values and the mean of the others."""
     size, count = len(values), abs(few)
     drawn = _draw_sums(values, count, draws, generator)
     differences = (math.fsum(values) - drawn) / (size - count) - drawn / count
@@ -147,14 +151,15 @@ def _draw_differences(
 
 def _draw_sums(
     values: tuple[float, ...], count: int, draws: int, generator: "numpy.random.Generator"
-) -> "PermutationSums":
-    """Sums of `count` of the values, drawn at random without putting them back."""
+) -> "FloatArray":
+    """Draw sums of `count` of the values without replacement."""
     import numpy
 
     numbers = numpy.asarray(values)
     if count == 1:
         return numpy.asarray(numbers[generator.integers(len(values), size=draws)])
     sums = numpy.zeros(draws)
+    # A partial Fisher-Yates shuffle of many rows at once.
     at_once = max(1, _DEALS_AT_ONCE // len(values))
     for start in range(0, draws, at_once):
         part = min(at_once, draws - start)

@@ -1,7 +1,7 @@
-"""What a comparison of this size can show: the difference that the test finds four times in five.
+"""The power of a comparison: the true difference that its test finds with a chance of 80 %.
 
 Computed for the test that is used. Where scores are 0 or 1 a true fall also adds noise: some of
-the samples that passed now fail at random. Elsewhere all scores are taken to fall alike.
+the samples that passed now fail at random. Elsewhere all scores are assumed to fall alike.
 """
 
 import math
@@ -15,13 +15,12 @@ from .result_types import NOISE
 from .statistics import check_confidence
 
 if TYPE_CHECKING:
-    import numpy
-
-    FloatArray = numpy.ndarray[tuple[int], numpy.dtype[numpy.float64]]
+    from .paired_tests import FloatArray
 
 _POWER = 0.8
+# Up to this many pairs the power of the sign test is summed exactly; above it the normal
+# approximation is close.
 _MOST_EXACT = 2_000
-"""Pairs up to which the power of the sign test is added up exactly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +33,10 @@ class BinaryScores:
     """The mean of each sample in the second run."""
 
     repeats: tuple[float, float]
-    """How many repeats a sample has in each run, by the harmonic mean."""
+    """The harmonic mean of the numbers of repeats of the samples, for each run."""
 
     equal: bool
-    """Whether every sample has as many repeats on both sides."""
+    """Whether every sample has equally many repeats on both sides."""
 
     @property
     def single(self) -> bool:
@@ -47,10 +46,10 @@ class BinaryScores:
 def detectable_difference(
     differences: Sequence[float], *, confidence: float = 0.95
 ) -> float | None:
-    """The smallest true mean difference that a set like this one shows four times out of five.
+    """Return the smallest true mean difference that a set like this detects with 80 % power.
 
-    Judged by the differences that were seen; None when nothing differs, or with so few pairs
-    that no difference could be shown.
+    Estimated from the observed differences. None when nothing differs, or with too few pairs to
+    detect any difference.
     """
     return find_detectable(differences, None, confidence=confidence)
 
@@ -58,7 +57,7 @@ def detectable_difference(
 def find_detectable(
     differences: Sequence[float], scores: BinaryScores | None, *, confidence: float
 ) -> float | None:
-    """The same, from the scores behind the differences where they are of two values only."""
+    """Return the detectable difference, using the scores where they have two values only."""
     check_confidence(confidence)
     n = len(differences)
     sizes = [abs(d) for d in differences if abs(d) > NOISE]
@@ -69,14 +68,13 @@ def find_detectable(
         share = None if scores is None else _compute_high_share(scores)
         found = _find_by_sign_test(n, len(sizes), share, confidence)
         return None if found is None else found * largest
-    # Where few samples differ, the spread alone promises more than the test can show.
+    # Where few samples differ, the spread alone suggests more power than the test has.
     floor = find_fewest_pairs(confidence) * math.fsum(sizes) / len(sizes) / n
     by_spread = _find_by_spread(differences, scores, confidence)
     return None if by_spread is None else max(by_spread, floor)
 
 
 def _compute_high_share(scores: BinaryScores) -> float:
-    """The share of high scores in the second run."""
     mean = math.fsum(scores.mean_b) / len(scores.mean_b)
     return min(max((mean - scores.low) / (scores.high - scores.low), 0.0), 1.0)
 
@@ -84,8 +82,8 @@ def _compute_high_share(scores: BinaryScores) -> float:
 def _find_by_sign_test(
     n: int, differing: int, share: float | None, confidence: float
 ) -> float | None:
-    """For single results: the share of samples that must turn, by the power of the sign test."""
-    # Of few samples, the share that differs is not known well: it is drawn a little to one half.
+    """Return the detectable share of changed samples for single results, by the sign test."""
+    # The share that differs is uncertain in a small set: shrink it a little towards one half.
     noise = (differing + 1) / (n + 2)
     passing = 1 - noise / 2 if share is None else share
     falls = _find_detectable_turn(n, noise, passing, confidence)
@@ -96,7 +94,7 @@ def _find_by_sign_test(
 
 
 def _find_detectable_turn(n: int, noise: float, turning: float, confidence: float) -> float | None:
-    """The fall of the share `turning` that is shown, when a part of it turns to its opposite."""
+    """Return the detectable fall of the share `turning`, when a part of it changes sides."""
     noise = min(noise, 2 * turning, 2 * (1 - turning))
     if turning <= 0:
         return None
@@ -111,7 +109,7 @@ def _find_detectable_turn(n: int, noise: float, turning: float, confidence: floa
 
 
 def _compute_sign_test_power(n: int, losses: float, wins: float, confidence: float) -> float:
-    """How often the exact sign test finds more losses, when they have these shares of n pairs."""
+    """Return the power of the exact sign test for these shares of losses and wins in n pairs."""
     import numpy
     from scipy.special import bdtr, ndtr, ndtri
 
@@ -130,7 +128,7 @@ def _compute_sign_test_power(n: int, losses: float, wins: float, confidence: flo
 
 
 def _compute_binomial(n: int, share: float) -> "FloatArray":
-    """The chances of 0 to n of n."""
+    # By logarithms: the binomial coefficients of n = 2000 overflow a float.
     import numpy
     from scipy.special import gammaln, xlog1py, xlogy
 
@@ -142,12 +140,16 @@ def _compute_binomial(n: int, share: float) -> "FloatArray":
 
 @lru_cache(maxsize=8)
 def _compute_most_wins(n: int, alpha: float) -> "FloatArray":
-    """With 0 to n differing pairs, the most wins that still show more losses; -1 for none."""
+    """Return the most wins with which the test is significant, for 0 to n differing pairs.
+
+    -1 where not even 0 wins are few enough.
+    """
     import numpy
     from scipy.special import bdtr
 
     most = numpy.full(n + 1, -1.0)
     wins = -1
+    # One more pair allows at most one more win, so each step continues from the last.
     for count in range(1, n + 1):
         if 2 * bdtr(wins + 1, count, 0.5) <= alpha + NOISE:
             wins += 1
@@ -156,7 +158,7 @@ def _compute_most_wins(n: int, alpha: float) -> "FloatArray":
 
 
 def _find_smallest(is_shown: Callable[[float], bool]) -> float | None:
-    """The smallest number up to 1 for which it holds, None if it does not even for 1."""
+    """Return the smallest number up to 1 for which it is shown, by bisection; None for none."""
     if not is_shown(1.0):
         return None
     low, high = 0.0, 1.0
@@ -198,7 +200,7 @@ def _find_by_spread(
 
 
 class _Fall:
-    """What the differences look like when each passing repeat of b fails by some chance."""
+    """The spread of the differences when each passing repeat of b fails with some chance."""
 
     def __init__(self, a: list[float], b: list[float], scores: BinaryScores) -> None:
         n = len(b)
@@ -210,7 +212,7 @@ class _Fall:
         self._whole = n / (n - 1)
 
     def compute_spread(self, part: float) -> float:
-        """The standard deviation of the differences, when this part of the passes fails."""
+        """Return the spread of the differences when this part of the passes fails."""
         stays = 1 - part
         squares = stays**2 * self._squares_b - 2 * stays * self._products + self._squares_a
         mean = stays * self.mean_b - self._mean_a
@@ -218,7 +220,7 @@ class _Fall:
         return math.sqrt(max((squares - mean * mean) * self._whole + noise, 0.0))
 
     def compute_assumed_spread(self, part: float) -> float:
-        """The one that the test assumes: with unequal repeats, that of repeats dealt anew."""
+        """Return the spread that the test assumes: with unequal repeats, of pooled repeats."""
         if self._scores.equal:
             return self.compute_spread(part)
         in_a, in_b = self._scores.repeats

@@ -1,4 +1,4 @@
-"""Repeats of one sample: how likely one of k succeeds, and how likely all of k do."""
+"""pass@k and pass^k: the chances that one of k repeats succeeds, and that all do."""
 
 import math
 from collections import Counter
@@ -26,7 +26,7 @@ class PassRate:
     """A repeat succeeds when its score is at least this."""
 
     interval: Interval
-    """Its mean is the rate, its n the samples that count."""
+    """Its mean is the rate, its n the number of samples."""
 
     left_out: int
     """Samples with fewer than k judged repeats."""
@@ -35,7 +35,7 @@ class PassRate:
     """Repeats that were not judged, over all samples: neither successes nor failures."""
 
     reason: str | None = None
-    """Why there is no rate."""
+    """Why the rate is None."""
 
     @property
     def value(self) -> float | None:
@@ -45,9 +45,9 @@ class PassRate:
 def pass_at_k(
     samples: Iterable[Sequence[float | None]], k: int, *, threshold: float = 1.0
 ) -> PassRate:
-    """How likely at least one of k repeats succeeds: the unbiased estimate 1 - C(n-c,k)/C(n,k).
+    """Estimate the chance that one of k repeats succeeds, without bias: 1 - C(n-c,k)/C(n,k).
 
-    Each sample is the scores of its repeats, None where one was not judged.
+    Each sample is a list of the scores of its repeats, None for an unscored one.
     """
     return _count_repeats(samples, threshold).rate("pass@k", k)
 
@@ -55,9 +55,9 @@ def pass_at_k(
 def pass_hat_k(
     samples: Iterable[Sequence[float | None]], k: int, *, threshold: float = 1.0
 ) -> PassRate:
-    """How likely all of k repeats succeed: the unbiased estimate C(c,k)/C(n,k).
+    """Estimate the chance that all of k repeats succeed, without bias: C(c,k)/C(n,k).
 
-    Each sample is the scores of its repeats, None where one was not judged.
+    Each sample is a list of the scores of its repeats, None for an unscored one.
     """
     return _count_repeats(samples, threshold).rate("pass^k", k)
 
@@ -70,7 +70,7 @@ def _count_repeats(samples: Iterable[Sequence[float | None]], threshold: float) 
 
 
 class RepeatCounts:
-    """How many samples had c successes in n judged repeats: all that the two rates need."""
+    """Counts of samples by judged repeats and successes: sufficient for both rates."""
 
     def __init__(self, threshold: float = 1.0) -> None:
         self.threshold = check_finite(threshold, "the threshold of a success")
@@ -82,7 +82,7 @@ class RepeatCounts:
 
     def add(self, scores: Sequence[float | None]) -> None:
         judged = successes = 0
-        # Weights that add up to a hair less than 1.0 must not turn success into failure.
+        # Weighted metrics may sum to 0.9999999999999999, which must count as 1.0.
         enough = self.threshold - NOISE
         for score in scores:
             if score is not None:
@@ -93,7 +93,7 @@ class RepeatCounts:
         self._samples[judged, successes] += 1
 
     def add_singles(self, scores: Sequence[float]) -> None:
-        """Samples with one judged result each, which are finite."""
+        """Add samples with one judged result each. The scores must be finite."""
         enough = self.threshold - NOISE
         successes = len([score for score in scores if score >= enough])
         self.most = max(self.most, 1)
@@ -101,11 +101,11 @@ class RepeatCounts:
         self._samples[1, 0] += len(scores) - successes
 
     def choose_ks(self) -> tuple[int, ...]:
-        """The usual numbers of repeats up to the most there are, and that one."""
+        """Return the usual values of k up to the most repeats of a sample, and that number."""
         return tuple(sorted({k for k in _USUAL_REPEATS if k < self.most} | {self.most} - {0}))
 
     def rate(self, kind: PassRateKind, k: int, *, confidence: float = 0.95) -> PassRate:
-        """The rate with its interval. Without k judged repeats in any sample it is None."""
+        """Compute the rate with its interval. It is None when no sample has k judged repeats."""
         if k < 1:
             raise ConfigError(f"k is {k!r}, but at least one repeat is needed", where=kind)
         check_confidence(confidence)
@@ -132,7 +132,7 @@ class RepeatCounts:
 
 
 def _estimate_one_of_k(judged: int, successes: int, k: int) -> float:
-    # Whole numbers until the division, which Python rounds correctly at any size.
+    # Integers until the division: Python divides integers of any size with correct rounding.
     return 1 - math.comb(judged - successes, k) / math.comb(judged, k)
 
 

@@ -1,4 +1,4 @@
-"""The parts that reports are made of, and how each is put in words."""
+"""The sections of reports, and their text."""
 
 import math
 
@@ -9,7 +9,7 @@ from .statistics import BINS, Interval, RunningStats
 
 
 class ReportSection(BaseModel):
-    """A value of a report: cannot be changed, and written to JSON without losing infinities."""
+    """A frozen model of a report. Infinities survive JSON as strings."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
 
@@ -49,11 +49,11 @@ class Total(ReportSection):
     """The sum of the parts that are known."""
 
     unknown: int
-    """Results that do not say."""
+    """Results without the number."""
 
 
 class Latency(ReportSection):
-    """Seconds a result took, by nearest rank, without those that came from a cache."""
+    """Percentiles of the seconds per result, by nearest rank, without cached results."""
 
     measured: int
     cached: int
@@ -82,7 +82,7 @@ def build_distribution(stats: RunningStats) -> Distribution | None:
 
 
 def format_interval(interval: Interval, *, brief: bool = False, signed: bool = False) -> str:
-    """A mean with its limits, or why there are none."""
+    """Format a mean with its limits, or the reason why they are missing."""
     if interval.mean is None:
         return f"none: {interval.reason}"
     words = format_number(interval.mean, signed=signed)
@@ -94,7 +94,7 @@ def format_interval(interval: Interval, *, brief: bool = False, signed: bool = F
 
 
 def format_p_value(p_value: float | None) -> str:
-    """A p-value with four decimals; a tiny one is not shown as nothing."""
+    """Format a p-value with four decimals, or as less than 0.0001."""
     if p_value is None:
         return "unknown"
     return "less than 0.0001" if p_value < 0.0001 else f"{p_value:.4f}"

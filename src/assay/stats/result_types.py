@@ -1,4 +1,4 @@
-"""What every number is made of: the narrow results of a run, the repeats of one sample together."""
+"""The narrow results of a run, grouped by sample: the input of all statistics."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -8,14 +8,14 @@ from typing import Protocol, TypeVar
 from assay.errors import ConfigError
 
 NOISE = 1e-9
-"""Differences below this come from adding floats in another order. They decide nothing."""
+"""Smaller differences are rounding errors of float sums and are ignored."""
 
-
+# Squares of larger numbers overflow, and one score would make every mean and spread infinite.
 _LARGEST_SCORE = 1e150
 
 
 class ResultLike(Protocol):
-    """One result without its bodies: what a store hands out by the million."""
+    """One result without its bodies, as a store yields them by the million."""
 
     @property
     def sample_id(self) -> str: ...
@@ -55,9 +55,9 @@ _Result = TypeVar("_Result", bound=ResultLike)
 
 
 def group_by_sample(results: Iterable[_Result]) -> Iterator[tuple[str, list[_Result]]]:
-    """Each sample with its repeats, which must come one after another.
+    """Yield each sample with its repeats, which must be adjacent in `results`.
 
-    Raises `ConfigError` when one repeat comes twice: it would count double.
+    Raises `ConfigError` when one repeat occurs twice: it would count double.
     """
     sample_id = ""
     repeats: list[_Result] = []
@@ -85,37 +85,36 @@ def _check_distinct(repeats: list[_Result]) -> list[_Result]:
 
 
 def read_valid_score(result: ResultLike) -> float | None:
-    """The score when it is valid, else None. Raises `ConfigError` when it is not finite."""
+    """Return the score when it is valid, else None. Raises `ConfigError` if it is not finite."""
     if not result.valid or result.score is None:
         return None
     return check_finite(result.score, "the score of sample {!r}", result.sample_id)
 
 
 def read_valid_scores(results: Sequence[ResultLike]) -> list[float]:
-    """The valid scores of many results at once, refused as by `read_valid_score`."""
+    """Return the valid scores of many results at once. Raises like `read_valid_score`."""
     scores = [result.score for result in results if result.valid and result.score is not None]
     try:
         return check_all_finite(scores, "a score")
     except ConfigError:
         for result in results:
-            read_valid_score(result)  # says which
+            read_valid_score(result)  # raises with the id of the sample
         raise
 
 
 def check_finite(value: float, what: str, *names: str) -> float:
-    """`value` as a float. Raises `ConfigError` for NaN, infinities and what would become one.
+    """Return `value` as a float. Raises `ConfigError` for NaN, infinities and huge numbers.
 
-    `names` are put into `what` only then: this runs for every number of a run.
+    `names` are formatted into `what` only on failure: this runs for every number of a run.
     """
-    # Squares of larger numbers overflow, and one score would make every number unknown.
     if not -_LARGEST_SCORE <= value <= _LARGEST_SCORE:
         raise ConfigError(f"{what.format(*names)} is {value!r}, which is not a number to average")
     return float(value)
 
 
 def check_all_finite(values: Sequence[float], what: str) -> list[float]:
-    """`values` as floats, refused as by `check_finite`: for many at once."""
-    # A NaN anywhere makes the sum one; the rest shows at the ends.
+    """Return many `values` as floats. Raises like `check_finite`."""
+    # A NaN makes the sum NaN; infinities and huge numbers are the minimum or the maximum.
     if values and (
         math.isnan(sum(values)) or min(values) < -_LARGEST_SCORE or max(values) > _LARGEST_SCORE
     ):
@@ -130,14 +129,15 @@ class SampleMean:
 
     sample_id: str
     mean: float | None
-    """Over the judged repeats; None when there is none."""
+    """The mean of the judged repeats; None without one."""
 
     judged: int
     results: int
 
 
 def per_sample_means(results: Iterable[ResultLike]) -> Iterator[SampleMean]:
-    """Average the repeats of each sample: samples are the unit of all statistics."""
+    """Average the repeats of each sample."""
+    # Repeats of one sample are correlated: counted as samples they would narrow every interval.
     for sample_id, repeats in group_by_sample(results):
         scores = [score for result in repeats if (score := read_valid_score(result)) is not None]
         yield SampleMean(sample_id, average(scores), len(scores), len(repeats))
@@ -146,7 +146,7 @@ def per_sample_means(results: Iterable[ResultLike]) -> Iterator[SampleMean]:
 def read_repeats(
     repeats: Iterable[ResultLike],
 ) -> tuple[list[float], dict[str, list[float]]]:
-    """The valid scores of a sample's repeats, and by name the metrics beside them."""
+    """Return the valid scores of a sample's repeats, and the metrics of those by name."""
     scores: list[float] = []
     metrics: dict[str, list[float]] = {}
     for result in repeats:
@@ -161,5 +161,5 @@ def read_repeats(
 
 
 def average(values: Sequence[float]) -> float | None:
-    """The mean, or None of nothing."""
+    """Return the mean, or None without values."""
     return math.fsum(values) / len(values) if values else None

@@ -1,4 +1,4 @@
-"""Two runs joined by sample id: the scores of each pair, and what has no pair."""
+"""The paired scores and metrics of two runs."""
 
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from .statistics import Bounds, Interval, is_within
 
 
 class PairedScores:
-    """One number, the score or a metric, of samples that have it in both runs."""
+    """The score, or one metric, of the samples that have it in both runs."""
 
     def __init__(self) -> None:
         self.a, self.b = array("d"), array("d")
@@ -43,6 +43,7 @@ class PairedScores:
         self.repeats_b = _widen(self.repeats_b, len(b))
         self._shares = (self._shares[0] + 1 / len(a), self._shares[1] + 1 / len(b))
         if self._values is not None:
+            # More than two different scores: the power is not computed for binary scores.
             self._values.update(a, b)
             if len(self._values) > 2:
                 self._values = None
@@ -54,7 +55,7 @@ class PairedScores:
 
     @cached_property
     def differences(self) -> "array[float]":
-        """b minus a of each pair; to be read after the last one is added."""
+        """b minus a of each pair. Cached: read it after the last pair is added."""
         return array("d", (round_noise(b - a) for a, b in zip(self.a, self.b, strict=True)))
 
     @property
@@ -67,15 +68,15 @@ class PairedScores:
 
     @property
     def movable(self) -> int:
-        """Samples that could have differed: no test can show more than if all fell alike."""
+        """Samples that can differ: no test can show more than if all of them fell."""
         return sum(d != 0 for d in self._equal) + self._pools.varied
 
     def test(self, seed: int) -> SignFlipTest:
-        """Whether chance explains the difference.
+        """Test whether the difference is chance.
 
-        With more repeats on one side, two tests must agree, so the larger p-value counts. Flipped
-        signs alone would take the longer tail of the side with fewer repeats for a change;
-        repeats dealt anew would take it for granted that no others than these samples matter.
+        With more repeats on one side the larger p-value of two tests is used. Flipped signs alone
+        mistake the longer tail of the side with fewer repeats for a change; permuted repeats alone
+        ignore that other samples could have been drawn.
         """
         flipped = sign_flip_test(self.differences, seed=seed)
         if not self.unequal or flipped.p_value is None:
@@ -84,12 +85,12 @@ class PairedScores:
         return max(flipped, dealt, key=lambda test: test.p_value or 0.0)
 
     def interval(self, confidence: float, bounds: Bounds | None) -> Interval:
-        """The mean difference with its interval."""
+        """Compute the mean difference with its interval."""
         scale = self._find_scale(bounds)
         return difference_interval(self.differences, confidence=confidence, scale=scale)
 
     def detectable(self, confidence: float) -> float | None:
-        """The smallest true difference that this set shows four times out of five."""
+        """Compute the smallest true difference that this set detects with 80 % power."""
         scores = None
         if self._values is not None and len(self._values) == 2:
             scores = BinaryScores(
@@ -102,7 +103,7 @@ class PairedScores:
         return find_detectable(self.differences, scores, confidence=confidence)
 
     def _find_scale(self, bounds: Bounds | None) -> float | None:
-        """The largest difference possible, None when the scores' scale is not known."""
+        """Return the largest possible difference, None when the scale is unknown."""
         low, high = bounds or (0.0, 1.0)
         if not self.a:
             return high - low
@@ -122,6 +123,7 @@ class PairedScores:
 class PairedMetrics:
     """The metrics of two runs, in bounded memory."""
 
+    # Metric names come from scorers: a name with a counter in it would fill the memory.
     MOST_NAMES = 50
     MOST_VALUES = 4_000_000
 
@@ -135,7 +137,7 @@ class PairedMetrics:
         self._values = 0
 
     def keep(self, values: Mapping[str, Sequence[float]]) -> list[float]:
-        """The metrics of a sample of a as plain numbers, for `add` to read."""
+        """Encode the metrics of a sample of a as plain numbers, for `add` to decode."""
         kept: list[float] = []
         for name, found in values.items():
             self._count(len(found))
@@ -147,7 +149,7 @@ class PairedMetrics:
         return kept
 
     def add(self, kept: Sequence[float], values: Mapping[str, Sequence[float]]) -> None:
-        """Pair the metrics of a sample of b with those that were kept of it in a."""
+        """Pair the metrics of a sample of b with the encoded ones of the same sample in a."""
         before = dict(_read_kept_metrics(kept))
         for name, found in values.items():
             self._count(len(found))
@@ -160,7 +162,7 @@ class PairedMetrics:
     def _count(self, values: int) -> None:
         self._values += values
         if self.are_too_many:
-            # Metrics of some samples only would be about those samples: none, then.
+            # Drop all: metrics of the first samples only would be biased towards those.
             self._pairs.clear()
             self.left_out = self._values
 
@@ -190,12 +192,12 @@ def _read_kept_metrics(kept: Sequence[float]) -> Iterator[tuple[int, Sequence[fl
 
 
 def pack_scores(scores: Sequence[float], metrics: Sequence[float]) -> bytes:
-    """What is kept of a sample in little memory: a run may have a million of them."""
+    """Pack the scores and metrics of a sample into bytes: a run may have a million samples."""
     return array("d", [len(scores), *scores, *metrics]).tobytes()
 
 
 def unpack_scores(packed: bytes) -> tuple["array[float]", "array[float]"]:
-    """Scores and metrics, as they were packed."""
+    """Unpack scores and metrics."""
     numbers = array("d")
     numbers.frombytes(packed)
     end = 1 + int(numbers[0])
@@ -203,7 +205,7 @@ def unpack_scores(packed: bytes) -> tuple["array[float]", "array[float]"]:
 
 
 def round_noise(difference: float) -> float:
-    """0.0 for what adding floats in another order makes of no difference."""
+    """Round rounding errors of float sums to 0.0."""
     return 0.0 if abs(difference) <= NOISE else difference
 
 

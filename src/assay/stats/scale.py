@@ -1,4 +1,4 @@
-"""The scale of a run's scores where it is not 0..1: kept with the run, used for its numbers."""
+"""The recorded scale of a run's scores, for scores outside 0..1."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -15,15 +15,15 @@ _DEFAULT_BOUNDS = (0.0, 1.0)
 
 
 def read_recorded_bounds(config: Mapping[str, Any]) -> Bounds | None:
-    """The lowest and highest score possible, where the configuration of a run says them."""
+    """Return the lowest and highest possible score of a run's configuration, or None."""
     bounds = config.get("bounds")
     return None if bounds is None else (float(bounds[0]), float(bounds[1]))
 
 
 def find_shared_bounds(a: Mapping[str, Any], b: Mapping[str, Any]) -> Bounds | None:
-    """The bounds of two runs, by their configurations.
+    """Return the bounds of two runs, by their configurations.
 
-    Raises `ConfigError` when they differ: the means of two scales say nothing about each other.
+    Raises `ConfigError` when they differ: means on two scales cannot be compared.
     """
     first, second = read_recorded_bounds(a), read_recorded_bounds(b)
     if (first or _DEFAULT_BOUNDS) != (second or _DEFAULT_BOUNDS):
@@ -37,13 +37,13 @@ def find_shared_bounds(a: Mapping[str, Any], b: Mapping[str, Any]) -> Bounds | N
 
 
 def summarise_recorded(results: Iterable[ResultLike], config: Mapping[str, Any]) -> RunSummary:
-    """Sum up a run on the scale of its scores: a repeat passes with the highest of them."""
+    """Summarise a run on its own scale: a repeat passes with the highest score."""
     bounds = read_recorded_bounds(config)
     return summarise(results, bounds=bounds, success=(bounds or _DEFAULT_BOUNDS)[1])
 
 
 def refuse_out_of_bounds(result: EvaluateResult, bounds: Bounds | None) -> None:
-    """Raise `ScorerFault` for a score that the scale does not have: every interval relies on it."""
+    """Raise `ScorerFault` for a score outside the bounds, on which every interval relies."""
     score = result.score
     if bounds is None or score is None or not result.is_score_valid:
         return

@@ -1,4 +1,4 @@
-"""Means with the uncertainty they have, from small sets as from a million scores."""
+"""Means with confidence intervals, for small sets and for millions of scores."""
 
 import math
 from collections import Counter
@@ -13,9 +13,10 @@ from .percentiles import RunningPercentiles
 from .result_types import NOISE, check_all_finite, check_finite
 
 SMALLEST_T = 30
-"""Scores without known bounds get an interval from this many on: below, it would be a guess."""
+"""The fewest scores without known bounds for an interval: with fewer it would be a guess."""
 
 BINS = 10
+# Chunks are counted by C code, several times as fast as single scores.
 _SCORES_AT_ONCE = 1000
 
 Bounds = tuple[float, float]
@@ -23,34 +24,34 @@ Bounds = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A mean and the range that it is in with the stated confidence."""
+    """A mean with its confidence interval."""
 
     mean: float | None
-    """None of no scores: never 0.0, which would be a measurement."""
+    """None without scores: never 0.0, which would be a measurement."""
 
     low: float | None
     high: float | None
     n: int
-    """Of samples, not of repeats."""
+    """The number of samples, not of repeats."""
 
     confidence: float = 0.95
     method: Literal["beta", "t"] | None = None
-    """`beta` for scores with bounds, `t` for others; None where no interval can be given."""
+    """`beta` for scores with bounds, `t` for others; None without an interval."""
 
     at_least: float | None = None
     """The one-sided lower bound: the mean is at least this, with the same confidence."""
 
     reason: str | None = None
-    """Why there is no interval."""
+    """Why the interval is missing."""
 
 
 def mean_interval(
     scores: Iterable[float], *, confidence: float = 0.95, bounds: Bounds | None = None
 ) -> Interval:
-    """The mean of one score for each sample, with a two-sided confidence interval.
+    """Compute the mean of one score for each sample, with a two-sided confidence interval.
 
     `bounds` are the lowest and highest score possible. Without them, scores that are all within
-    0..1 are taken to be on that scale; others need 30 samples for an (approximate) interval.
+    0..1 are assumed to be on that scale; others need 30 samples for an (approximate) interval.
     """
     stats = RunningStats()
     scores = iter(scores)
@@ -60,13 +61,13 @@ def mean_interval(
 
 
 def samples_to_prove(minimum: float, *, confidence: float = 0.95) -> int | None:
-    """How many perfect samples prove a mean of `minimum` on the scale 0..1; None if none can."""
+    """Return how many perfect samples prove a mean of `minimum` within 0..1; None if none can."""
     alpha = 1 - check_confidence(confidence)
     if minimum >= 1:
         return None
     if minimum <= 0:
         return 1
-    # Counted down from a safe start: the logarithm alone is off by one where it is whole.
+    # Count down from a safe start: rounding makes the logarithm off by one near integers.
     needed = math.ceil(math.log(alpha) / math.log(minimum)) + 1
     while needed > 1 and minimum ** (needed - 1) <= alpha * (1 + NOISE):
         needed -= 1
@@ -74,24 +75,24 @@ def samples_to_prove(minimum: float, *, confidence: float = 0.95) -> int | None:
 
 
 class RunningSum:
-    """The sum of a stream, as exact at its end as at its start."""
+    """The compensated sum of a stream."""
 
     def __init__(self) -> None:
         self._total = 0.0
-        self._lost = 0.0
+        self._correction = 0.0
 
     def add(self, value: float) -> None:
-        # Neumaier's sum: a plain one drifts over a million values.
+        # Neumaier's algorithm: a plain sum drifts over a million values.
         total = self._total + value
         if abs(self._total) >= abs(value):
-            self._lost += (self._total - total) + value
+            self._correction += (self._total - total) + value
         else:
-            self._lost += (value - total) + self._total
+            self._correction += (value - total) + self._total
         self._total = total
 
     @property
     def total(self) -> float:
-        return self._total + self._lost
+        return self._total + self._correction
 
 
 class RunningStats:
@@ -124,7 +125,7 @@ class RunningStats:
         self.maximum = highest if self.maximum is None else max(self.maximum, highest)
         self.percentiles.extend(scores)
         self._sum.add(total)
-        # Scores are few different numbers, as a rule.
+        # Most scorers return few different numbers, so counting first saves work.
         counted = Counter(scores)
         self.binary = self.binary and counted.keys() <= {0.0, 1.0}
         for score, count in counted.items():
@@ -133,7 +134,8 @@ class RunningStats:
         self._merge_squares(counted, total / len(scores), len(scores))
 
     def _merge_squares(self, counted: "Counter[float]", middle: float, added: int) -> None:
-        """Join the squares of `added` scores around their `middle` to those of the others."""
+        # Chan's parallel update of the sum of squared deviations. Sums of squares minus the
+        # squared mean would cancel for scores far from 0.
         away = middle - self._middle
         self._squares += math.fsum(n * (score - middle) ** 2 for score, n in counted.items())
         self._squares += away * away * (self.n * added / (self.n + added))
@@ -148,20 +150,21 @@ class RunningStats:
     def mean(self) -> float | None:
         if self.minimum is None or self.maximum is None:
             return None
+        # Rounding can put the mean of equal scores a little outside of them.
         return min(max(self.total / self.n, self.minimum), self.maximum)
 
     @property
     def stdev(self) -> float | None:
-        """The sample standard deviation; None below two scores."""
+        """The root of the unbiased variance; None below two scores."""
         return math.sqrt(max(self._squares, 0.0) / (self.n - 1)) if self.n > 1 else None
 
     @property
     def bins(self) -> tuple[int, ...] | None:
-        """Counts in ten equal parts of 0..1, or None when a score is outside of it."""
+        """Counts in ten equal parts of 0..1, or None when a score is outside."""
         return tuple(self._bins) if self.n and sum(self._bins) == self.n else None
 
     def interval(self, *, confidence: float = 0.95, bounds: Bounds | None = None) -> Interval:
-        """The mean with its interval, as `mean_interval` describes it."""
+        """Compute the mean with its interval, as `mean_interval` does."""
         check_confidence(confidence)
         low, high = (0.0, 1.0) if bounds is None else check_bounds(bounds)
         if self.mean is None or self.minimum is None or self.maximum is None:
@@ -181,7 +184,7 @@ class RunningStats:
 def compute_beta_interval(
     total: float, n: int, confidence: float, bounds: Bounds = (0.0, 1.0)
 ) -> Interval:
-    """The interval for the mean of `n` scores within `bounds` that add up to `total`."""
+    """Compute the interval for the mean of `n` scores within `bounds` with the sum `total`."""
     low, width = bounds[0], bounds[1] - bounds[0]
     share = min(max((total - n * low) / width, 0.0), float(n))
     limits = compute_beta_limits(share, n, confidence)
@@ -192,10 +195,10 @@ def compute_beta_interval(
 
 
 def compute_beta_limits(total: float, n: int, confidence: float) -> Bounds:
-    """Clopper and Pearson's limits for the mean of `n` scores within 0..1 that add up to `total`.
+    """Compute Clopper and Pearson's limits for the mean of `n` scores within 0..1.
 
-    Exact for scores of 0 and 1. For fractions the sum takes the place of the count, which held
-    its confidence on every shape of scores it was measured on.
+    `total` is the sum of the scores. Exact for scores of 0 and 1. For fractions the sum takes the
+    place of the count, which kept its confidence on every distribution it was measured on.
     """
     from scipy.special import betaincinv
 
@@ -206,12 +209,12 @@ def compute_beta_limits(total: float, n: int, confidence: float) -> Bounds:
 
 
 def compute_t_interval(mean: float, stdev: float | None, n: int, confidence: float) -> Interval:
-    """Student's interval, or the reason why there is none."""
+    """Compute Student's interval, or the reason why it is missing."""
     if n < SMALLEST_T:
         why = f"{n} scores without bounds: {SMALLEST_T} are needed, or bounds"
         return Interval(mean, None, None, n, confidence, reason=why)
     if not stdev:
-        # Its width would be 0: a claim of certainty that no set of samples supports.
+        # The width would be 0, a certainty that no set of samples supports.
         return Interval(mean, None, None, n, confidence, reason="all scores are equal: no spread")
     from scipy.special import stdtrit
 
@@ -222,12 +225,14 @@ def compute_t_interval(mean: float, stdev: float | None, n: int, confidence: flo
 
 
 def is_within(lowest: float, highest: float, bounds: Bounds) -> bool:
-    """Whether scores lie within bounds, up to what adding weights in floats can make of 1.0."""
+    """Whether scores are within bounds, up to rounding errors of weighted sums."""
     slack = NOISE * (bounds[1] - bounds[0])
     return bounds[0] - slack <= lowest and highest <= bounds[1] + slack
 
 
 def check_confidence(confidence: float) -> float:
+    """Raise `ConfigError` for a confidence that is not between 0.5 and 1."""
+    # A one-sided bound is a limit of the two-sided interval of 2c - 1, which must be above 0.
     if not 0.5 < confidence < 1:
         raise ConfigError(
             f"confidence is {confidence!r}, not between 0.5 and 1", hint="0.95 is usual"
@@ -236,6 +241,7 @@ def check_confidence(confidence: float) -> float:
 
 
 def check_bounds(bounds: Bounds) -> Bounds:
+    """Raise `ConfigError` for bounds that are not finite and ascending."""
     low, high = (check_finite(bound, "a bound") for bound in bounds)
     if not low < high:
         raise ConfigError(f"bounds are {bounds}: the first must be below the second")

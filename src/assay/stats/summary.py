@@ -1,4 +1,4 @@
-"""What a run came to: every mean with its interval and with what was left out of it."""
+"""Summarise a run: every mean with its interval and the results that it excludes."""
 
 import math
 from collections import Counter
@@ -38,6 +38,7 @@ from .statistics import (
 MAX_METRICS = 200
 """Names come from scorers: without a limit, a name with a counter in it would fill the memory."""
 
+# Large enough that the cost of a chunk is small, small enough for constant memory.
 _RESULTS_AT_ONCE = 1000
 
 
@@ -49,7 +50,7 @@ class RunSummary(ReportSection):
     """Samples with at least one judged result."""
 
     partly_judged_samples: int
-    """Those of them that also have a result that was not judged."""
+    """Those of them that also have an unscored result."""
 
     results: int
     judged_results: int
@@ -57,14 +58,14 @@ class RunSummary(ReportSection):
     """Results by the boundary that failed."""
 
     failed_but_judged: int
-    """Results among `failed` that have a valid score all the same."""
+    """Results among `failed` that have a valid score."""
 
     invalid: int
-    """Results that were not judged though nothing failed."""
+    """Unscored results without a failure."""
 
     score: ScoreStatistics
     bounds: Bounds | None
-    """The lowest and highest score possible, where they were given."""
+    """The lowest and highest possible score, where they are known."""
 
     metrics: dict[str, ScoreStatistics]
     metrics_left_out: int
@@ -75,7 +76,7 @@ class RunSummary(ReportSection):
     cost_usd: Total
     latency: Latency
     repeats: int
-    """The most results that a sample has."""
+    """The largest number of results of a sample."""
 
     pass_at_k: tuple[PassRate, ...]
     """One of k succeeds; empty without repeats."""
@@ -93,11 +94,11 @@ class RunSummary(ReportSection):
 
     @property
     def not_judged_share(self) -> float | None:
-        """Of the results; None when there are none."""
+        """The share of unscored results; None without results."""
         return self.not_judged_results / self.results if self.results else None
 
     def lines(self) -> list[str]:
-        """The summary in plain lines of at most 80 columns."""
+        """Format the summary as lines of at most 80 columns."""
         return [
             *format_labelled("score", format_interval(self.score.interval)),
             *format_labelled("samples", self._describe_samples()),
@@ -147,8 +148,8 @@ class RunSummary(ReportSection):
             )
             lines += format_labelled(label, words + left_out)
         if self.pass_at_k:
-            bar = format_number(self.pass_at_k[0].threshold)
-            lines += format_labelled("", f"(a repeat passes with a score of {bar} or more)")
+            threshold = format_number(self.pass_at_k[0].threshold)
+            lines += format_labelled("", f"(a repeat passes with a score of {threshold} or more)")
         return lines
 
     def _describe_latency(self) -> str:
@@ -174,10 +175,10 @@ def summarise(
     bounds: Bounds | None = None,
     success: float = 1.0,
 ) -> RunSummary:
-    """Sum up a run in one pass and constant memory.
+    """Summarise a run in one pass and constant memory.
 
-    The repeats of a sample must come one after another. `bounds` are the lowest and highest
-    score possible; `success` is the score from which on a repeat passes.
+    The repeats of a sample must be adjacent. `bounds` are the lowest and highest possible score;
+    `success` is the lowest score with which a repeat passes.
     """
     check_confidence(confidence)
     if bounds is not None:
@@ -193,7 +194,7 @@ def summarise(
 
 
 def _chunk_by_sample(results: Iterable[ResultLike]) -> Iterator[list[ResultLike]]:
-    """Many results at once; the repeats of a sample stay together."""
+    """Yield chunks of results; the repeats of a sample stay together."""
     remaining = iter(results)
     chunk = list(islice(remaining, _RESULTS_AT_ONCE))
     while chunk:
@@ -255,11 +256,10 @@ class _RunningLatency:
 
 
 class _SummaryBuilder:
-    """The counters behind a summary.
+    """The counters behind a summary."""
 
-    Numbers wait in lists to be counted many at once: going through a list in C takes a tenth of
-    the time that a call for each of them does.
-    """
+    # Numbers are buffered in lists and counted many at once: iterating a list in C takes a tenth
+    # of the time of a call for each number.
 
     def __init__(self, success: float) -> None:
         self._samples = self._results = self._judged_results = self._partly = 0
@@ -299,7 +299,7 @@ class _SummaryBuilder:
             self._flush()
 
     def add_singles(self, results: list[ResultLike]) -> None:
-        """Samples with one result each: what is usual about them is counted without a call."""
+        """Add samples with one result each: the common case, without a call for each."""
         scores = read_valid_scores(results)
         unusual = [result for result in results if result.boundary is not None or result.metrics]
         if unusual or len(scores) < len(results):
@@ -322,7 +322,6 @@ class _SummaryBuilder:
             self._invalid += 1
 
     def _flush(self) -> None:
-        """Count what waits."""
         waiting = self._waiting
         self._score.extend(self._means)
         self._input.extend([result.input_tokens for result in waiting])

@@ -44,5 +44,5 @@ def test_a_quote_is_found_where_it_stands(quote: str, turns: tuple[int, ...]) ->
 def test_a_text_is_held_whatever_its_spacing() -> None:
     material = QuoteIndex(SHOWN)
 
-    assert material.holds('{ "place":"Bergen" }')
-    assert not material.holds('{"place": "Oslo"}')
+    assert material.contains('{ "place":"Bergen" }')
+    assert not material.contains('{"place": "Oslo"}')

@@ -1,4 +1,4 @@
-"""A check file read as plain data with the line of every value. Nothing in it is believed."""
+"""Read a check file as plain data with the line of every value."""
 
 from pathlib import Path
 
@@ -8,6 +8,6 @@ from .yaml_node import Node
 
 
 def read_check_file(path: Path) -> Node:
-    """The contents of a check file. Raises `ConfigError` naming the line of what is wrong."""
+    """Read a check file. Raises `ConfigError` with the line of the problem."""
     document = parse_yaml(read_limited_text(path), file=str(path))
     return Node(document.value, document.file, (), document.lines)

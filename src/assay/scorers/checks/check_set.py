@@ -15,31 +15,32 @@ from .rules import WeightedRule, read_checks
 from .yaml_node import Node
 
 _MAX_NAMES_SHOWN = 5
+# The limit of the YAML reader, so that a mapping and a file of the same checks are equal.
 _LARGEST_NUMBER = 10**100
 
 
 class Checks:
     """A scorer made of checks: call it with a sample, give it as `score_fn`.
 
-    The score is the weighted mean of the checks. Where a check that counts could not be judged,
-    neither was the sample.
+    The score is the weighted mean of the checks. A sample is unscored when a check with a weight
+    is.
     """
 
     def __init__(self, checks: tuple[WeightedRule, ...], *, identity: str) -> None:
         self.checks = checks
-        # Runs are told apart by the name of their scorer: other checks are another scorer.
+        # A run is identified by the name of its scorer: other checks are another scorer.
         self.__qualname__ = f"{type(self).__qualname__} {identity}"
 
     def __call__(self, sample: Sample) -> EvaluateResult:
         return self.result(self.findings(sample))
 
     def findings(self, sample: Sample) -> tuple[CheckFinding, ...]:
-        """What each check found, in the order of `checks`."""
+        """Run all checks on a sample; the findings are in the order of `checks`."""
         reading = ConversationView(sample)
         return tuple(check.rule(reading) for check in self.checks)
 
     def result(self, findings: tuple[CheckFinding, ...]) -> EvaluateResult:
-        """The result that findings of all checks come to."""
+        """Combine the findings of all checks into a result."""
         pairs = list(zip(self.checks, findings, strict=True))
         metrics = {check.name: _build_check_metric(check, finding) for check, finding in pairs}
         return EvaluateResult(metrics=metrics, reason=_summarise_findings(pairs))
@@ -48,8 +49,8 @@ class Checks:
 def checks_from(source: str | PathLike[str] | Mapping[str, Any]) -> Checks:
     """Read checks from a YAML file, or from a mapping of the same shape.
 
-    Everything is checked now: names, targets, patterns, schemas and functions. Raises
-    `ConfigError` that names the file, the line and the key of what is wrong.
+    Names, targets, patterns, schemas and functions are validated here, before a sample is read.
+    Raises `ConfigError` with the file, the line and the key.
     """
     if isinstance(source, str | PathLike):
         given = read_check_file(Path(source))
@@ -65,7 +66,7 @@ def checks_from(source: str | PathLike[str] | Mapping[str, Any]) -> Checks:
 
 
 def _to_plain_data(value: Any) -> Any:
-    """Tuples as lists, and nothing that a file could not hold."""
+    # The identity of the checks is a hash of this: it must be data that YAML can express.
     if isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str):
@@ -76,7 +77,7 @@ def _to_plain_data(value: Any) -> Any:
     if value is None or isinstance(value, str | bool):
         return value
     if isinstance(value, int | float):
-        # Also false for NaN. A file could not hold more digits either.
+        # The comparison is also false for NaN.
         if not -_LARGEST_NUMBER < value < _LARGEST_NUMBER:
             raise ConfigError("a number is not finite, or too large", where="checks_from()")
         return value

@@ -1,4 +1,4 @@
-"""What a single JSON value is held to: equals, contains, matches, and comparisons of numbers."""
+"""Conditions on a single JSON value: equals, contains, matches, and numeric comparisons."""
 
 import math
 from collections.abc import Callable
@@ -14,7 +14,7 @@ COMPARISONS: dict[str, tuple[str, Callable[[float, float], bool]]] = {
     "above": ("not above", lambda value, bound: value > bound),
     "below": ("not below", lambda value, bound: value < bound),
 }
-"""Each with the words for a number that misses it."""
+"""Each comparison with the words for a number that fails it."""
 
 _VALUE_CONDITIONS = ("equals", "contains", "matches", "not_matches")
 CONDITIONS = (*_VALUE_CONDITIONS, *COMPARISONS)
@@ -22,7 +22,7 @@ CONDITIONS = (*_VALUE_CONDITIONS, *COMPARISONS)
 
 @dataclass(frozen=True)
 class Condition:
-    """Everything one value must meet."""
+    """All conditions that one value must meet."""
 
     equals: tuple[Any, ...] = ()
     """Empty, or the one value; None is a value too."""
@@ -33,7 +33,7 @@ class Condition:
     bounds: tuple[tuple[str, float], ...] = ()
 
     def problem(self, value: Any) -> str | None:
-        """What of it a value does not meet, or None."""
+        """Return the first condition that the value does not meet, or None."""
         if self.equals and not is_equal_json(value, self.equals[0]):
             return f"is {quote_json(value)}, not {quote_json(self.equals[0])}"
         if self.bounds and (problem := find_number_problem(value, self.bounds)):
@@ -54,7 +54,7 @@ class Condition:
 
 
 def read_condition(given: Node) -> Condition:
-    """The condition in a check file: a mapping of `CONDITIONS`, or a plain value to equal."""
+    """Read a condition of a check file: a mapping of `CONDITIONS`, or a plain value to equal."""
     if not isinstance(given.value, dict):
         return Condition(equals=(given.value,))
     given.mapping(CONDITIONS)
@@ -72,12 +72,12 @@ def read_condition(given: Node) -> Condition:
 
 
 def read_bounds(given: Node) -> tuple[tuple[str, float], ...]:
-    """The comparisons among the keys of a mapping."""
+    """Read the comparisons among the keys of a mapping."""
     return tuple((name, given.at(name).number()) for name in COMPARISONS if name in given.value)
 
 
 def find_number_problem(value: Any, bounds: tuple[tuple[str, float], ...]) -> str | None:
-    """Which bound a value misses, or None."""
+    """Return the first bound that a value does not meet, or None."""
     if (
         isinstance(value, bool)
         or not isinstance(value, int | float)
@@ -98,6 +98,7 @@ def _is_finite_number(value: int | float) -> bool:
 
 def is_equal_json(one: Any, other: Any) -> bool:
     """Whether two JSON values are equal: 1 is 1.0 and is not true, at any depth."""
+    # Python's == takes True for 1, also inside lists and dicts.
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, dict) and isinstance(other, dict):
@@ -110,6 +111,7 @@ def is_equal_json(one: Any, other: Any) -> bool:
 
 
 def quote_json(value: Any, longest: int = 120) -> str:
-    """A value as a reason quotes it."""
+    """Return a value as reasons quote it, cut to `longest` characters."""
+    # A string is cut before `repr`: tool outputs may have megabytes.
     text = repr(value[: longest + 1]) if isinstance(value, str) else repr(value)
     return text if len(text) <= longest else f"{text[:longest]}…"

@@ -1,8 +1,8 @@
-"""A conversation as checks read it: turns numbered as in an evaluation record, and tool calls.
+"""The view of a conversation that checks read: numbered turns and tool calls.
 
-A turn is all consecutive messages of one side. Turns count from 1, the user's and the model's
-alike; system messages are not counted. A subagent's session is a conversation of its own, inside
-the turn whose call started it.
+A turn is all consecutive messages of one side, numbered from 1 as in an evaluation record. System
+messages are not counted. A subagent's session is a conversation of its own, inside the turn whose
+call started it.
 """
 
 from collections.abc import Iterator
@@ -17,45 +17,46 @@ from assay.types import Boundary, Message, Sample, ToolCall
 
 from ..subagents import UnreadableSubagent, map_started_subagents, read_subagents
 
+# Any of these in the details of a tool's message records whether the tool failed.
 _STATUS_KEYS = frozenset({"failed", "is_error", "status"})
-"""Details of a tool's message that say whether the tool failed."""
 
 _UNMARKED = "unmarked"
+# Nesting of subagents. A record may nest without end; checks that need deeper sessions are
+# unscored rather than decided by a part of the record.
 _MAX_CHECKED_DEPTH = 8
-"""Subagents of subagents; deeper ones are not read, and checks that would need them not judged."""
 
 AgentScope = Literal["all", "main", "subagents"]
-"""Whose conversations a check reads: everybody's, the main agent's, or its subagents'."""
+"""The agents whose conversations a check reads."""
 
 
 @dataclass(frozen=True)
 class Passage:
-    """A text, and where in the conversation it stands."""
+    """A text and its position in the conversation."""
 
     text: str
     turns: tuple[tuple[int, int], ...]
-    """From which character on it is of which turn."""
+    """Pairs of (first character, turn), in ascending order."""
 
     what: str
-    """Names it in a reason: `response`, `output of 'bash'`."""
+    """The name of the text in reasons: `response`, `output of 'bash'`."""
 
     value: Any = None
-    """The text as a JSON value, where it came as one."""
+    """The JSON value of the text, where the record has one."""
 
     agent: str = ""
-    """Names the subagent in a reason; empty for the main agent."""
+    """The subagent's name in reasons; empty for the main agent."""
 
     def find_turn(self, position: int) -> int:
-        """The turn that a character belongs to."""
+        """Return the turn that a character belongs to."""
         return next(turn for start, turn in reversed(self.turns) if start <= position)
 
     def describe_place(self, position: int) -> str:
-        """Where a character is, in the words of a reason."""
+        """Describe the position of a character for a reason."""
         return f"turn {self.find_turn(position)}{self.agent}"
 
     @property
     def place(self) -> str:
-        """Where it is, in the words of a reason."""
+        """The position in words, for a reason."""
         first, last = self.turns[0][1], self.turns[-1][1]
         turns = f"turn {first}" if first == last else f"turns {first} to {last}"
         return turns + self.agent
@@ -70,31 +71,31 @@ class RecordedCall:
     turn: int
     output: str | None
     error: str | None
-    """What the tool said of its failure, or that it never answered."""
+    """The error text of the tool, or that it never answered."""
 
     marked: bool
-    """Whether the answer says if the tool failed."""
+    """Whether the record shows if the tool failed."""
 
     failed: bool
     agent: str = ""
-    """Names the subagent in a reason; empty for the main agent."""
+    """The subagent's name in reasons; empty for the main agent."""
 
     main_turn: int | None = None
     """The turn of the main conversation that it belongs to; None where that is not recorded."""
 
     @property
     def place(self) -> str:
-        """Where it was made, in the words of a reason."""
+        """The position in words, for a reason."""
         return f"turn {self.turn}{self.agent}"
 
 
 class ConversationView:
-    """One sample's conversation, read once for all checks, with those of its subagents."""
+    """The conversation of a sample and of its subagents, parsed once for all checks."""
 
     def __init__(self, sample: Sample) -> None:
         self.sample = sample
         self.agent = ""
-        """Names the subagent in a reason; empty for the main agent."""
+        """The subagent's name in reasons; empty for the main agent."""
 
         self.main_turn: int | None = None
         """The turn of the main conversation in which this one was started, where it is known."""
@@ -116,7 +117,7 @@ class ConversationView:
 
     @cached_property
     def calls(self) -> list[RecordedCall]:
-        """Every tool call, in the order in which they were asked for."""
+        """Every tool call, in the order of the requests."""
         events = zip(self._merged.events, self._asked, strict=True)
         calls = (_build_recorded_call(event, asked) for event, asked in events)
         if not self.agent:
@@ -124,12 +125,12 @@ class ConversationView:
         return [replace(call, agent=self.agent, main_turn=self.main_turn) for call in calls]
 
     def list_conversations(self, agents: AgentScope) -> list["ConversationView"]:
-        """The conversations of these agents, the main one first."""
+        """Return the conversations of these agents, the main one first."""
         inner = [] if agents == "main" else [each for each, _ in self._subagents[0]]
         return inner if agents == "subagents" else [self, *inner]
 
     def list_calls(self, agents: AgentScope) -> list[RecordedCall]:
-        """The calls of these agents; those of a subagent follow the call that started it."""
+        """Return the calls of these agents; a subagent's follow the call that started it."""
         if agents == "main" or not self._subagents[0]:
             return [] if agents == "subagents" else self.calls
         calls = list(self._iterate_calls())
@@ -148,9 +149,9 @@ class ConversationView:
 
     @cached_property
     def _subagents(self) -> tuple[list[tuple["ConversationView", int | None]], str | None]:
-        """Every subagent's conversation with the place of the call of `calls` that led to it.
+        """Every subagent's conversation with the index of the call of `calls` that led to it.
 
-        Beside them, why one could not be read, or None.
+        The second value is the reason why a session could not be read, or None.
         """
         found: list[tuple[ConversationView, int | None]] = []
         try:
@@ -160,7 +161,8 @@ class ConversationView:
         return found, None
 
     def _gather_subagents(self, found: list[tuple["ConversationView", int | None]]) -> None:
-        """Walk through subagents of subagents, each after the one that started it."""
+        # Depth first with a stack of its own, so that nesting is bounded by the limit above and
+        # not by Python's recursion limit.
         waiting: list[tuple[ConversationView, int | None, int]] = [(self, None, 0)]
         while waiting:
             above, place, depth = waiting.pop()
@@ -180,7 +182,7 @@ class ConversationView:
             waiting.extend(reversed(children))
 
     def _read_started(self) -> Iterator[tuple["ConversationView", int | None]]:
-        """The subagents that this agent started itself, each with the place of the call."""
+        """Yield the subagents that this agent started itself, with the index of the call."""
         children = list(read_subagents(self.sample))
         if not children:
             return
@@ -192,13 +194,14 @@ class ConversationView:
             yield inner, places.get(child.id)
 
     def explain_unscored(self, agents: AgentScope) -> str | None:
-        """Why nothing can be said of what these agents did, or None."""
+        """Return the reason why checks of these agents are unscored, or None."""
         return self.unscored_reason or (None if agents == "main" else self._subagents[1])
 
     @property
     def unscored_reason(self) -> str | None:
-        """Why nothing can be said of what the agent did, or None."""
+        """The reason why checks of the main agent are unscored, or None."""
         failure = self.sample.failure
+        # A scorer's failure leaves the conversation complete: checks can still read it.
         if failure is not None and failure.boundary is not Boundary.SCORER:
             return f"the rollout failed: {failure.kind}: {failure.message[:200]}"
         if not any(turn.role == "model" for turn in self.turns):
@@ -207,19 +210,20 @@ class ConversationView:
 
     @property
     def response(self) -> Passage | None:
-        """What was said last; None when the user spoke last."""
+        """The last text of the agent; None when the last turn is the user's."""
         if not self.turns or self.turns[-1].role != "model":
             return None
         last = self.turns[-1]
-        said = last.after_tools or last.texts or [""]
-        return Passage(said[-1], ((0, len(self.turns)),), "response", agent=self.agent)
+        # Text before the last tool call announces the call; the answer comes after it.
+        texts = last.after_tools or last.texts or [""]
+        return Passage(texts[-1], ((0, len(self.turns)),), "response", agent=self.agent)
 
     def read_turn(self, number: int, what: str) -> Passage:
-        """The whole text of a turn."""
+        """Return the whole text of a turn."""
         return Passage(self.turns[number - 1].text, ((0, number),), what, agent=self.agent)
 
     def join_turns(self, role: str, what: str) -> Passage | None:
-        """All turns of one side as one text."""
+        """Join all turns of one side into one text."""
         starts: list[tuple[int, int]] = []
         texts: list[str] = []
         position = 0
@@ -234,7 +238,8 @@ class ConversationView:
 
 
 def _add_status(message: Message) -> Message:
-    """A tool's message with a status, also where it does not say whether the tool failed."""
+    # `EvalTurns` takes a missing status for success. A mark of our own keeps the difference
+    # between "did not fail" and "not recorded".
     details = message.details or {}
     if message.role not in ("tool", "function") or not _STATUS_KEYS.isdisjoint(details):
         return message
@@ -245,13 +250,13 @@ def _build_recorded_call(event: dict[str, Any], asked: ToolCall) -> RecordedCall
     answer = event["function_response"]["response"]
     failed = bool(event["is_error"]) or event["status"] == "error"
     text = _format_answer(answer)
-    told = "error" in answer and "output" not in answer
+    error_only = "error" in answer and "output" not in answer
     return RecordedCall(
         name=event["function_call"]["name"],
         asked=asked,
         turn=event["turn"],
-        output=None if told else text,
-        error=text if told or failed else None,
+        output=None if error_only else text,
+        error=text if error_only or failed else None,
         marked=event["status"] != _UNMARKED,
         failed=failed,
     )

@@ -1,4 +1,4 @@
-"""What a rule found in one sample, and what every rule is."""
+"""The result of a rule on one sample, and the type of rules."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,25 +12,26 @@ _MAX_CHECK_EXCERPT = 120
 
 @dataclass(frozen=True)
 class CheckFinding:
-    """Whether a check passed, and why, in words that can be held against the transcript."""
+    """Whether a check passed, with a reason that quotes the transcript."""
 
     passed: bool | None
-    """None: could not be judged."""
+    """None: unscored."""
 
     reason: str
     score: float | None = None
-    """Only of a rule that gives more than yes and no."""
+    """Only for rules that return more than pass or fail."""
 
 
 Rule = Callable[[ConversationView], CheckFinding]
 
 
 def mark_unscored(reason: str) -> CheckFinding:
+    """Return the finding of a check that cannot be decided."""
     return CheckFinding(None, reason)
 
 
 def cut_excerpt(text: str, start: int = 0, length: int = _MAX_CHECK_EXCERPT) -> str:
-    """A piece of a text, escaped, with `…` where it was cut."""
+    """Return a piece of a text, escaped, with `…` where it was cut."""
     length = min(length, _MAX_CHECK_EXCERPT)
     first = max(start - _EXCERPT_CONTEXT, 0) if start else 0
     last = min(start + length + _EXCERPT_CONTEXT, len(text))
@@ -40,6 +41,6 @@ def cut_excerpt(text: str, start: int = 0, length: int = _MAX_CHECK_EXCERPT) -> 
 
 
 def describe_beginning(passage: Passage) -> str:
-    """Where a passage stands and how it begins."""
-    said = cut_excerpt(passage.text) if passage.text else "empty"
-    return f"{passage.what} in {passage.place}: {said}"
+    """Return the position of a passage and its first characters."""
+    beginning = cut_excerpt(passage.text) if passage.text else "empty"
+    return f"{passage.what} in {passage.place}: {beginning}"

@@ -1,4 +1,4 @@
-"""`python: module:function`: a check that is somebody's own function."""
+"""`python: module:function`: a check by a user's function."""
 
 import inspect
 import pkgutil
@@ -20,11 +20,10 @@ _FUNCTION_REFERENCE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d
 
 
 def read_function_rule(check: Node) -> Rule:
-    """Passes when the function gives a score of at least 1, or of `at_least`.
+    """Pass when the function returns a score of at least 1, or of `at_least`.
 
-    It is called with what its parameters name: `sample`, `messages`, `response`, a field of the
-    dataset row. It gives a bool, a number or an `EvaluateResult`. Where it raises, the check was
-    not judged.
+    Its parameters are filled by name: `sample`, `messages`, `response`, a field of the dataset
+    row. It returns a bool, a number or an `EvaluateResult`. When it raises, the check is unscored.
     """
     given = check.at("python")
     least = 1.0
@@ -44,9 +43,9 @@ def read_function_rule(check: Node) -> Rule:
         try:
             result = read_outcome(function(**parameters.of(sample)), sample)
         except Exception as error:
-            # Somebody's code: the other checks and samples go on.
-            said = " ".join(error_message(error).split())
-            return mark_unscored(f"{type(error).__name__}: {shorten_text(said, 200)}")
+            # User code may raise anything: the other checks and samples continue.
+            text = " ".join(error_message(error).split())
+            return mark_unscored(f"{type(error).__name__}: {shorten_text(text, 200)}")
         if result.reward is None:
             return mark_unscored(result.reason or "the function returned no valid score")
         reason = result.reason or f"{given.value} returned {result.reward:g}"
@@ -61,7 +60,7 @@ def _import_function(given: Node) -> Callable[..., object]:
         raise given.wrong(
             f"{name!r} is not of the form module:function", hint="for example my_checks:polite"
         )
-    # A module beside the check file is found, as one beside an evaluation file is.
+    # Modules beside the check file are importable, as those beside an evaluation file are.
     sys.path[:] = build_import_path([Path(given.file).absolute().parent])
     try:
         function = pkgutil.resolve_name(name)

@@ -15,6 +15,7 @@ _PATH_STEP = re.compile(
       | \[\s*"(?P<double>(?:[^"\\]|\\["\\])*)"\s*\]""",
     re.VERBOSE,
 )
+# `[*][*][*]` over nested lists multiplies: a check must not run out of memory on a large output.
 _MAX_MATCHES = 10_000
 _WILDCARD = "*"
 _PATH_ESCAPE = re.compile(r"\\(.)")
@@ -22,15 +23,15 @@ _PATH_ESCAPE = re.compile(r"\\(.)")
 
 @dataclass(frozen=True)
 class JsonPath:
-    """A path, and how it was written."""
+    """A parsed path and its source."""
 
     source: str
     steps: tuple[str | int, ...]
     every: tuple[bool, ...]
-    """Which steps mean all members."""
+    """Which steps are wildcards."""
 
     def find(self, value: Any) -> list[tuple[str, Any]]:
-        """What the path leads to, each with the place it was found at."""
+        """Return the values at the path, each with its own path."""
         found = [("$", value)]
         for step, every in zip(self.steps, self.every, strict=True):
             found = [
@@ -42,7 +43,7 @@ class JsonPath:
 
 
 def parse_json_path(given: Node) -> JsonPath:
-    """The path that a check file holds. Raises `ConfigError` for what is none."""
+    """Parse a path of a check file. Raises `ConfigError` for an invalid one."""
     source = given.text()
     if not source.startswith("$"):
         raise given.wrong(

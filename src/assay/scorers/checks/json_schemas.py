@@ -1,4 +1,4 @@
-"""JSON Schema without its dangers: no address is fetched, and its patterns are RE2's."""
+"""JSON Schema for untrusted files: no address is fetched, and patterns run in RE2."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -13,19 +13,24 @@ from .yaml_node import Node, shorten_text
 
 _SUBSCHEMAS_BY_NAME = ("$defs", "definitions", "properties", "dependentSchemas")
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+# `$id` and `$schema` change how references resolve. The `unevaluated*` keywords of jsonschema
+# match `patternProperties` with Python's `re`.
 _UNSUPPORTED_KEYWORDS = ("unevaluatedProperties", "unevaluatedItems", "$id", "$schema")
+# The values of these keywords are data, even where they look like schemas.
 _DATA_KEYWORDS = ("const", "enum", "default", "examples", "dependentRequired", "required", "type")
-"""Keywords whose values are no schemas, whatever they look like."""
 
 
 @dataclass(frozen=True)
 class Schema:
-    """A checked schema, ready to be held against values."""
+    """A validated schema."""
 
     _errors: Callable[[Any], Iterator[Any]] = field(repr=False)
 
     def problem(self, value: Any) -> str | None:
-        """What is wrong with `value` and at which place, or None. Raises `RecursionError`."""
+        """Return the first violation in `value` with its path, or None.
+
+        Raises `RecursionError` for a value that is nested too deep.
+        """
         error = next(self._errors(value), None)
         if error is None:
             return None
@@ -33,7 +38,7 @@ class Schema:
 
 
 def compile_schema(given: Node) -> Schema:
-    """The JSON Schema (2020-12) that a check file holds. Raises `ConfigError` for a wrong one."""
+    """Compile a JSON Schema (2020-12) of a check file. Raises `ConfigError` for an invalid one."""
     if find_spec("jsonschema") is None:
         raise MissingExtra.needed("checks", by="`json_schema` in a check", package="jsonschema")
     import jsonschema
@@ -53,11 +58,12 @@ def compile_schema(given: Node) -> Schema:
     patterns = {pattern.source: pattern for pattern in _compile_patterns(given, given.value)}
     extend: Any = jsonschema.validators.extend  # its stub is not typed
     validator = extend(jsonschema.Draft202012Validator, _build_safe_keywords(patterns))
+    # An empty registry: the default one would fetch remote references.
     return Schema(validator(given.value, registry=Registry()).iter_errors)
 
 
 def _compile_patterns(given: Node, whole: Any) -> Iterator[Pattern]:
-    """Every pattern of a schema, compiled. Raises for what could reach out or run wild."""
+    """Compile every pattern of a schema. Raises `ConfigError` for external references."""
     if not isinstance(given.value, dict):
         return
     for key in given.value:
@@ -99,7 +105,8 @@ def _check_reference(given: Node, whole: Any) -> None:
 
 
 def _build_safe_keywords(patterns: dict[str, Pattern]) -> dict[str, Any]:
-    """The keywords whose own implementations would use Python's `re` on foreign text."""
+    """Replace the keywords that jsonschema implements with Python's `re`."""
+    # `re` backtracks: a pattern and a text can be chosen so that a match takes hours.
     from jsonschema import ValidationError
 
     def pattern(validator: Any, source: str, value: Any, schema: Any) -> Iterator[ValidationError]:

@@ -1,4 +1,4 @@
-"""Regular expressions that no text can make slow: RE2, whose time grows with the text only."""
+"""Regular expressions in linear time: RE2 never backtracks."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,31 +12,33 @@ from assay.types import quote_value, replace_lone_surrogates
 from .yaml_node import Node
 
 _MAX_PATTERN_LENGTH = 2000
+# RE2's own default: a pattern that needs more is refused.
 _MAX_MEMORY_BYTES = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True)
 class PatternMatch:
-    """Where a pattern matched."""
+    """The position and text of a match."""
 
     start: int
     text: str
     group: str | None = None
-    """What its first group matched, where it has one."""
+    """The text of the first group, where the pattern has one."""
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """A compiled pattern, and how it was written."""
+    """A compiled pattern and its source."""
 
     source: str
     _search: Callable[[str], Any] = field(repr=False, compare=False)
 
     def search(self, text: str) -> PatternMatch | None:
-        """The first match in `text`, anywhere in it."""
+        """Return the first match anywhere in `text`, or None."""
         try:
             match = self._search(text)
         except UnicodeEncodeError:
+            # RE2 works on UTF-8, which cannot encode the lone surrogates of some recordings.
             match = self._search(replace_lone_surrogates(text))
         if match is None:
             return None
@@ -45,7 +47,7 @@ class Pattern:
 
 
 def compile_pattern(given: Node) -> Pattern:
-    """The pattern that a check file holds. Raises `ConfigError` for what RE2 cannot run."""
+    """Compile a pattern of a check file. Raises `ConfigError` for one that RE2 rejects."""
     source = given.text()
     if find_spec("re2") is None:
         raise MissingExtra.needed("checks", by="a pattern in a check", package="google-re2")

@@ -1,4 +1,4 @@
-"""The table of rules, and a check file's entries made into checks."""
+"""The table of rules, and the reader of the entries of a check file."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -40,12 +40,12 @@ RULES: dict[str, tuple[RuleReader, tuple[str, ...]]] = {
     "max_cost": (read_max_cost, ("scope",)),
     "python": (read_function_rule, ()),
 }
-"""Each rule with its reader and the keys that may stand beside it."""
+"""Each rule with its reader and the further keys that it allows."""
 
 
 @dataclass(frozen=True)
 class WeightedRule:
-    """One rule with its name and its share in the score."""
+    """One rule with its name and its weight in the score."""
 
     name: str
     rule: Rule
@@ -58,7 +58,7 @@ class WeightedRule:
 
 
 def read_checks(given: Node) -> tuple[WeightedRule, ...]:
-    """Every check of a file. Raises `ConfigError` at the first that is wrong."""
+    """Read every check of a file. Raises `ConfigError` for the first invalid one."""
     given.mapping(("checks",))
     if "checks" not in given.value:
         raise given.wrong("the key `checks` is missing", hint="add `checks:` with a list of checks")
@@ -95,7 +95,8 @@ def _read_check(entry: Node, *, weighted: bool) -> WeightedRule:
     if name is not None and len(text) > _MAX_CHECK_NAME:
         raise name.wrong(f"the name is longer than {_MAX_CHECK_NAME} characters")
     weight = entry.get("weight")
-    # Beside weighted checks one without a weight would be tracked only, which nobody asked for.
+    # `EvaluateResult` averages weighted metrics only. A check without a weight next to weighted
+    # ones gets 1, or it would silently not count.
     share = weight.number(lowest=0) if weight is not None else 1.0 if weighted else None
     return WeightedRule(text, read(entry), share)
 
@@ -117,7 +118,6 @@ def _find_rule_name(entry: Node) -> str:
 
 
 def _build_check_name(rule: str, entry: Node) -> str:
-    """A name for a check that was given none: what it is about."""
     about = entry.value[rule]
     if rule in TEXT_RULES:
         return f"{entry.value.get('target', 'response')} {rule}"

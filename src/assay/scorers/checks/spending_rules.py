@@ -1,4 +1,4 @@
-"""Rules about how long a conversation was and what it consumed. What is unknown is not judged."""
+"""Limits on turns, tokens and cost. A check on unknown usage is unscored, never passed."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ from .yaml_node import Node
 
 
 def read_max_turns(check: Node) -> Rule:
-    """Passes when the conversation has at most so many turns, of both sides together."""
+    """Pass when the conversation has at most so many turns, of both sides together."""
     most = check.at("max_turns").whole_number(lowest=1)
 
     def rule(reading: ConversationView) -> CheckFinding:
@@ -25,13 +25,13 @@ def read_max_turns(check: Node) -> Rule:
 
 
 def read_max_tokens(check: Node) -> Rule:
-    """Passes when all model calls together took at most so many tokens, input and output."""
+    """Pass when all model calls together used at most so many tokens, input and output."""
     most = check.at("max_tokens").whole_number(lowest=0)
     return _limit_spending(most, _sum_tokens, "{:g} tokens", read_agents(check))
 
 
 def read_max_cost(check: Node) -> Rule:
-    """Passes when all model calls together cost at most so many US dollars."""
+    """Pass when all model calls together cost at most so many US dollars."""
     most = check.at("max_cost").number(lowest=0)
     agents = read_agents(check)
     by_calls = _limit_spending(most, lambda usage: usage.cost_usd, "${:.6g}", agents)
@@ -71,7 +71,7 @@ def _limit_spending(
         known = [amount for amount in found if amount is not None]
         total, allowed = sum(known), f"at most {shown.format(most)} allowed"
         if total > most:
-            # Whatever the others took, it can only be more.
+            # Unknown calls can only add to the total: the check fails either way.
             return CheckFinding(
                 False, f"{shown.format(total)} in {_format_model_calls(len(known))}, {allowed}"
             )

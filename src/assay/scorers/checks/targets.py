@@ -1,4 +1,4 @@
-"""What a check reads: a text of the conversation, or a part of its tool calls."""
+"""Targets of checks: a text of the conversation, or a part of its tool calls."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -20,23 +20,24 @@ _CALL_PARTS: dict[str, Callable[[RecordedCall], Passage | None]] = {
     "tool.error": lambda call: _build_part_passage(call, call.error, "error"),
 }
 TARGETS = (*_TARGET_ROLES, "reasoning", *_CALL_PARTS)
+# Targets that default to the main conversation: the prompts of a subagent come from an agent, and
+# its response goes to one.
 _MAIN_TARGETS = ("prompt", "prompt_concat", "response")
-"""Targets that mean the main conversation: a subagent is asked by an agent, and answers to it."""
 
 
 @dataclass(frozen=True)
 class Scope:
-    """Which turn, tool and agents a check is about; None is any."""
+    """The turn, tool and agents that a check is limited to; None is any."""
 
     turn: int | None = None
-    """Of the main conversation, counted from 1, or from the end when below 0. What a subagent did
-    belongs to the turn that started it."""
+    """A turn of the main conversation, counted from 1, or from the end when negative. The calls of
+    a subagent belong to the turn that started it."""
 
     tool: str | None = None
     agents: AgentScope = "all"
 
     def resolve_turn(self, reading: ConversationView) -> int | None:
-        """The number of the turn, or None where the conversation has no such turn."""
+        """Return the number of the turn, or None where the conversation has no such turn."""
         if self.turn is None:
             return None
         count = len(reading.turns)
@@ -44,7 +45,7 @@ class Scope:
         return number if 1 <= number <= count else None
 
     def calls(self, reading: ConversationView) -> list[RecordedCall]:
-        """The calls that the check is about."""
+        """Return the calls within the scope."""
         turn = self.resolve_turn(reading)
         if self.turn is not None and turn is None:
             return []
@@ -57,7 +58,7 @@ class Scope:
 
     @property
     def words(self) -> str:
-        """` of 'bash' in turn 2 by subagents`, as far as it is bounded."""
+        """The limits in words, such as ` of 'bash' in turn 2 by subagents`."""
         tool = "" if self.tool is None else f" of {self.tool!r:.80}"
         turn = "" if self.turn is None else f" in turn {self.turn}"
         return tool + turn + (" by subagents" if self.agents == "subagents" else "")
@@ -72,7 +73,7 @@ class TextTarget:
 
     @property
     def of_agent(self) -> bool:
-        """Whether it is something that the agent did."""
+        """Whether the agent produced the text."""
         return _TARGET_ROLES.get(self.name) != "user"
 
     @property
@@ -80,7 +81,7 @@ class TextTarget:
         return f"`{self.name}`{self.scope.words}"
 
     def list_passages(self, reading: ConversationView) -> list[Passage]:
-        """What there is to read."""
+        """Return the passages that the target selects."""
         if part := _CALL_PARTS.get(self.name):
             parts = map(part, self.scope.calls(reading))
             return [passage for passage in parts if passage is not None]
@@ -96,11 +97,11 @@ class TextTarget:
     def _list_conversation_passages(
         self, reading: ConversationView, turn: int | None
     ) -> list[Passage]:
-        """The passages of one conversation; `turn` is one of the main conversation."""
+        """Return the passages of one conversation; `turn` counts in the main conversation."""
         if reading.agent and turn is not None:
             if reading.main_turn != turn:
                 return []
-            turn = None
+            turn = None  # all turns of a subagent belong to the main turn that started it
         if self.name == "reasoning":
             thoughts = (each for each in reading.thoughts if turn in (None, each.find_turn(0)))
             return [replace(each, agent=reading.agent) for each in thoughts]
@@ -124,7 +125,7 @@ class TextTarget:
 
 
 def read_target(check: Node) -> TextTarget:
-    """The target that a check names, with its scope. `response` where it names none."""
+    """Read the target of a check with its scope; the default is `response`."""
     given = check.get("target")
     name = "response" if given is None else given.one_of(TARGETS)
     scope = read_scope(check, default="main" if name in _MAIN_TARGETS else "all")
@@ -136,7 +137,7 @@ def read_target(check: Node) -> TextTarget:
 
 
 def read_scope(check: Node, *, default: AgentScope = "all") -> Scope:
-    """The turn, the tool and the agents that a check is bounded to."""
+    """Read the turn, the tool and the agents that a check is limited to."""
     turn = check.get("turn")
     number = None if turn is None else turn.whole_number()
     if turn is not None and number == 0:
@@ -146,7 +147,7 @@ def read_scope(check: Node, *, default: AgentScope = "all") -> Scope:
 
 
 def read_agents(check: Node, default: AgentScope = "all") -> AgentScope:
-    """Whose conversations a check reads."""
+    """Read the agents whose conversations a check covers."""
     given = check.get("scope")
     if given is None:
         return default

@@ -34,15 +34,15 @@ PassageTest = Callable[[Passage], Match]
 
 @dataclass(frozen=True)
 class TextRule:
-    """Holds a test against the passages of a target."""
+    """Applies a test to the passages of a target."""
 
     target: TextTarget
-    holds: PassageTest
+    test: PassageTest
     every: bool
     """Whether all passages must pass, or one."""
 
     absent: bool | None
-    """Whether a target that is not there passes; None: that is not judged."""
+    """Whether a missing target passes; None: the check is unscored."""
 
     def __call__(self, reading: ConversationView) -> CheckFinding:
         agents = self.target.scope.agents
@@ -54,9 +54,10 @@ class TextRule:
         first: CheckFinding | None = None
         for passage in passages:
             try:
-                passed, reason = self.holds(passage)
+                passed, reason = self.test(passage)
             except RecursionError:
                 return mark_unscored(f"{passage.what} in {passage.place} is nested too deep")
+            # With `every` the first failure decides, with `any` the first pass.
             if passed is not self.every:
                 return CheckFinding(passed, reason)
             first = first or CheckFinding(passed, reason)
@@ -66,7 +67,7 @@ class TextRule:
 
 
 def read_text_rule(name: str, check: Node) -> Rule:
-    """The rule `name` of a check, with its target."""
+    """Read the text rule `name` of a check, with its target."""
     make, of = _TESTS[name]
     test = make(check.at(name))
     target = read_target(check)
@@ -81,16 +82,16 @@ def _read_absent(name: str, target: TextTarget, check: Node) -> bool | None:
     if given is not None:
         return given.one_of(("pass", "fail")) == "pass"
     if target.name == "reasoning":
-        # Many formats leave it out: that none is recorded does not say that there was none.
+        # Many formats omit reasoning: a record without it does not show that there was none.
         return None
-    # What is never said cannot be wrong; anything else that is asked for must be there.
+    # A forbidden text is not in a missing target; any other rule needs the target to exist.
     return name in _NEGATED_RULES
 
 
 def _read_matches(given: Node) -> PassageTest:
     pattern = compile_pattern(given)
 
-    def held(passage: Passage) -> Match:
+    def match_passage(passage: Passage) -> Match:
         found = pattern.search(passage.text)
         if found is None:
             return (
@@ -100,13 +101,13 @@ def _read_matches(given: Node) -> PassageTest:
         piece = cut_excerpt(passage.text, found.start, len(found.text))
         return True, f"{passage.what} in {passage.describe_place(found.start)}: match in {piece}"
 
-    return held
+    return match_passage
 
 
 def _read_contains(given: Node) -> PassageTest:
     words = given.texts()
 
-    def held(passage: Passage) -> Match:
+    def match_passage(passage: Passage) -> Match:
         for word in words:
             if word not in passage.text:
                 return False, f"no {quote_json(word)}: {describe_beginning(passage)}"
@@ -114,13 +115,13 @@ def _read_contains(given: Node) -> PassageTest:
         piece = cut_excerpt(passage.text, start, len(words[0]))
         return True, f"{passage.what} in {passage.describe_place(start)}: found in {piece}"
 
-    return held
+    return match_passage
 
 
 def _read_not_contains(given: Node) -> PassageTest:
     words = given.texts()
 
-    def held(passage: Passage) -> Match:
+    def match_passage(passage: Passage) -> Match:
         for word in words:
             if (start := passage.text.find(word)) >= 0:
                 piece = cut_excerpt(passage.text, start, len(word))
@@ -128,19 +129,19 @@ def _read_not_contains(given: Node) -> PassageTest:
                 return False, f"{passage.what} in {place}: {quote_json(word)} in {piece}"
         return True, f"{passage.what} in {passage.place}: not found"
 
-    return held
+    return match_passage
 
 
 def _read_not_matches(given: Node) -> PassageTest:
     matching = _read_matches(given)
 
-    def held(passage: Passage) -> Match:
+    def match_passage(passage: Passage) -> Match:
         matched, reason = matching(passage)
         if matched:
             return False, reason
         return True, f"{passage.what} in {passage.place}: no match"
 
-    return held
+    return match_passage
 
 
 def _read_equals(given: Node) -> PassageTest:
@@ -148,8 +149,9 @@ def _read_equals(given: Node) -> PassageTest:
     if wanted is None:
         raise given.wrong("the value is null, which no text equals")
 
-    def held(passage: Passage) -> Match:
+    def match_passage(passage: Passage) -> Match:
         if isinstance(wanted, str):
+            # Models and tools often end a text with a line break.
             equal = passage.text.strip() == wanted.strip()
         else:
             readable, value = parse_json_passage(passage)
@@ -158,7 +160,7 @@ def _read_equals(given: Node) -> PassageTest:
             return True, f"{passage.what} in {passage.place}: equals {quote_json(wanted)}"
         return False, f"the text is not {quote_json(wanted)}: {describe_beginning(passage)}"
 
-    return held
+    return match_passage
 
 
 def _read_json_path(given: Node) -> PassageTest:
@@ -171,7 +173,7 @@ def _read_json_path(given: Node) -> PassageTest:
         path = parse_json_path(given.at("path"))
         condition = _read_path_condition(given)
 
-    def held(passage: Passage) -> Match:
+    def match_passage(passage: Passage) -> Match:
         readable, value = parse_json_passage(passage)
         if not readable:
             return False, f"the text is not JSON: {describe_beginning(passage)}"
@@ -185,7 +187,7 @@ def _read_json_path(given: Node) -> PassageTest:
             return True, f"{place} of {where}: is {quote_json(member)}"
         return False, f"{found[0][0]} of {where}: {problems[0]}"
 
-    return held
+    return match_passage
 
 
 def _read_path_condition(given: Node) -> Condition | None:
@@ -196,7 +198,7 @@ def _read_path_condition(given: Node) -> Condition | None:
 def _read_json_schema(given: Node) -> PassageTest:
     schema = compile_schema(given)
 
-    def held(passage: Passage) -> Match:
+    def match_passage(passage: Passage) -> Match:
         readable, value = parse_json_passage(passage)
         if not readable:
             return False, f"the text is not JSON: {describe_beginning(passage)}"
@@ -206,7 +208,7 @@ def _read_json_schema(given: Node) -> PassageTest:
             return True, f"{where}: matches the schema"
         return False, f"{where}: does not match the schema at {problem}"
 
-    return held
+    return match_passage
 
 
 def _read_number_bounds(given: Node) -> PassageTest:
@@ -218,7 +220,7 @@ def _read_number_bounds(given: Node) -> PassageTest:
         raise given.wrong("the check has both `pattern` and `path`", hint="keep one of them")
     find = _build_number_finder(given)
 
-    def held(passage: Passage) -> Match:
+    def match_passage(passage: Passage) -> Match:
         value = find(passage)
         if value is None:
             return False, f"no number found: {describe_beginning(passage)}"
@@ -226,11 +228,11 @@ def _read_number_bounds(given: Node) -> PassageTest:
         where = f"{passage.what} in {passage.place}"
         return problem is None, f"{where}: {problem or f'{value} is within bounds'}"
 
-    return held
+    return match_passage
 
 
 def _build_number_finder(given: Node) -> Callable[[Passage], float | None]:
-    """What finds the number in a passage: a pattern, a path, or the whole text."""
+    """Return the function that reads the number: by path, by pattern, or the whole text."""
     if (at := given.get("path")) is not None:
         path = parse_json_path(at)
 
@@ -258,6 +260,7 @@ def _build_number_finder(given: Node) -> Callable[[Passage], float | None]:
 def _to_number(value: Any) -> float | None:
     if isinstance(value, str):
         try:
+            # A longer text is not a number; parsing megabytes of digits would take long.
             return float(value.strip()) if len(value) <= 100 else None
         except ValueError:
             return None
@@ -265,7 +268,7 @@ def _to_number(value: Any) -> float | None:
 
 
 def parse_json_passage(passage: Passage) -> tuple[bool, Any]:
-    """Whether a passage is JSON, and the value that it is."""
+    """Return whether a passage is JSON, and its value."""
     if passage.value is not None:
         return True, passage.value
     try:

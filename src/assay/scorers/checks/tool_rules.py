@@ -1,4 +1,4 @@
-"""Rules about which tools were called, in which order and with what."""
+"""Rules about tool calls: which tools, in which order, with which arguments."""
 
 from dataclasses import replace
 from typing import Any
@@ -14,7 +14,7 @@ _MAX_CALLS_SHOWN = 12
 
 
 def read_tool_called(check: Node) -> Rule:
-    """Passes when each named tool was called, as often as asked."""
+    """Pass when each named tool was called, at least `at_least` and at most `at_most` times."""
     given = check.at("tool_called")
     least, most = 1, None
     if isinstance(given.value, dict):
@@ -44,7 +44,7 @@ def read_tool_called(check: Node) -> Rule:
 
 
 def read_tool_not_called(check: Node) -> Rule:
-    """Passes when none of the named tools was called."""
+    """Pass when none of the named tools was called."""
     names = check.at("tool_not_called").texts()
     scope = read_scope(check)
 
@@ -61,7 +61,7 @@ def read_tool_not_called(check: Node) -> Rule:
 
 
 def read_tool_order(check: Node) -> Rule:
-    """Passes when the tools were called in this order; `exact` allows no call besides."""
+    """Pass when the tools were called in this order; `exact` allows no other calls."""
     given = check.at("tool_order")
     exact = False
     listed = given
@@ -87,6 +87,7 @@ def read_tool_order(check: Node) -> Rule:
 
 def _check_order(names: list[str], calls: list[RecordedCall]) -> CheckFinding:
     places: list[str] = []
+    # One iterator for all names: each search continues after the call that the last one found.
     remaining = iter(calls)
     for name in names:
         found = next((call for call in remaining if call.name == name), None)
@@ -107,7 +108,7 @@ def _check_exact_order(names: list[str], calls: list[RecordedCall]) -> CheckFind
 
 
 def read_tool_args_match(check: Node) -> Rule:
-    """Passes when a call of the tool has arguments that meet all conditions."""
+    """Pass when a call of the tool has arguments that meet all conditions."""
     given = check.at("tool_args_match")
     given.mapping(("tool", "args", "of"))
     for key in ("tool", "args"):
@@ -132,13 +133,13 @@ def read_tool_args_match(check: Node) -> Rule:
         first: tuple[bool, str] | None = None
         for call in calls:
             problem = _find_argument_problem(call, conditions)
-            held = (
+            outcome = (
                 problem is None,
                 f"{call.place} calls {_describe_call(call)}: {problem or 'matches'}",
             )
-            if held[0] is not every:
-                return CheckFinding(*held)
-            first = first or held
+            if outcome[0] is not every:
+                return CheckFinding(*outcome)
+            first = first or outcome
         assert first is not None  # there is a call
         more = f"; the same of {len(calls) - 1} more" if len(calls) > 1 else ""
         return CheckFinding(first[0], first[1] + more)
@@ -175,7 +176,7 @@ def _find_argument_problem(
 
 
 def read_max_tools(check: Node) -> Rule:
-    """Passes when at most so many calls were made, of any tool or of one."""
+    """Pass when at most so many calls were made, of any tool or of one."""
     most = check.at("max_tools").whole_number(lowest=0)
     scope = read_scope(check)
 
@@ -196,9 +197,9 @@ def read_max_tools(check: Node) -> Rule:
 
 
 def read_no_tool_errors(check: Node) -> Rule:
-    """Passes when every call was answered and no answer is marked as an error.
+    """Pass when every call was answered and no answer is marked as an error.
 
-    Answers that do not say whether the tool failed are not judged, unless `unmarked` is `pass`.
+    A record that does not show whether the tool failed is unscored, unless `unmarked` is `pass`.
     """
     given = check.at("no_tool_errors")
     lenient = False

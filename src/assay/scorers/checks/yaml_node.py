@@ -1,4 +1,4 @@
-"""A value of a check file together with where it stands, so that a complaint can say so."""
+"""A value of a check file with its file, line and key, for error messages."""
 
 import math
 from collections.abc import Collection, Iterator, Mapping
@@ -24,25 +24,25 @@ class Node:
     file: str
     place: ValuePath = ()
     lines: Mapping[ValuePath, int] = field(default_factory=dict, repr=False)
-    """The line of each value, counted from 1; empty for what came from memory."""
+    """The line of each value, counted from 1; empty for values that are not from a file."""
 
     def wrong(self, message: str, *, hint: str | None = None) -> ConfigError:
-        """The error that says this value is wrong, with file, line and key."""
+        """Return the error for this value, with file, line and key."""
         line = find_nearest_line(self.lines, self.place)
         return build_problems_error(
             ConfigError, [FileProblem(self.file, line, self.place, message, hint)]
         )
 
     def at(self, key: str | int) -> "Node":
-        """The value under a key or at a position that is known to be there."""
+        """Return the value at a key or position that exists."""
         return Node(self.value[key], self.file, (*self.place, key), self.lines)
 
     def get(self, key: str) -> "Node | None":
-        """The value under a key of a mapping, or None where there is none."""
+        """Return the value at a key of a mapping, or None when it is missing."""
         return self.at(key) if key in self.value else None
 
     def mapping(self, known: Collection[str] | None = None) -> Mapping[str, Any]:
-        """The mapping that this is, with no keys but `known` ones."""
+        """Return the value as a mapping whose keys are all `known`."""
         if not isinstance(self.value, dict):
             raise self.wrong(f"the value is {quote_value(self.value)}, not a mapping")
         for key in self.value:
@@ -51,7 +51,7 @@ class Node:
         return self.value
 
     def items(self) -> Iterator["Node"]:
-        """The members of the list that this is; at least one."""
+        """Return the members of the value as a list with at least one."""
         if not isinstance(self.value, list):
             raise self.wrong(f"the value is {quote_value(self.value)}, not a list")
         if not self.value:
@@ -59,7 +59,7 @@ class Node:
         return (self.at(position) for position in range(len(self.value)))
 
     def text(self) -> str:
-        """The text that this is; not an empty one."""
+        """Return the value as text that is not empty."""
         if not isinstance(self.value, str):
             hint = None if isinstance(self.value, dict | list) else "put it in quotes"
             raise self.wrong(f"the value is {quote_value(self.value)}, not text", hint=hint)
@@ -68,20 +68,20 @@ class Node:
         return self.value
 
     def texts(self) -> tuple[str, ...]:
-        """One text, or a list of them."""
+        """Return the value as one text or a list of texts."""
         if isinstance(self.value, list):
             return tuple(each.text() for each in self.items())
         return (self.text(),)
 
     def one_of(self, known: Collection[str]) -> str:
-        """The text that this is, when it is one of those known."""
+        """Return the value as one of the `known` texts."""
         text = self.text()
         if text not in known:
             raise self.wrong(f"unknown value {text!r}", hint=suggest_name(text, known))
         return text
 
     def number(self, *, lowest: float | None = None) -> float:
-        """The finite number that this is."""
+        """Return the value as a finite number."""
         value = self.value
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self.wrong(f"the value is {quote_value(value)}, not a number")
@@ -92,19 +92,19 @@ class Node:
         return value
 
     def whole_number(self, *, lowest: int | None = None) -> int:
-        """The whole number that this is."""
+        """Return the value as a whole number."""
         value = self.number(lowest=lowest)
         if not isinstance(value, int):
             raise self.wrong(f"{value} is not a whole number")
         return value
 
     def flag(self) -> bool:
-        """The bool that this is."""
+        """Return the value as a bool."""
         if not isinstance(self.value, bool):
             raise self.wrong(f"the value is {quote_value(self.value)}, neither true nor false")
         return self.value
 
 
 def shorten_text(text: str, longest: int) -> str:
-    """`text`, marked where it was cut."""
+    """Return `text`, cut to `longest` characters with `…` at the end."""
     return text if len(text) <= longest else f"{text[:longest]}…"

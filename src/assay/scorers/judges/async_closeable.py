@@ -1,4 +1,4 @@
-"""What is let go of at the end of an `async with` block."""
+"""A base class for judges that close at the end of an `async with` block."""
 
 from abc import ABC, abstractmethod
 from types import TracebackType
@@ -6,11 +6,11 @@ from typing import Self
 
 
 class AsyncCloseable(ABC):
-    """A context manager that closes itself."""
+    """An async context manager that closes itself."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Let go of connections and threads."""
+        """Close connections and threads."""
 
     async def __aenter__(self) -> Self:
         return self

@@ -1,4 +1,4 @@
-"""How far a judge can be trusted: its verdicts beside those of people."""
+"""Calibration of a judge: its agreement with human labels."""
 
 import json
 import math
@@ -17,12 +17,13 @@ _LABEL_WORDS = {
     **dict.fromkeys(("fail", "no", "false", "bad", "incorrect"), 0.0),
 }
 _MAX_LABEL_LINE = 100_000
+# The 97.5 % quantile of the normal distribution, for two-sided 95 % intervals.
 _Z = 1.959964
 
 
 @dataclass(frozen=True)
 class Label:
-    """What a person said of a sample, or of one criterion of it."""
+    """A human label of a sample, or of one of its criteria."""
 
     sample_id: str
     value: float
@@ -32,7 +33,7 @@ class Label:
 
 
 class Calibration(BaseModel):
-    """A judge beside people, over the samples that both judged."""
+    """The agreement of a judge with people, over the samples that both judged."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -40,33 +41,33 @@ class Calibration(BaseModel):
     """None: the score of the whole sample."""
 
     threshold: FiniteFloat
-    """Scores and labels from here on are a pass."""
+    """Scores and labels of at least this are a pass."""
 
     compared: int
     not_judged: int
-    """Labelled samples that the judge gave no score."""
+    """Labelled samples without a score by the judge."""
 
     both_pass: int
     both_fail: int
     only_judge: int
-    """The judge passes what people fail."""
+    """Samples that the judge passes and people fail."""
 
     only_people: int
-    """The judge fails what people pass."""
+    """Samples that the judge fails and people pass."""
 
     agreement: FiniteFloat | None
     agreement_low: FiniteFloat | None
     agreement_high: FiniteFloat | None
     kappa: FiniteFloat | None
-    """Cohen's: agreement beyond chance. None when one side gave only one verdict throughout."""
+    """Cohen's kappa: agreement beyond chance. None when one side gave only one verdict."""
 
     kappa_low: FiniteFloat | None
     kappa_high: FiniteFloat | None
     mean_distance: FiniteFloat | None
-    """Between score and label, before either is cut into pass and fail."""
+    """Mean absolute difference of score and label, before the threshold is applied."""
 
     def lines(self) -> list[str]:
-        """The numbers and the confusion table, in plain lines."""
+        """Format the numbers and the confusion table as plain lines."""
         name = self.criterion or "score"
         if not self.compared:
             return [f"calibration   {name}: no labelled sample was judged"]
@@ -89,7 +90,7 @@ class Calibration(BaseModel):
 
 
 class Calibrator:
-    """Collects verdicts beside labels while samples go by."""
+    """Collects pairs of label and score from a stream of judged samples."""
 
     def __init__(self, labels: Iterable[Label], threshold: float) -> None:
         self._labels: dict[str, dict[str | None, float]] = {}
@@ -102,11 +103,11 @@ class Calibrator:
             for criterion in each:
                 self._pairs.setdefault(criterion, [])
         self.unlabelled = 0
-        """Samples that nobody labelled."""
+        """Samples without a label."""
 
     @property
     def missing(self) -> list[str]:
-        """Labelled samples that did not come by."""
+        """Labelled samples that were not added."""
         return sorted(self._labels.keys() - self._seen)
 
     @property
@@ -124,7 +125,7 @@ class Calibrator:
             self._pairs[criterion].append((value, _read_criterion_score(sample.score, criterion)))
 
     def compute_calibrations(self) -> list[Calibration]:
-        """One for the whole score where there are labels of it, and one for each criterion."""
+        """Compute one calibration for the score, where it is labelled, and for each criterion."""
         order = sorted(self._pairs, key=lambda name: (name is not None, name or ""))
         return [calibrate(self._pairs[name], self._threshold, criterion=name) for name in order]
 
@@ -144,9 +145,9 @@ def calibrate(
     *,
     criterion: str | None = None,
 ) -> Calibration:
-    """Agreement, Cohen's kappa and the confusion table of (label, score) pairs.
+    """Compute agreement, Cohen's kappa and the confusion table of (label, score) pairs.
 
-    A score of None was not judged: it is counted, and in none of the numbers.
+    A score of None is unscored: it is counted and excluded from all other numbers.
     """
     judged = []
     not_judged = 0
@@ -181,7 +182,7 @@ def calibrate(
 
 
 def _compute_wilson_interval(hits: int, n: int) -> tuple[float | None, float | None]:
-    """Wilson's 95 % interval of a share, which is honest for few samples and for shares of 1."""
+    # Wilson's interval: the usual normal interval has width 0 when all samples agree.
     if not n:
         return None, None
     share, spread = hits / n, _Z * _Z / n
@@ -193,7 +194,7 @@ def _compute_wilson_interval(hits: int, n: int) -> tuple[float | None, float | N
 def _compute_kappa(
     cells: dict[tuple[bool, bool], int],
 ) -> tuple[float | None, float | None, float | None]:
-    """Kappa with its 95 % interval; None when one side gave a single verdict throughout."""
+    """Return kappa with its 95 % interval; None when one side gave only one verdict."""
     n = sum(cells.values())
     if not n:
         return None, None, None
@@ -210,12 +211,10 @@ def _compute_kappa(
 
 
 def _compute_exact_interval(hits: int, n: int) -> tuple[float, float]:
-    """Clopper and Pearson's 95 % interval of a share.
-
-    Wider than Wilson's, which leaves room for what kappa's agreement by chance varies. Simulated
-    over 15 to 100 samples and kappas from 0 to 0.9 it held the truth at least 95 % of the time;
-    intervals from a standard error held it 88 % of the time, and Fleiss's less than that.
-    """
+    # Clopper and Pearson's 95 % interval of a share. It is wider than Wilson's, which leaves room
+    # for the variation of kappa's agreement by chance. Simulated over 15 to 100 samples and kappas
+    # from 0 to 0.9 it covered the truth at least 95 % of the time; normal intervals covered it
+    # 88 % of the time, and Fleiss's less than that.
     from scipy.special import betaincinv
 
     tail = 0.025
@@ -225,9 +224,9 @@ def _compute_exact_interval(hits: int, n: int) -> tuple[float, float]:
 
 
 def read_labels(path: Path) -> list[Label]:
-    """Labels of people: one JSON object a line with `id`, `label` and perhaps a `criterion`.
+    """Read human labels: one JSON object per line with `id`, `label` and optional `criterion`.
 
-    Raises `ConfigError` that names the line.
+    Raises `ConfigError` with the line of the problem.
     """
     try:
         with path.open(encoding="utf-8-sig") as file:

@@ -1,4 +1,4 @@
-"""Whether what a judge quotes really stands in the transcript."""
+"""Look up the quotes of a judge in the transcript."""
 
 import re
 import unicodedata
@@ -13,7 +13,7 @@ _QUOTES = str.maketrans({"“": '"', "”": '"', "‘": "'", "’": "'", "\u2212
 
 @dataclass(frozen=True)
 class QuotedEvidence:
-    """A quote, and the turns that it was found in."""
+    """A quote and the turns that contain it."""
 
     quote: str
     turns: tuple[int, ...]
@@ -24,7 +24,7 @@ class QuotedEvidence:
 
 
 class QuoteIndex:
-    """What may be quoted of a transcript, looked up without regard to spacing."""
+    """The texts of a transcript that may be quoted, searched regardless of spacing."""
 
     def __init__(self, shown: JudgedTranscript) -> None:
         self._turns = [
@@ -33,7 +33,7 @@ class QuoteIndex:
         ]
 
     def find(self, quote: str) -> QuotedEvidence:
-        """Where a quote stands. `...` in it stands for anything within one text."""
+        """Return the turns that contain a quote. `...` in it matches anything within one text."""
         parts = [
             part for piece in _GAP.split(quote) if (part := _normalize_quote(piece).strip(" \"'"))
         ]
@@ -44,24 +44,24 @@ class QuoteIndex:
         )
         return QuotedEvidence(quote, turns)
 
-    def holds(self, text: str) -> bool:
-        """Whether some text of the transcript has all of `text` in it, spacing aside."""
+    def contains(self, text: str) -> bool:
+        """Whether one text of the transcript contains all of `text`, regardless of spacing."""
         wanted = _strip_spaces(text)
         return any(wanted in _strip_spaces(each) for _, texts in self._turns for each in texts)
 
 
 def _occurs_in(parts: list[str], text: str) -> bool:
-    place = 0
+    position = 0
     for part in parts:
-        place = text.find(part, place)
-        if place < 0:
+        position = text.find(part, position)
+        if position < 0:
             return False
-        place += len(part)
+        position += len(part)
     return True
 
 
 def _normalize_quote(text: str) -> str:
-    """One spelling for texts that a judge may have copied out of JSON or set in other quotes."""
+    # Judges copy quotes out of JSON lines, with its escapes, and typeset the quotation marks.
     plain = _QUOTE_ESCAPE.sub(lambda match: " " if match[0] != "\\" else "", text)
     return " ".join(unicodedata.normalize("NFC", plain).translate(_QUOTES).split())
 

@@ -1,8 +1,8 @@
-"""What a judge is asked: rules first, the material between markers, the question after it.
+"""The prompt of a judge: rules first, the material between markers, the question after it.
 
-The material is data. Each of its lines is one JSON object, so nothing in it can begin a line; the
-markers hold a code that is drawn for every call, so nothing in it can know how they end; and the
-form of the answer comes last, with a second code that an answer inside the material cannot have.
+The material is untrusted data. Each of its lines is one JSON object, so nothing in it can begin a
+line. The markers contain a random code for every call, so nothing in it can close them. The form
+of the answer comes last, with a second code that an answer inside the material cannot contain.
 """
 
 import secrets
@@ -13,6 +13,8 @@ from assay.types import Message
 
 from .rubric import Criterion, Rubric
 
+# Every word of these prompts can change the scores of a judge, and the name of the scorer, which
+# identifies a run, does not depend on them.
 _RULES = """\
 You are a judge. You grade what an assistant did, by the rubric that you are given, and you answer
 in the form that you are given.
@@ -56,20 +58,21 @@ Answer with one JSON object and nothing around it, in exactly this form:
 
 @dataclass(frozen=True)
 class JudgePrompt:
-    """One question to a judge: its messages, and the codes drawn for it."""
+    """The messages to a judge, and the random codes in them."""
 
     messages: tuple[Message, ...]
     code: str
-    """Of the markers around the material."""
+    """The code in the markers around the material."""
 
     key: str
-    """An answer that has it was made for this question."""
+    """The code that the answer must repeat: it proves that the answer was written for this call."""
 
-    def build_retry(self, said: str, problem: str) -> tuple[Message, ...]:
-        """The same question after an answer that could not be used."""
+    def build_retry(self, reply: str, problem: str) -> tuple[Message, ...]:
+        """Return the messages of a retry after a reply that could not be used."""
         return (
             *self.messages,
-            Message(role="assistant", content=said[:_MAX_REPEATED_REPLY] or "(empty)"),
+            # Some servers refuse an assistant message without content.
+            Message(role="assistant", content=reply[:_MAX_REPEATED_REPLY] or "(empty)"),
             Message(
                 role="user",
                 content=f"That cannot be used: {problem}. Answer again, with the one JSON object "
@@ -78,13 +81,14 @@ class JudgePrompt:
         )
 
 
+# A reply that ran into its token limit would be paid for again with every retry.
 _MAX_REPEATED_REPLY = 4000
 
 
 def build_grading_prompt(rubric: Rubric, lines: Sequence[str]) -> JudgePrompt:
-    """The question how good one transcript is."""
+    """Build the prompt that grades one transcript."""
     code, key = _draw_codes(lines)
-    # The form is no JSON itself: copied back, it must not be read as an answer.
+    # The form is not valid JSON, so a judge that copies it back does not give an answer.
     criteria = ", ".join(
         f'"{each.name}": {{"reason": "...", "evidence": ["..."], "score": <0 to 1>}}'
         for each in rubric.criteria
@@ -102,7 +106,7 @@ def build_grading_prompt(rubric: Rubric, lines: Sequence[str]) -> JudgePrompt:
 def build_comparison_prompt(
     rubric: Rubric, first: Sequence[str], second: Sequence[str]
 ) -> JudgePrompt:
-    """The question which of two transcripts is better."""
+    """Build the prompt that compares two transcripts."""
     code, key = _draw_codes([*first, *second])
     form = _PAIR_FORM.format(form=f'{{"key": "{key}", "reason": "...", "winner": <one of three>}}')
     parts = (
@@ -121,7 +125,7 @@ def _build_judge_prompt(parts: Sequence[str], code: str, key: str) -> JudgePromp
 
 
 def _draw_codes(lines: Sequence[str]) -> tuple[str, str]:
-    """Two codes that do not stand in the material. It cannot guess them either."""
+    """Draw two codes that do not occur in the material."""
     while True:
         code, key = secrets.token_hex(16), secrets.token_hex(6)
         if not any(code in line or key in line for line in lines):

@@ -1,4 +1,4 @@
-"""Reading what a judge answered, however it wrapped it. What cannot be read is never a number."""
+"""Parse the reply of a judge, with or without text around the JSON. Never guess a number."""
 
 import ast
 import json
@@ -12,6 +12,7 @@ from typing import Any
 from .evidence import QuoteIndex
 
 _MAX_REPLY = 200_000
+# Every `{` may start an object: without a limit a reply of braces takes quadratic time.
 _MAX_DECODE_TRIES = 200
 _MAX_REPLY_TEXT = 4000
 _THOUGHTS_END = ("</think>", "</thinking>")
@@ -21,10 +22,10 @@ _SCORE_NUMBER = re.compile(r"[01](?:\.\d+)?|\.\d+")
 
 @dataclass(frozen=True)
 class Opinion:
-    """What one answer says of one criterion."""
+    """The verdict of one reply on one criterion."""
 
     score: float | None
-    """None: the judge says that it cannot be judged."""
+    """None: the judge abstains."""
 
     reason: str
     quotes: tuple[str, ...] = ()
@@ -32,21 +33,21 @@ class Opinion:
 
 @dataclass(frozen=True)
 class JudgeReply:
-    """An answer as far as it could be read."""
+    """The parts of a reply that could be parsed."""
 
     opinions: dict[str, Opinion] = field(default_factory=dict)
     problem: str | None = None
-    """Why it is not whole."""
+    """Why the reply is incomplete."""
 
 
 class UnusableReply(Exception):
-    """An answer, or a part of it, that is not in the form that was asked for."""
+    """A reply, or a part of it, that is not in the requested form."""
 
 
 def parse_reply(
     text: str, names: Sequence[str], *, key: str, material: QuoteIndex, require_key: bool = False
 ) -> JudgeReply:
-    """The opinions on the criteria `names`; those that could not be read are missing."""
+    """Return the opinions on the criteria `names`; those that could not be parsed are missing."""
     try:
         found = find_reply_object(
             text, key=key, material=material, has=("criteria",), require_key=require_key
@@ -72,17 +73,17 @@ def find_reply_object(
     has: Sequence[str],
     require_key: bool = False,
 ) -> dict[str, Any]:
-    """The one object of a reply that answers the question. Raises `UnusableReply`.
+    """Return the one object of a reply that answers the prompt. Raises `UnusableReply`.
 
-    An object with the key of the question is the answer. Without the key it is taken only when it
-    is alone and does not stand in the material: what a judge quotes is no verdict. With
-    `require_key` it is not taken then either.
+    An object with the key of the prompt is the answer. An object without the key is accepted only
+    when it is alone and not a quote from the material, and never with `require_key`.
     """
     candidates = _find_reply_candidates(text, has)
     if not candidates:
         raise UnusableReply(f"the reply has no JSON object with {', '.join(map(repr, has))}")
     keyed = [value for _, value in candidates if value.get("key") == key]
     if keyed:
+        # Models that correct themselves write the final answer last.
         return keyed[-1]
     bare = [(raw, value) for raw, value in candidates if value.get("key") is None]
     if not bare:
@@ -92,13 +93,13 @@ def find_reply_object(
     if len(bare) > 1:
         raise UnusableReply("there is more than one answer, and none has the key")
     raw, value = bare[0]
-    if material.holds(raw):
+    if material.contains(raw):
         raise UnusableReply("the answer is copied from the material, and has no key")
     return value
 
 
 def _find_reply_candidates(text: str, has: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
-    """Objects with these fields: of strict JSON, else of what can be repaired to it."""
+    """Return the objects with these fields: from strict JSON, else from repaired text."""
     text = text[:_MAX_REPLY]
     for end in _THOUGHTS_END:
         text = text.rpartition(end)[2]
@@ -115,22 +116,23 @@ def _find_reply_candidates(text: str, has: Sequence[str]) -> list[tuple[str, dic
 
 def _decode_objects(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
     decoder = json.JSONDecoder(strict=False, parse_constant=_refuse_reply_constant)
-    place = text.find("{")
+    start = text.find("{")
     for _ in range(_MAX_DECODE_TRIES):
-        if place < 0:
+        if start < 0:
             return
         try:
-            value, end = decoder.raw_decode(text, place)
-            yield text[place:end], value
+            value, end = decoder.raw_decode(text, start)
+            yield text[start:end], value
         except (ValueError, RecursionError):
-            end = place + 1
-        place = text.find("{", end)
+            end = start + 1
+        start = text.find("{", end)
 
 
 def _parse_python_literal(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """An object in Python's spelling, as some models write it."""
+    # Some models answer in Python's syntax: single quotes, None and True.
     raw = text[text.find("{") : text.rfind("}") + 1]
     try:
+        # The compiler warns of escapes such as "\d" in the reply.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             value = ast.literal_eval(raw)
@@ -145,7 +147,7 @@ def _refuse_reply_constant(constant: str) -> None:
 
 
 def _index_criteria(criteria: Any) -> dict[str, Any]:
-    """The criteria by name; some models write a list of them."""
+    # Some models write a list of criteria instead of an object.
     if isinstance(criteria, list):
         named = [each for each in criteria if isinstance(each, dict) and "name" in each]
         if len({str(each["name"]) for each in named}) == len(criteria):
@@ -183,12 +185,11 @@ def _parse_criterion_score(value: Any, name: str) -> float | None:
 
 
 def _parse_quotes(evidence: Any) -> tuple[str, ...]:
-    """The quotes, also where a model gave a single one, or objects with a `quote` in them."""
+    # Some models write a single quote, or objects with a `quote` in them.
     given = evidence if isinstance(evidence, list) else [] if evidence is None else [evidence]
     texts = [each.get("quote", each) if isinstance(each, dict) else each for each in given]
     return tuple(_truncate_reply_text(str(text)) for text in texts)
 
 
 def _truncate_reply_text(text: str) -> str:
-    """`text` as far as it is worth keeping, with `…` where it was cut."""
     return text if len(text) <= _MAX_REPLY_TEXT else f"{text[:_MAX_REPLY_TEXT]}…"

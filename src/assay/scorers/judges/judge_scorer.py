@@ -18,43 +18,43 @@ from .rubric_file import read_rubric
 from .votes import build_judge_result
 
 JUDGEMENT = "judgement"
-"""The field of a result that says who judged it, and what that cost."""
+"""The field of a result that describes its judges, their votes and the cost."""
 
 
 class Judge(AsyncCloseable):
-    """Scores samples by asking models: an async scorer, and a context manager."""
+    """Scores samples by model calls: an async scorer, and a context manager."""
 
-    def __init__(self, rubric: Rubric, bench: Panel, settings: JudgeSettings) -> None:
+    def __init__(self, rubric: Rubric, panel: Panel, settings: JudgeSettings) -> None:
         self.rubric = rubric
         self.spending = Spending()
-        """What all calls of this judge came to."""
+        """The usage of all calls of this judge."""
 
-        self._bench = bench
+        self._panel = panel
         self._settings = settings
         self._names = [criterion.name for criterion in rubric.criteria]
-        # Runs are told apart by the name of their scorer: another rubric or judge is another one.
-        asked = f"{', '.join(bench.names)} {bench.digest}, votes={bench.votes}"
+        # A run is identified by the name of its scorer: another rubric or judge is another scorer.
+        judges = f"{', '.join(panel.names)} {panel.digest}, votes={panel.votes}"
         shown = f"longest_transcript={settings.longest_transcript}"
-        self.__qualname__ = f"judge({rubric.name} {rubric.digest}, {asked}, {shown})"
+        self.__qualname__ = f"judge({rubric.name} {rubric.digest}, {judges}, {shown})"
 
     def __repr__(self) -> str:
         return self.__qualname__
 
     @property
     def judges(self) -> tuple[str, ...]:
-        """Who is asked."""
-        return self._bench.names
+        """The names of the judges."""
+        return self._panel.names
 
     @property
     def votes(self) -> int:
-        """How often each of them is asked."""
-        return self._bench.votes
+        """The number of votes of each judge."""
+        return self._panel.votes
 
     async def __call__(self, sample: Sample) -> EvaluateResult:
         """Judge one sample.
 
-        Answers that cannot be read leave it not judged, with the reason in `error`. Raises
-        `EndpointError` when it is not judged because judges were out of reach.
+        Replies that cannot be parsed leave it unscored, with the reason in `error`. Raises
+        `EndpointError` when it is unscored because judges were unreachable.
         """
         if not any(message.role == "assistant" for message in sample.messages):
             return EvaluateResult(error="the transcript has no assistant message to judge")
@@ -85,14 +85,18 @@ class Judge(AsyncCloseable):
 
         spent = Spending()
         try:
-            ballots = await self._bench.ask(
+            ballots = await self._panel.ask(
                 lambda: build_grading_prompt(self.rubric, shown.lines), read, spent
             )
         finally:
+            # Also when judging fails: the calls were paid for.
             self.spending.include(spent)
         result = build_judge_result(self.rubric, ballots, material)
         if result.error is not None:
-            _raise_endpoint_failure(ballots)
+            # An unreachable judge is an error of the endpoint, which a retry may fix.
+            for vote in ballots:
+                if vote.failure is not None:
+                    raise vote.failure
         about = {**self._describe_judgement(ballots, spent), "left_out": shown.left_out}
         if shown.subagents_left_out:
             about["subagents_left_out"] = shown.subagents_left_out
@@ -116,8 +120,8 @@ class Judge(AsyncCloseable):
         }
 
     async def close(self) -> None:
-        """Let go of the judges' connections."""
-        await self._bench.close()
+        """Close the connections of the judges."""
+        await self._panel.close()
 
 
 def judge(
@@ -127,17 +131,10 @@ def judge(
     votes: int = 1,
     settings: JudgeSettings | None = None,
 ) -> Judge:
-    """An async scorer that asks a model, or a panel of them, to grade samples by a rubric.
+    """Return an async scorer that grades samples by a rubric with a model or a panel of models.
 
-    `rubric` is a name, a YAML file, or a `Rubric`; `votes` is how often each judge is asked. What
-    is wrong with either is refused here, before anything is asked.
+    `rubric` is a name, a YAML file, or a `Rubric`; `votes` is the number of calls to each judge.
+    Raises `ConfigError` for an invalid one here, before the first call.
     """
     settings = settings or JudgeSettings()
     return Judge(read_rubric(rubric), Panel(endpoint, votes, settings), settings)
-
-
-def _raise_endpoint_failure(ballots: Sequence[Vote[JudgeReply]]) -> None:
-    """Raise why a judge could not be asked: trying again later may help."""
-    for vote in ballots:
-        if vote.failure is not None:
-            raise vote.failure

@@ -1,4 +1,4 @@
-"""A sample as a judge is shown it: one JSON object a line, which nothing inside can end."""
+"""Render a sample for a judge: one JSON object per line, which its content cannot break."""
 
 import json
 from collections.abc import Iterator
@@ -9,24 +9,25 @@ from assay.types import DataBlock, Message, Sample, replace_lone_surrogates
 
 from ..subagents import find_subagents
 
+# Characters that `isprintable` accepts although they are invisible or ambiguous: a transcript
+# could hide instructions to the judge in them, or words from people who read the judgement.
 _INVISIBLE_CHARACTERS = frozenset(
     "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0\ufffc\ufffd"
     + "".join(map(chr, (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))))
 )
-"""What counts as printable and is not seen, or is seen as something else."""
 
+# Texts that are cut shorter than this no longer show what happened.
 _MIN_TEXT_LENGTH = 200
-"""A text is not cut shorter than this."""
 
+# Approximate characters of the JSON around the texts of a line.
 _LINE_OVERHEAD = 60
-"""Characters of a line beside what was said."""
 
+# Nesting of subagents, as in checks.
 _MAX_SHOWN_DEPTH = 8
-"""Subagents of subagents that are shown."""
 
 
 class TranscriptTooLong(Exception):
-    """A transcript has too many messages to be shown, however short each is cut."""
+    """A transcript has too many messages to fit, however short each is cut."""
 
 
 @dataclass(frozen=True)
@@ -37,31 +38,31 @@ class TranscriptTurn:
     role: str
     text: str
     agent: str | None = None
-    """The subagent whose conversation it is part of; None for the main one."""
+    """The id of the subagent; None for the main conversation."""
 
     reasoning: str = ""
     tool: str | None = None
-    """Whose output the text is."""
+    """The tool that the text is the output of."""
 
     failed: bool | None = None
     """Whether the tool failed, where its answer records it."""
 
     exit_code: int | None = None
     calls: tuple[tuple[str, str], ...] = ()
-    """Tools that were called, with their arguments as JSON."""
+    """Names of the called tools, with their arguments as JSON."""
 
     other: tuple[str, ...] = ()
     """Kinds of content that are not shown, such as an image."""
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Everything that may be quoted from it."""
+        """All texts that may be quoted."""
         return (self.text, self.reasoning, *(part for call in self.calls for part in call))
 
 
 @dataclass(frozen=True)
 class JudgedTranscript:
-    """The lines that a judge is shown, and what they were made from."""
+    """The lines of the prompt, and the turns behind them."""
 
     lines: tuple[str, ...]
     turns: tuple[TranscriptTurn, ...]
@@ -70,7 +71,7 @@ class JudgedTranscript:
     """Characters that were cut from the middle of long texts."""
 
     subagents_left_out: int = 0
-    """Sessions of subagents that did not fit, or cannot be read; a line of its own says so."""
+    """Sessions of subagents that did not fit or cannot be read; a line of its own reports them."""
 
 
 def render_transcript(
@@ -81,7 +82,7 @@ def render_transcript(
     reference: bool = False,
     subagents: bool = True,
 ) -> JudgedTranscript:
-    """The transcript of a sample in about `longest` characters at most.
+    """Render the transcript of a sample in at most about `longest` characters.
 
     The longest texts are cut first, with a mark that counts the missing characters. When there
     are too many messages, those of subagents are omitted. Raises `TranscriptTooLong` when the
@@ -105,7 +106,7 @@ def render_transcript(
 
 
 def _read_subagent_sessions(sample: Sample) -> tuple[list[Sample], int]:
-    """The sessions of all subagents, each before those that it started; how many are unreadable."""
+    """Return the sessions of all subagents, parents first, and the number of unreadable ones."""
     found: list[Sample] = []
     unreadable = 0
     waiting = [(sample, 0)]
@@ -161,7 +162,7 @@ def _build_transcript_turns(
 
 
 def _read_tool_outcome(message: Message) -> tuple[bool | None, int | None]:
-    """Whether a tool's message records a failure, and its exit code, where it records them."""
+    """Return whether a tool's message records a failure, and its exit code; None if unknown."""
     if message.role not in ("tool", "function") or not message.details:
         return None, None
     details = message.details
@@ -205,22 +206,23 @@ def _build_turn_fields(turn: TranscriptTurn, cutter: "_TextCutter") -> dict[str,
 
 
 def _encode_visible_line(fields: dict[str, Any]) -> str:
-    """One line of JSON in which everything that is there can be seen."""
+    """Encode one line of JSON with invisible characters escaped."""
     text = replace_lone_surrogates(json.dumps(fields, ensure_ascii=False))
     unseen = [each for each in set(text) if not each.isprintable() or each in _INVISIBLE_CHARACTERS]
     return text.translate({ord(each): _escape_character(each) for each in unseen})
 
 
 def _escape_character(character: str) -> str:
-    # As JSON spells it, in two halves beyond the first 65,536 characters.
+    # JSON escapes characters beyond U+FFFF as a surrogate pair, and does not escape U+007F.
     return json.dumps(character)[1:-1] if character != "\x7f" else "\\u007f"
 
 
 def _compute_text_limit(lengths: list[int], room: int) -> int | None:
-    """The longest a text may be so that all fit; None when they do."""
+    """Return the length to cut texts to so that all fit; None when they fit uncut."""
+    # Short texts are kept whole; the room that they leave is shared by the longer ones.
     left = room
-    for place, length in enumerate(sorted(lengths)):
-        share = left // (len(lengths) - place)
+    for index, length in enumerate(sorted(lengths)):
+        share = left // (len(lengths) - index)
         if length > share:
             if share < _MIN_TEXT_LENGTH:
                 raise TranscriptTooLong
@@ -232,7 +234,7 @@ def _compute_text_limit(lengths: list[int], room: int) -> int | None:
 
 
 class _TextCutter:
-    """Cuts texts in the middle, and counts what is missing."""
+    """Cuts texts in the middle and counts the omitted characters."""
 
     def __init__(self, cap: int | None) -> None:
         self._cap = cap

@@ -1,4 +1,4 @@
-"""Which of two samples is better: asked in both orders, so that the order cannot decide."""
+"""Pairwise judging: every pair is compared in both orders to cancel position bias."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -24,16 +24,16 @@ _WINNER_VALUES = ("first", "second", "tie")
 
 @dataclass(frozen=True)
 class Preference:
-    """What the judges came to about two samples."""
+    """The verdict of the judges on two samples."""
 
     winner: Winner | None
-    """None when it could not be judged; `error` then says why."""
+    """None when the pair is unscored; `error` then has the reason."""
 
     inconsistent: int = 0
     """Votes that changed with the order; each counts as a tie."""
 
     votes: tuple[Winner | None, ...] = ()
-    """Each made of two answers, one for each order; None where one is missing."""
+    """Each combines two replies, one for each order; None where one is missing."""
 
     reasons: tuple[str, ...] = ()
     error: str | None = None
@@ -41,7 +41,7 @@ class Preference:
 
 @dataclass
 class PairTally:
-    """Preferences over many pairs."""
+    """Counts of preferences over many pairs."""
 
     winners: Counter[str] = field(default_factory=Counter)
     inconsistent: int = 0
@@ -66,16 +66,17 @@ class _PairVerdict:
 
 
 class PairJudge(AsyncCloseable):
-    """Prefers one of two samples. A context manager that closes itself."""
+    """Compares two samples. A context manager that closes itself."""
 
-    def __init__(self, rubric: Rubric, bench: Panel, settings: JudgeSettings) -> None:
+    def __init__(self, rubric: Rubric, panel: Panel, settings: JudgeSettings) -> None:
         self.rubric = rubric
         self.spending = Spending()
-        self._bench = bench
+        self._panel = panel
+        # Two transcripts share one prompt.
         self._longest = settings.longest_transcript // 2
 
     async def __call__(self, a: Sample, b: Sample) -> Preference:
-        """Which is better. Raises `EndpointError` when judges were out of reach."""
+        """Return which is better. Raises `EndpointError` when judges were unreachable."""
         try:
             one, other = self._render(a), self._render(b)
         except TranscriptTooLong:
@@ -101,15 +102,15 @@ class PairJudge(AsyncCloseable):
         def read(text: str, asked: JudgePrompt) -> tuple[_PairVerdict | None, str | None]:
             return _parse_pair_verdict(text, asked, materials)
 
-        return await self._bench.ask(
+        return await self._panel.ask(
             lambda: build_comparison_prompt(self.rubric, first.lines, second.lines),
             read,
             self.spending,
         )
 
     async def close(self) -> None:
-        """Let go of the judges' connections."""
-        await self._bench.close()
+        """Close the connections of the judges."""
+        await self._panel.close()
 
 
 def prefer(
@@ -119,10 +120,10 @@ def prefer(
     votes: int = 1,
     settings: JudgeSettings | None = None,
 ) -> PairJudge:
-    """An async function of two samples that says which is better by a rubric.
+    """Return an async function that compares two samples by a rubric.
 
-    Each vote asks twice, with the samples in both orders. A verdict that changes with the order is
-    a tie, and counted.
+    Each vote takes two calls, with the samples in both orders. A verdict that changes with the
+    order is a tie, and counted as inconsistent.
     """
     settings = settings or JudgeSettings()
     return PairJudge(read_rubric(rubric), Panel(endpoint, votes, settings), settings)
@@ -175,7 +176,7 @@ def _resolve_winner(place: str, *, first: Winner, second: Winner) -> Winner:
 
 
 def _find_majority(votes: Sequence[Winner | None]) -> Winner | None:
-    """The side that more votes are for; None unless more than half of the votes are usable."""
+    """Return the side with more votes; None unless more than half of the votes are usable."""
     given = [vote for vote in votes if vote is not None]
     if 2 * len(given) <= len(votes):
         return None

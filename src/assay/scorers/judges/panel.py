@@ -1,4 +1,4 @@
-"""The judges that are asked, and how: several of them, patiently, every call counted."""
+"""A panel of judge models: several votes of each, with retries, every call counted."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -13,23 +13,23 @@ from .judge_cost import Spending
 from .judge_prompt import JudgePrompt
 
 JudgeRef = str | Endpoint | ModelClient
-"""Who judges: `provider:model`, an endpoint, or a client."""
+"""A judge model: `provider:model`, an endpoint, or a client."""
 
 _ReplyT = TypeVar("_ReplyT")
 
 
 @dataclass(frozen=True)
 class JudgeSettings:
-    """How judges are asked."""
+    """Settings of the calls to judges."""
 
     retries: int = 2
-    """How often a judge is asked again after an answer that cannot be read."""
+    """Retries after a reply that cannot be parsed."""
 
     longest_transcript: int = 400_000
-    """Characters that a judge is shown, about. Beyond it the longest texts are cut."""
+    """Approximate limit of the transcript in characters. Beyond it the longest texts are cut."""
 
     require_key: bool = False
-    """Whether an answer must have the key of its question, also where it is the only one."""
+    """Whether a reply must repeat the key of its prompt, even when it is the only candidate."""
 
     client: ClientSettings = field(default_factory=ClientSettings)
 
@@ -45,21 +45,21 @@ class JudgeSettings:
 
 @dataclass(frozen=True)
 class Vote(Generic[_ReplyT]):
-    """What came of asking one judge once."""
+    """The outcome of one vote of one judge."""
 
     judge: str
     given: _ReplyT | None
-    """The answer as far as it could be read."""
+    """The parsed part of the reply."""
 
     problem: str | None = None
-    """Why it is not whole, or not there."""
+    """Why the reply is incomplete or missing."""
 
     failure: EndpointError | None = None
-    """Why the judge could not be asked."""
+    """Why the call failed."""
 
 
 class Panel:
-    """One judge or a panel, each asked a number of times."""
+    """One or more judges with a number of votes each."""
 
     def __init__(
         self, judges: JudgeRef | Sequence[JudgeRef], votes: int, settings: JudgeSettings
@@ -69,22 +69,22 @@ class Panel:
             raise ConfigError("no judge was given", where="judge()")
         if isinstance(votes, bool) or not isinstance(votes, int) or votes < 1:
             raise ConfigError(f"votes={votes!r} is not a number above 0", where="judge()")
-        self._seats = [_PanelMember(each, settings.client) for each in listed]
+        self._members = [_PanelMember(each, settings.client) for each in listed]
         self.names = tuple(
-            _number_duplicates([format_endpoint_name(each.endpoint) for each in self._seats])
+            _number_duplicates([format_endpoint_name(each.endpoint) for each in self._members])
         )
         self.votes = votes
         self._retries = settings.retries
 
     @property
     def digest(self) -> str:
-        """Tells judges apart that are asked in different ways; how patiently does not count."""
-        return stable_id([describe_endpoint(seat.endpoint) for seat in self._seats])[:8]
+        """A hash of the endpoints. Retries and timeouts do not change it: they change no score."""
+        return stable_id([describe_endpoint(member.endpoint) for member in self._members])[:8]
 
     async def close(self) -> None:
-        """Let go of the judges' connections. Those of clients that were given stay."""
-        for seat in self._seats:
-            await seat.close()
+        """Close the connections of the judges, except those of clients that were passed in."""
+        for member in self._members:
+            await member.close()
 
     async def ask(
         self,
@@ -92,17 +92,17 @@ class Panel:
         read: Callable[[str, JudgePrompt], tuple[_ReplyT | None, str | None]],
         spending: Spending,
     ) -> list[Vote[_ReplyT]]:
-        """Ask every judge as often as agreed, each time a question of its own.
+        """Collect the votes of every judge, each with a prompt of its own.
 
-        `read` gives what an answer says and why it is not whole. Raises `AccessDenied` when a
-        judge refuses the key; other failures are votes without an answer.
+        `read` parses a reply into its value and the reason why it is incomplete. Raises
+        `AccessDenied` when a judge refuses the key; other failures are votes without a reply.
         """
         ballots = [
             _VoteRequest(
                 name, client, _derive_vote_seed(client.endpoint, number), self._retries, spending
             )
-            for name, seat in zip(self.names, self._seats, strict=True)
-            for client in [await seat.client()]
+            for name, member in zip(self.names, self._members, strict=True)
+            for client in [await member.client()]
             for number in range(self.votes)
         ]
         votes = await asyncio.gather(*(each.cast(question(), read) for each in ballots))
@@ -113,17 +113,17 @@ class Panel:
 
 
 class _PanelMember:
-    """One judge, connected to anew in each event loop: a scorer outlives them.
+    """A judge with one connection for each event loop."""
 
-    A client that was given is used as it is, and left open: it belongs to whoever made it.
-    """
+    # A scorer outlives event loops, and an HTTP pool is bound to the loop that opened it. A client
+    # that was passed in is used unchanged and never closed here: it belongs to its creator.
 
     def __init__(self, judge: JudgeRef, settings: ClientSettings) -> None:
         if isinstance(judge, str):
             judge = parse_model(judge)
         self._settings = settings
         self._given = not isinstance(judge, Endpoint)
-        # Connected now, so that what is wrong with an endpoint is found before anything is paid.
+        # Connect now, so that a wrong endpoint is reported before the first paid call.
         self._client = connect(judge, settings) if isinstance(judge, Endpoint) else judge
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lease: AsyncGenerator[None, None] | None = None
@@ -133,7 +133,7 @@ class _PanelMember:
         return self._client.endpoint
 
     async def client(self) -> ModelClient:
-        """The judge as it can be asked in the running event loop."""
+        """Return the client for the running event loop."""
         loop = asyncio.get_running_loop()
         if not self._given and self._loop is not loop:
             if self._loop is not None:
@@ -151,7 +151,8 @@ class _PanelMember:
 
 
 async def _close_with_loop(client: ModelClient) -> AsyncGenerator[None, None]:
-    """Held open while a client is in use. Ending it, as the loop does at its end, hangs up."""
+    # asyncio closes open async generators when a loop shuts down. The generator stays suspended
+    # while the client is in use, so the client is closed with its loop without a call of `close`.
     try:
         yield
     finally:
@@ -160,7 +161,7 @@ async def _close_with_loop(client: ModelClient) -> AsyncGenerator[None, None]:
 
 @dataclass(frozen=True)
 class _VoteRequest:
-    """One vote to be got from one judge."""
+    """The call, with its retries, for one vote of one judge."""
 
     judge: str
     client: ModelClient
@@ -183,24 +184,23 @@ class _VoteRequest:
                 self.spending.failed += 1
                 return Vote(self.judge, given, problem, error)
             self.spending.add(reply.call, again=attempt > 0)
-            said = reply.message.text
-            given, problem = read(said, asked)
+            text = reply.message.text
+            given, problem = read(text, asked)
             if problem is None:
                 break
             if reply.call.finish_reason == "length":
                 problem += " (the answer was cut off at its token limit)"
-            messages = asked.build_retry(said, problem)
+            messages = asked.build_retry(text, problem)
         return Vote(self.judge, given, problem)
 
 
 def _number_duplicates(names: list[str]) -> list[str]:
-    """The names, numbered where one model is on the panel more than once."""
     return [
-        name if names.count(name) == 1 else f"{name} #{names[: place + 1].count(name)}"
-        for place, name in enumerate(names)
+        name if names.count(name) == 1 else f"{name} #{names[: index + 1].count(name)}"
+        for index, name in enumerate(names)
     ]
 
 
 def _derive_vote_seed(endpoint: Endpoint, number: int) -> int | None:
-    """Votes with one seed would be the same vote."""
+    # With the same seed all votes of a judge would be the same vote.
     return None if endpoint.seed is None else endpoint.seed + number

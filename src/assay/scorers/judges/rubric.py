@@ -1,4 +1,4 @@
-"""What a judge is asked to look at: a rubric of named criteria."""
+"""Rubrics: named criteria with weights that a judge grades by."""
 
 from typing import Annotated, Self
 
@@ -20,28 +20,28 @@ class Criterion(BaseModel):
 
     description: str = Field(min_length=1)
     levels: dict[Share, str] = Field(default_factory=dict)
-    """What some scores mean, so that two judges mean the same by them."""
+    """The meaning of some scores, which anchors judges to the same scale."""
 
     weight: FiniteFloat = Field(default=1.0, gt=0)
     """Share in the sample's score."""
 
     optional: bool = False
-    """Left out of the score where the judge finds that it does not apply."""
+    """Excluded from the score when the judges find that it does not apply."""
 
 
 class Rubric(BaseModel):
-    """What makes a transcript good, in words that a judge is shown."""
+    """The instructions and criteria that a judge grades by."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field(min_length=1, max_length=100)
     description: str = Field(min_length=1)
     guidance: str = ""
-    """How to go about it, for all criteria."""
+    """Instructions for all criteria."""
 
     criteria: tuple[Criterion, ...] = Field(min_length=1, max_length=50)
     threshold: Share = 0.5
-    """Scores from here on count as a pass: where votes are split, and beside human labels."""
+    """Scores of at least this are a pass, for split votes and for calibration."""
 
     reasoning: bool = False
     """Whether the judge is shown the model's own reasoning."""
@@ -62,7 +62,7 @@ class Rubric(BaseModel):
 
     @property
     def digest(self) -> str:
-        """Tells two versions of a rubric apart."""
-        # Without the default, so that rubrics from before there was a choice keep their digest.
+        """A hash of the rubric, which changes with its version."""
+        # Without the default value, so that rubrics written before this field keep their digest.
         left_out = {"subagents"} if self.subagents else None
         return stable_id(self.model_dump(mode="json", exclude=left_out))[:8]

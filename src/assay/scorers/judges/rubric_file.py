@@ -1,4 +1,4 @@
-"""Rubrics by name and from files. What is wrong with a file is told with its line and key."""
+"""Read rubrics by name and from files. Errors name the line and the key."""
 
 from collections.abc import Mapping
 from importlib.resources import files
@@ -23,15 +23,15 @@ _RUBRIC_SUFFIXES = (".yaml", ".yml", ".json")
 
 
 def rubric_names() -> list[str]:
-    """The rubrics that come with the package."""
+    """Return the names of the built-in rubrics."""
     folder = files("assay.scorers.judges").joinpath("rubrics")
     return sorted(each.name.removesuffix(".yaml") for each in folder.iterdir())
 
 
 def read_rubric(source: Rubric | str | Path | Mapping[str, Any]) -> Rubric:
-    """A rubric by its name, from a YAML or JSON file, or from plain values.
+    """Read a rubric by its name, from a YAML or JSON file, or from plain values.
 
-    Raises `ConfigError` that names the line and the key, before anything is judged.
+    Raises `ConfigError` with the line and the key of the problem.
     """
     if isinstance(source, Rubric):
         return source
@@ -39,6 +39,7 @@ def read_rubric(source: Rubric | str | Path | Mapping[str, Any]) -> Rubric:
         return _validate_rubric(YamlDocument(dict(source), "rubric", {}))
     path = Path(source)
     name = str(source).lower()
+
     if isinstance(source, str) and name in rubric_names():
         text = files("assay.scorers.judges").joinpath(f"rubrics/{name}.yaml").read_text("utf-8")
         return parse_rubric(text, where=name)
@@ -52,7 +53,7 @@ def read_rubric(source: Rubric | str | Path | Mapping[str, Any]) -> Rubric:
 
 
 def parse_rubric(text: str, *, where: str) -> Rubric:
-    """The rubric that a YAML text holds; JSON is YAML too."""
+    """Parse a rubric from YAML; JSON is YAML too."""
     document = parse_yaml(text, file=where)
     if not isinstance(document.value, dict):
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""The metrics that Vertex's evaluation service knows, and which sessions they can judge."""
+"""The metrics of Vertex's evaluation service, and the sessions that they apply to."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -7,6 +7,7 @@ from typing import Any
 
 from assay.errors import ConfigError
 
+# The first version of each metric is served in every region, later ones are not.
 _METRIC_VERSIONS: Mapping[str, tuple[int, ...]] = {
     "general_quality": (1, 2),
     "text_quality": (1, 2),
@@ -24,27 +25,27 @@ _METRIC_VERSIONS: Mapping[str, tuple[int, ...]] = {
     "multi_turn_trajectory_quality": (1,),
     "multi_turn_task_success": (1,),
 }
-"""Of each metric. The first is served in every region, later ones are not."""
 
+# Built-in rubrics under Vertex's names for the same purpose; the others have the same name.
 _BUILT_IN = {
     "task_success": "multi_turn_task_success",
     "trajectory_quality": "multi_turn_trajectory_quality",
 }
-"""Built-in rubrics under Vertex's names for the same purpose; the others have the same name."""
 
 
 @dataclass(frozen=True)
 class VertexMetric:
-    """One metric to ask for."""
+    """A requested metric."""
 
     name: str
-    """As it was asked for; names the metric of the result."""
+    """The name as requested; the name of the metric in the result."""
 
     spec: str
-    """As the service calls it, with its version."""
+    """The name of the service, with the version."""
 
     def find_unfit_reason(self, row: Mapping[str, Any]) -> str | None:
-        """Why this metric says nothing about a row, or None: then it is not asked for."""
+        """Return the reason why this metric does not apply to a row, or None."""
+        # A call about such a row would be paid for without a meaningful score.
         if "tool_use_quality" in self.spec and not row["metadata"]["total_tools"]:
             return "no tool was called"
         if "final_response_match" in self.spec and not row["reference"]:
@@ -53,7 +54,7 @@ class VertexMetric:
 
 
 def parse_vertex_metrics(names: str | Sequence[str]) -> tuple[VertexMetric, ...]:
-    """The metrics that are named, of `task_success,safety_v3` too. Raises `ConfigError`."""
+    """Parse metric names, also comma-separated: `task_success,safety_v3`. Raises `ConfigError`."""
     listed = names.split(",") if isinstance(names, str) else names
     metrics = tuple(_parse_vertex_metric(each.strip().lower()) for each in listed)
     if not metrics:

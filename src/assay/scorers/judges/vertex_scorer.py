@@ -1,4 +1,4 @@
-"""`vertex_judge`: Vertex's evaluation service as a judge. Nothing else here leaves the machine."""
+"""`vertex_judge`: Vertex's evaluation service as a judge. Samples are sent to Google Cloud."""
 
 import asyncio
 import math
@@ -21,10 +21,10 @@ _MAX_VERTEX_CALLS = 64
 
 
 class VertexJudge(AsyncCloseable):
-    """Scores samples by asking Vertex: an async scorer, and a context manager.
+    """Scores samples with Vertex: an async scorer, and a context manager.
 
-    Each metric that is asked for is a metric of the result, and all weigh the same. A metric
-    without a score leaves the sample not judged, never 0.
+    Each requested metric is a metric of the result, and all have the same weight. A metric without
+    a score leaves the sample unscored, never 0.
     """
 
     votes = 1
@@ -32,7 +32,7 @@ class VertexJudge(AsyncCloseable):
     def __init__(self, metrics: Sequence[VertexMetric], service: VertexService) -> None:
         self.rubric = _build_vertex_rubric(metrics)
         self.spending = Spending()
-        """Calls to the service. It does not say what they cost."""
+        """Calls to the service, which does not report their cost."""
 
         self.judges = (service.name,)
         self._metrics = tuple(metrics)
@@ -47,8 +47,8 @@ class VertexJudge(AsyncCloseable):
     async def __call__(self, sample: Sample) -> EvaluateResult:
         """Judge one sample.
 
-        What the service cannot judge is not judged, with the reason in `error`. Raises
-        `EndpointError` when the service could not be asked.
+        A sample that the service cannot judge is unscored, with the reason in `error`. Raises
+        `EndpointError` when the call failed.
         """
         try:
             row = to_vertex(sample)
@@ -66,7 +66,8 @@ class VertexJudge(AsyncCloseable):
         )
 
     async def _ask(self, row: dict[str, Any], specs: list[str]) -> dict[str, VertexAnswer]:
-        # The SDK's client blocks; a thread of its own keeps the others going.
+        # The SDK's client blocks. The pool is our own, since the default executor of the loop has
+        # too few threads and serves other code too.
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, self._service.evaluate, row, specs)
 
@@ -82,7 +83,7 @@ class VertexJudge(AsyncCloseable):
         }
 
     async def close(self) -> None:
-        """Let go of the threads. What is still on its way is not waited for."""
+        """Stop the threads without waiting for calls in flight."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
@@ -93,18 +94,18 @@ def vertex_judge(
     location: str = "us-central1",
     address: str | None = None,
 ) -> VertexJudge:
-    """An async scorer that asks Vertex's evaluation service, with the SDK's own client.
+    """Return an async scorer that calls Vertex's evaluation service with the client of its SDK.
 
-    `rubrics` names built-in rubrics or Vertex's own metrics. `address` is for a service that is
-    not at Google's public address. Raises `MissingExtra` without the SDK and `ConfigError` for
-    what is wrong with the request; credentials are those that the SDK finds on this machine.
+    `rubrics` names built-in rubrics or Vertex's own metrics. `address` replaces Google's public
+    address. Raises `MissingExtra` without the SDK and `ConfigError` for invalid arguments. Uses
+    the credentials that the SDK finds on this machine.
     """
     metrics = parse_vertex_metrics(rubrics)
     return VertexJudge(metrics, VertexService(project, location, address=address))
 
 
 def _build_vertex_rubric(metrics: Sequence[VertexMetric]) -> Rubric:
-    """What is asked, described like any other rubric."""
+    # Reports and calibration expect a rubric of every judge; Vertex keeps its own text.
     return Rubric(
         name=", ".join(each.name for each in metrics)[:100],
         description="Graded by Vertex's evaluation service by its own rubrics.",
@@ -150,7 +151,7 @@ def _build_vertex_metric(asked: VertexMetric, answer: VertexAnswer) -> Metric:
 
 
 def _describe_verdicts(answer: VertexAnswer) -> str:
-    """What was met, in a few words, where the service explains nothing itself."""
+    """Summarise the verdicts when the service gives no explanation."""
     if not answer.verdicts:
         return "the service gave no reason"
     missed = [each for each in answer.verdicts if not each.met]

@@ -1,4 +1,4 @@
-"""Vertex's evaluation service, asked with the client of its own SDK."""
+"""A client of Vertex's evaluation service on top of its SDK."""
 
 import importlib
 import logging
@@ -15,11 +15,11 @@ from assay.errors import AccessDenied, ConfigError, EndpointError, MissingExtra
 from assay.types import Redactor
 
 _OAUTH_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+# Set while the SDK is imported: it would draw progress bars, and LiteLLM would fetch prices.
 _QUIET_ENVIRONMENT = {"TQDM_DISABLE": "1", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
-"""While the SDK is loaded: it would draw bars over the progress, and fetch a list of prices."""
 
+# Prefixes of errors that the service reported for a metric. All others are failed calls.
 _ANSWER_ERROR_PREFIXES = ("Error in metric result", "Metric results missing")
-"""How the SDK begins the errors that the service answered. All others are about the call."""
 
 _DENIED_STATUSES = (401, 403)
 _RETRYABLE_STATUSES = (408, 409, 429, 499, 500, 502, 503, 504)
@@ -27,7 +27,7 @@ _RETRYABLE_STATUSES = (408, 409, 429, 499, 500, 502, 503, 504)
 
 @dataclass(frozen=True)
 class RubricVerdict:
-    """What the service said of one of the rubrics that it made up for a session."""
+    """The verdict on one of the rubrics that the service generated for a session."""
 
     rubric: str
     met: bool | None
@@ -36,13 +36,13 @@ class RubricVerdict:
 
 @dataclass(frozen=True)
 class VertexAnswer:
-    """What came back for one metric."""
+    """The answer for one metric."""
 
     score: float | None = None
     explanation: str = ""
     verdicts: tuple[RubricVerdict, ...] = ()
     problem: str | None = None
-    """Why the service could not judge."""
+    """Why the metric has no score."""
 
 
 class VertexService:
@@ -59,7 +59,7 @@ class VertexService:
             else {"http_options": {"base_url": _check_vertex_address(address)}}
         )
         credentials = _load_credentials()
-        # Held, so that no failure of any part shows the token while the service is in use.
+        # Kept for the life of the service: it redacts the token from every error message.
         self._redactor = Redactor([str(getattr(credentials, "token", None) or "")])
         with _silence_sdk():
             platform = _import_sdk()
@@ -69,16 +69,16 @@ class VertexService:
             )
 
     def evaluate(self, row: Mapping[str, Any], specs: Sequence[str]) -> dict[str, VertexAnswer]:
-        """What the service says of a row, by metric. Blocks.
+        """Evaluate a row and return the answers by metric. Blocks.
 
-        Raises `EndpointError` when it could not be asked about one of them.
+        Raises `EndpointError` when the call for one of them failed.
         """
         dataset = self._types.EvaluationDataset(eval_cases=[build_eval_case(self._types, row)])
         metrics = [self._types.Metric(name=spec) for spec in specs]
         try:
             found = self._client.evals.evaluate(dataset=dataset, metrics=metrics)
         except Exception as error:
-            # Whatever the SDK raises: the sample is not judged, and may be tried again.
+            # The SDK may raise anything. The sample is unscored, and a retry may help.
             raise EndpointError(f"the SDK failed: {error}", where=self.name) from error
         return {
             name: self._read_answer(result)
@@ -96,7 +96,8 @@ class VertexService:
 
 
 def build_eval_case(types: Any, row: Mapping[str, Any]) -> Any:
-    """The SDK's case of a row. Made field by field, since its loader drops what it dislikes."""
+    """Build the SDK's case of a row."""
+    # Field by field: the SDK's loader drops fields silently.
     fields: dict[str, Any] = {
         "eval_case_id": row["session_id"],
         "prompt": row["prompt"],
@@ -116,14 +117,14 @@ def build_eval_case(types: Any, row: Mapping[str, Any]) -> Any:
     return types.EvalCase.model_validate(fields)
 
 
-def _read_rubric_verdict(said: Any) -> RubricVerdict:
-    content = said.evaluated_rubric.content if said.evaluated_rubric else None
+def _read_rubric_verdict(verdict: Any) -> RubricVerdict:
+    content = verdict.evaluated_rubric.content if verdict.evaluated_rubric else None
     described = content.property.description if content and content.property else None
-    return RubricVerdict(described or "", said.verdict, said.reasoning or "")
+    return RubricVerdict(described or "", verdict.verdict, verdict.reasoning or "")
 
 
 def _build_vertex_error(problem: str, where: str) -> EndpointError:
-    """The error behind a message: the SDK keeps nothing else of it."""
+    # The SDK keeps only the text of an error, which begins with the HTTP status.
     coded = re.match(r"(\d{3}) ", problem)
     status = int(coded[1]) if coded else None
     shown = problem if len(problem) <= 500 else f"{problem[:500]}…"
@@ -141,9 +142,10 @@ def _build_vertex_error(problem: str, where: str) -> EndpointError:
 
 @contextmanager
 def _silence_sdk() -> Iterator[None]:
-    """Inside of it the SDK is loaded without a word of its own."""
+    """Import the SDK without its warnings, progress bars and log lines."""
     for name in ("agentplatform", "google_genai"):
-        # Nothing is hidden from those who listen: this only replaces stderr as the last resort.
+        # Handlers of the application still get the records; this only replaces the fallback that
+        # prints to stderr.
         logging.getLogger(name).addHandler(logging.NullHandler())
     before = {name: os.environ.get(name) for name in _QUIET_ENVIRONMENT}
     os.environ.update(_QUIET_ENVIRONMENT)
@@ -159,10 +161,9 @@ def _silence_sdk() -> Iterator[None]:
 
 
 def _import_sdk() -> Any:
-    """The SDK."""
     try:
         platform = importlib.import_module("agentplatform")
-        # Loaded now rather than in the middle of the first sample: it takes seconds.
+        # Import now rather than during the first sample: it takes seconds.
         importlib.import_module("agentplatform._genai.evals")
     except ImportError as error:
         raise _build_missing_sdk_error() from error
@@ -175,7 +176,7 @@ def _build_missing_sdk_error() -> MissingExtra:
 
 
 def _load_credentials() -> Any:
-    """Those that the SDK would find, proven to work before anything is asked."""
+    """Load the default credentials and refresh them, so that invalid ones fail before a run."""
     try:
         auth: Any = importlib.import_module("google.auth")
         errors: Any = importlib.import_module("google.auth.exceptions")
@@ -201,7 +202,7 @@ def _load_credentials() -> Any:
 
 
 def _check_vertex_address(address: str) -> str:
-    """The address, when an access token may be sent to it."""
+    # An access token is sent to the address: plain HTTP is allowed on this machine only.
     parts = urlsplit(address)
     local = parts.hostname in ("127.0.0.1", "localhost", "::1")
     if parts.scheme == "https" or (parts.scheme == "http" and local):

@@ -1,4 +1,4 @@
-"""From votes to one result: a mean for each criterion, how far the judges agree, and who failed."""
+"""Aggregate votes into one result: the mean and the agreement for each criterion."""
 
 import math
 from collections.abc import Sequence
@@ -17,9 +17,9 @@ JudgeVotes = Sequence[Vote[JudgeReply]]
 
 
 def compute_agreement(scores: Sequence[float]) -> float | None:
-    """1 less the mean distance between any two scores; None of fewer than two.
+    """Return 1 minus the mean distance between any two scores; None below two scores.
 
-    Of verdicts that are 0 or 1 it is the share of pairs that agree.
+    For scores of 0 and 1 it is the share of pairs that agree.
     """
     pairs = list(combinations(scores, 2))
     if not pairs:
@@ -33,7 +33,7 @@ class CriterionVotes:
 
     criterion: Criterion
     opinions: tuple[tuple[str, Opinion], ...]
-    """By the name of the judge."""
+    """Pairs of judge name and opinion."""
 
     asked: int
 
@@ -43,14 +43,15 @@ class CriterionVotes:
 
     @property
     def abstained(self) -> int:
-        """Votes that say that it cannot be judged."""
+        """Votes that abstain."""
         return len(self.opinions) - len(self.scored)
 
     @property
     def score(self) -> float | None:
-        """Each judge's mean, averaged; None unless more than half of the votes have a score."""
+        """The mean of the judges' means; None unless more than half of the votes have a score."""
         if 2 * len(self.scored) <= self.asked:
             return None
+        # Judges first: a judge with more usable votes must not weigh more than the others.
         by_judge: dict[str, list[float]] = {}
         for judge, opinion in self.opinions:
             if opinion.score is not None:
@@ -60,7 +61,7 @@ class CriterionVotes:
 
     @property
     def not_applicable(self) -> bool:
-        """Whether it has no score because the judges said so, rather than failed."""
+        """Whether most judges abstained, as opposed to failed."""
         return self.score is None and 2 * self.abstained > self.asked
 
     def is_split_at(self, threshold: float) -> bool:
@@ -68,7 +69,7 @@ class CriterionVotes:
         return len({score >= threshold for score in self.scored}) > 1
 
     def find_representative(self) -> Opinion | None:
-        """The opinion nearest to what came out; of those without a score, the first."""
+        """Return the opinion nearest to the score; without a score, the first one."""
         score = self.score
         if score is None:
             return self.opinions[0][1] if self.opinions else None
@@ -77,7 +78,7 @@ class CriterionVotes:
 
 
 def build_judge_result(rubric: Rubric, ballots: JudgeVotes, material: QuoteIndex) -> EvaluateResult:
-    """One result for a sample. Without a majority of usable votes it is not judged, never 0."""
+    """Build the result of a sample. Without a majority of usable votes it is unscored, never 0."""
     tallies = [_collect_votes(each, ballots) for each in rubric.criteria]
     metrics = [_build_criterion_metric(tally, rubric, material) for tally in tallies]
     failed = [tally for tally in tallies if tally.score is None and not tally.not_applicable]
@@ -99,15 +100,18 @@ def _collect_votes(criterion: Criterion, ballots: JudgeVotes) -> CriterionVotes:
 
 
 def _build_criterion_metric(tally: CriterionVotes, rubric: Rubric, material: QuoteIndex) -> Metric:
-    spoken = tally.find_representative()
+    representative = tally.find_representative()
     evidence = _find_evidence(tally, material)
     missing = sum(not each.found for each in evidence)
-    reason = "no judge gave a usable answer" if spoken is None else spoken.reason
+    reason = "no judge gave a usable answer" if representative is None else representative.reason
     if missing:
         reason += f" [{missing} of {len(evidence)} quotes not found in the transcript]"
     fields: dict[str, Any] = {
         "name": tally.criterion.name,
-        "weight": _choose_criterion_weight(tally),
+        # Weight 0 tracks the metric without counting it.
+        "weight": 0.0
+        if tally.criterion.optional and tally.not_applicable
+        else tally.criterion.weight,
         "reason": reason,
         "evidence": [{"quote": each.quote, "turns": list(each.turns)} for each in evidence],
     }
@@ -125,18 +129,13 @@ def _build_criterion_metric(tally: CriterionVotes, rubric: Rubric, material: Quo
     return Metric(**fields)
 
 
-def _choose_criterion_weight(tally: CriterionVotes) -> float:
-    left_out = tally.criterion.optional and tally.not_applicable
-    return 0.0 if left_out else tally.criterion.weight
-
-
 def _find_evidence(tally: CriterionVotes, material: QuoteIndex) -> list[QuotedEvidence]:
     quotes = dict.fromkeys(quote for _, opinion in tally.opinions for quote in opinion.quotes)
     return [material.find(quote) for quote in quotes]
 
 
 def _summarise_votes(tallies: Sequence[CriterionVotes]) -> str:
-    """Each criterion in a few words: a result without its metrics still says why."""
+    # The reason must be readable on its own: lists of results show it without the metrics.
     return "; ".join(
         f"{tally.criterion.name} {'not judged' if tally.score is None else f'{tally.score:.2f}'}"
         for tally in tallies
