@@ -379,7 +379,7 @@ def test_a_base_that_cannot_be_opened_is_reported_with_the_reason(tmp_path: Path
 
     assert asked(samples["b"]) == ["b1"]
     assert [each.session_id for each in stream.reading.skipped] == ["a"]
-    assert any("sound zstd" in each.problem.message for each in stream.reading.damaged)
+    assert any("not valid zstd" in each.problem.message for each in stream.reading.damaged)
 
 
 def test_a_subagent_tells_the_history_that_was_copied_into_it_from_its_own(tmp_path: Path) -> None:

@@ -22,13 +22,15 @@ if TYPE_CHECKING:
     from sqlalchemy import URL, Connection, CursorResult, Engine, Table
     from sqlalchemy.dialects import postgresql, sqlite
 
+# The first version with RETURNING.
 _MIN_SQLITE_VERSION = (3, 35, 0)
-"""The first with RETURNING."""
 
 _WRITE_OPTION = "assay_writes"
 VERSION_TABLE = "assay_schema_version"
-"""What tells a store from any other database."""
+"""The table that distinguishes a store from any other database."""
 
+# libpq's timeouts for a dead server: seconds, the last one milliseconds. The defaults of the
+# operating system are hours.
 _CONNECTION_TIMEOUTS = {
     "connect_timeout": 10,
     "keepalives_idle": 30,
@@ -36,13 +38,11 @@ _CONNECTION_TIMEOUTS = {
     "keepalives_count": 3,
     "tcp_user_timeout": 60_000,
 }
-"""How long a server that is gone without a word is waited for, in seconds; the last in
-milliseconds. The system's own defaults are hours."""
 
 
 @dataclass(frozen=True)
 class StoreSettings:
-    """How a store writes."""
+    """Durability, locking and permissions of a store."""
 
     synchronous: Literal["normal", "full"] = "normal"
     """SQLite only. Both survive a killed process; `full` also keeps the last commits when the
@@ -53,7 +53,7 @@ class StoreSettings:
 
     shared: bool = False
     """SQLite only. A new file may be read and written by its group (0660, its folder 0770);
-    otherwise by its owner alone. A file that is there keeps its permissions."""
+    otherwise by its owner alone. An existing file keeps its permissions."""
 
     def __post_init__(self) -> None:
         if self.synchronous not in ("normal", "full"):
@@ -73,7 +73,7 @@ class Database:
 
         self._engine = engine
         self._secrets = secrets
-        # Held, so that no failure of any part shows the password while the store is open.
+        # Kept alive with the store, so that no message shows the password meanwhile.
         self._redactor = Redactor(secrets)
         self._pid = os.getpid()
         self._closed = False
@@ -84,28 +84,28 @@ class Database:
 
     @property
     def placeholder(self) -> str:
-        """How the driver spells one value in a statement given to it as text."""
+        """The driver's placeholder for one value in a statement given as text."""
         return "%s" if self.is_postgresql else "?"
 
     @contextmanager
     def read_transaction(self) -> "Iterator[Connection]":
-        """A transaction that only reads."""
+        """Open a transaction that only reads."""
         with self._open_transaction(writes=False) as connection:
             yield connection
 
     @contextmanager
     def write_transaction(self) -> "Iterator[Connection]":
-        """A transaction that has the right to write from its start: it cannot deadlock later."""
+        """Open a transaction that takes the write lock at its start: it cannot deadlock later."""
         with self._open_transaction(writes=True) as connection:
             yield connection
 
     def has_table(self, connection: "Connection", name: str) -> bool:
-        there = (
+        query = (
             "SELECT to_regclass(?)"
             if self.is_postgresql
             else "SELECT name FROM sqlite_master WHERE name = ?"
         )
-        return self.execute(connection, there, name).scalar() is not None
+        return self.execute(connection, query, name).scalar() is not None
 
     @contextmanager
     def _open_transaction(self, *, writes: bool) -> "Iterator[Connection]":
@@ -141,32 +141,35 @@ class Database:
     ) -> "CursorResult[Any]":
         """Run a statement given as text, with `?` for each value.
 
-        For what every run does: composing and compiling a statement takes several times as long
-        as running it.
+        For statements on the hot path: composing and compiling one with SQLAlchemy takes several
+        times as long as running it.
         """
         return connection.exec_driver_sql(statement.replace("?", self.placeholder), values)
 
     def insert(self, table: "Table") -> "postgresql.Insert | sqlite.Insert":
-        """An insert that can say what to do on a conflict."""
+        """Return the dialect's own insert, which supports `ON CONFLICT`."""
         return postgresql.insert(table) if self.is_postgresql else sqlite.insert(table)
 
     def now(self, connection: "Connection") -> float:
-        """Seconds since 1970 by the one clock that all processes of this store share."""
+        """Return seconds since 1970 by the clock that all processes of this store share."""
+        # The hosts that write to a PostgreSQL store may disagree on the time; its server does not.
         if not self.is_postgresql:
             return time.time()
         found = connection.exec_driver_sql("SELECT extract(epoch FROM clock_timestamp())").scalar()
         return float(found)  # type: ignore[arg-type]  # the function always gives a number
 
     def close(self) -> None:
+        """Close all connections. Later transactions raise `StoreError`."""
         self._closed = True
         # After a fork the connections belong to the parent, which still uses them.
         self._engine.dispose(close=os.getpid() == self._pid)
 
 
 def open_sqlite(path: Path, settings: StoreSettings, *, create: bool = True) -> Database:
-    """A file in write-ahead mode: readers and one writer at a time.
+    """Open a file in write-ahead mode: concurrent readers and one writer at a time.
 
-    Made if absent. Unless `create`, a file that is no store is refused and left as it is.
+    Creates the file if it is absent. With `create=False`, a file that is not a store is refused
+    and not modified.
     """
     if sqlite3.sqlite_version_info < _MIN_SQLITE_VERSION:
         raise ConfigError(
@@ -198,26 +201,29 @@ def open_sqlite(path: Path, settings: StoreSettings, *, create: bool = True) -> 
     return database
 
 
-def _check_is_store(database: Database, what: str) -> None:
-    """Raise `StoreError` where no store was made, before anything is written there."""
+def _check_is_store(database: Database, message: str) -> None:
+    # Runs before anything is written, so that a mistyped path leaves the file unchanged.
     try:
         with database.read_transaction() as connection:
             if not database.has_table(connection, VERSION_TABLE):
-                raise StoreError(what, where=database.where, hint="pass the path or URL of a store")
+                raise StoreError(
+                    message, where=database.where, hint="pass the path or URL of a store"
+                )
     except BaseException:
         database.close()
         raise
 
 
 def _begin_transaction(connection: "Connection") -> None:
-    # A transaction that reads first and writes later may fail at once when another one wrote in
-    # between, without waiting. The right to write is taken, and waited for, at the start.
+    # A deferred transaction that reads first and writes later fails without waiting when another
+    # one wrote in between. BEGIN IMMEDIATE takes, and waits for, the write lock at the start.
     writes = connection.get_execution_options().get(_WRITE_OPTION)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
 def _enable_wal(database: Database, *, deadline: float) -> None:
-    """Switch once; the file remembers. SQLite does not wait for locks here, so this does."""
+    # The mode is stored in the file, so only the first process switches it. SQLite ignores its busy
+    # timeout for this pragma: retry here instead.
     engine = database._engine
     while True:
         raw = None
@@ -240,14 +246,14 @@ def _enable_wal(database: Database, *, deadline: float) -> None:
 
 
 def open_postgresql(url: str, settings: StoreSettings, *, create: bool = True) -> Database:
-    """A database that exists already; its tables are made if absent, unless `create` is False."""
+    """Open an existing database. Creates missing tables, unless `create` is False."""
     parsed = _parse_postgresql_url(url)
     where = f"postgresql://{parsed.host or 'local'}/{parsed.database or ''}"
-    wanted = {
+    defaults = {
         "options": f"-c lock_timeout={int(settings.lock_timeout_s * 1000)}",
         **_CONNECTION_TIMEOUTS,
     }
-    options = {name: value for name, value in wanted.items() if name not in parsed.query}
+    options = {name: value for name, value in defaults.items() if name not in parsed.query}
     try:
         engine = sa.create_engine(
             parsed, hide_parameters=True, pool_pre_ping=True, connect_args=options
@@ -271,7 +277,7 @@ def _parse_postgresql_url(url: str) -> "URL":
             hint="write postgresql://user:password@host:5432/database",
         ) from None
     if "@" in f"{parsed.host}{parsed.database}":
-        # What follows the first one would be taken for the host, and shown.
+        # The text after the first one, a part of the password, would be shown as the host.
         raise ConfigError(
             "the store's URL contains several @", hint="write %40 for an @ in a password"
         )

@@ -1,4 +1,4 @@
-"""What a database error means for the user of a store: one `StoreError` for each kind."""
+"""Translate driver errors into `StoreError`s with a hint for the user."""
 
 import sqlite3
 from typing import Any
@@ -7,6 +7,7 @@ from assay.errors import StoreError
 
 _DATA_KEPT_HINT = "everything acknowledged before is kept; "
 
+# Message and hint by the prefix of SQLite's error name.
 _SQLITE_ERRORS = {
     "SQLITE_FULL": ("the disk is full", _DATA_KEPT_HINT + "make room and resume the run"),
     "SQLITE_READONLY": (
@@ -32,8 +33,8 @@ _SQLITE_ERRORS = {
         _DATA_KEPT_HINT + "check the disk and resume the run",
     ),
 }
-"""By the start of SQLite's own name of the error."""
 
+# Message and hint by the prefix of the SQLSTATE. The longest matching prefix wins.
 _POSTGRESQL_ERRORS = {
     "53100": ("the server's disk is full", _DATA_KEPT_HINT + "make room and resume the run"),
     "25006": (
@@ -54,8 +55,6 @@ _POSTGRESQL_ERRORS = {
     "42501": ("the user lacks a permission", "grant it, or use another user"),
     "53": ("the server is out of resources", _DATA_KEPT_HINT + "resume when it has recovered"),
 }
-"""By the start of the SQLSTATE; longer ones first where two match."""
-
 
 _CONNECTION_FAILED = (
     "the connection to the server failed",
@@ -66,14 +65,17 @@ _CONNECTION_FAILED = (
 def to_store_error(
     error: BaseException, *, where: str, secrets: tuple[str, ...] = ()
 ) -> StoreError:
-    """The `StoreError` for a driver's error, without the statement's values and without secrets."""
+    """Return the `StoreError` for a driver's error, without statement values and secrets."""
     cause: Any = getattr(error, "orig", None) or error
-    what, hint = _classify_error(cause, lost=bool(getattr(error, "connection_invalidated", False)))
+    problem, hint = _classify_error(
+        cause, lost=bool(getattr(error, "connection_invalidated", False))
+    )
+    # Later lines may quote the statement.
     lines = str(cause).strip().splitlines()
     detail = lines[0] if lines else type(cause).__name__
     for secret in secrets:
         detail = detail.replace(secret, "***")
-    return StoreError(f"{what}: {detail}" if what else detail, where=where, hint=hint)
+    return StoreError(f"{problem}: {detail}" if problem else detail, where=where, hint=hint)
 
 
 def _classify_error(cause: Any, *, lost: bool) -> tuple[str, str | None]:
@@ -81,12 +83,12 @@ def _classify_error(cause: Any, *, lost: bool) -> tuple[str, str | None]:
         return _find_by_prefix(_SQLITE_ERRORS, getattr(cause, "sqlite_errorname", "") or "")
     state = getattr(cause, "sqlstate", None) or ""
     if not state and str(cause).startswith(("connection ", "failed to resolve host")):
-        # The driver tells why a connection was never made in words only.
+        # psycopg sets no SQLSTATE when the connection was never established: only its text differs.
         return _CONNECTION_FAILED
-    what, hint = _find_by_prefix(_POSTGRESQL_ERRORS, state)
-    if not what and (lost or (not state and type(cause).__name__ == "OperationalError")):
+    problem, hint = _find_by_prefix(_POSTGRESQL_ERRORS, state)
+    if not problem and (lost or (not state and type(cause).__name__ == "OperationalError")):
         return _POSTGRESQL_ERRORS["08"]
-    return what, hint
+    return problem, hint
 
 
 def _find_by_prefix(table: dict[str, tuple[str, str]], code: str) -> tuple[str, str | None]:

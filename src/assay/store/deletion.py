@@ -1,4 +1,4 @@
-"""Removing runs from a store, and giving the space back."""
+"""Deletion of runs from a store."""
 
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,7 @@ from .lease import find_live_holder
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+# The tables of a run, except the bodies of its results. Referenced tables come last.
 _RUN_TABLES = (
     "assay_result",
     "assay_attempt",
@@ -18,13 +19,12 @@ _RUN_TABLES = (
     "assay_lease",
     "assay_run",
 )
-"""Everything of a run but the bodies of its results; what others refer to comes last."""
 
 
 def delete_run_rows(database: Database, connection: "Connection", run_no: int, run_id: str) -> int:
-    """Delete a run in the transaction of `connection`. Returns how many results it had.
+    """Delete a run in the transaction of `connection`. Return the number of its results.
 
-    Raises `ConfigError` when a live process works on the run: its results would come back.
+    Raises `ConfigError` when a live process uses the run: it would write results again.
     """
     holder = find_live_holder(database, connection, run_no)
     if holder is not None:
@@ -33,6 +33,7 @@ def delete_run_rows(database: Database, connection: "Connection", run_no: int, r
             where=database.where,
             hint="stop that process first",
         )
+    # Bodies first: only the rows of `assay_result` map them to the run.
     results = "SELECT result_no FROM assay_result WHERE run_no = ?"
     deleted = database.execute(
         connection, f"DELETE FROM assay_body WHERE result_no IN ({results})", run_no

@@ -1,4 +1,4 @@
-"""What is written of one sample: narrow columns to filter by, and the body as it is."""
+"""Rows to insert for one sample: narrow columns to filter by, and the encoded body."""
 
 import hashlib
 import time
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from assay.types import EvaluateResult, ModelCall, Trajectory, Usage
 
 NO_POSITION = 2**62
-"""The position of a sample without an index: after all that have one, on both databases."""
+"""The position of a sample without an index. Sorts last; NULLs sort differently per database."""
 
 _MAX_SAMPLE_ID_LENGTH = 400
 _INT64 = 2**63
+# An upper bound for plausible counts, which also keeps the sums of a run within 64 bits.
 _MAX_ROLLOUT_TOKENS = 10**10
-"""More than any rollout takes, and so few that the sums of a run stay within 64 bits."""
 
 PLAIN, ZLIB = "plain", "zlib"
+# Smaller bodies stay uncompressed: compression would double the CPU cost of recording them.
 _MIN_COMPRESSED_BYTES = 32 * 1024
-"""Smaller bodies are stored as they are: compressing them costs as much as everything else."""
 
 RESULT_COLUMNS = (
     "run_no key position sample_id repeat group_index status input_tokens output_tokens cost_usd "
@@ -42,18 +42,18 @@ class InsertRow:
 
     key: str
     values: tuple[Any, ...]
-    """In the order of the columns, without the run's number and, for attempts, the body."""
+    """In column order, without the run's number and, for attempts, the body."""
 
     body: bytes
     failed: bool = False
     prompt_digest: str | None = None
-    """Of the messages that the agent was sent first; None when none were."""
+    """Digest of the first messages sent to the agent; None without any."""
 
 
 def build_result_row(key: str, sample: Sample, repeat: int) -> InsertRow:
-    """A sample that came to its end. Raises `ConfigError` for one that failed."""
+    """Build the row of a completed sample. Raises `ConfigError` for a failed one."""
     if sample.failure is not None:
-        # Taken for done, it would never be tried again.
+        # Recorded as a result, it would count as done and never be retried.
         raise ConfigError(
             f"sample {sample.id!r} failed at the {sample.failure.boundary} and has no result",
             where="Writer.record()",
@@ -70,7 +70,7 @@ def build_result_row(key: str, sample: Sample, repeat: int) -> InsertRow:
 
 
 def build_failure_row(key: str, sample: Sample, repeat: int) -> InsertRow:
-    """A failed attempt. Raises `ConfigError` for a sample that did not fail."""
+    """Build the row of a failed attempt. Raises `ConfigError` for a sample that did not fail."""
     failure = sample.failure
     if failure is None:
         raise ConfigError(
@@ -132,13 +132,14 @@ def _encode_metric_scores(result: "EvaluateResult") -> str:
 
 
 def _compute_consumption(trajectory: "Trajectory | None") -> tuple[Any, ...]:
-    """Input tokens, output tokens, cost, latency and whether a cache answered.
+    """Return input tokens, output tokens, cost, latency and whether a cache answered.
 
-    One call that does not know makes the sum unknown, unless the total is known without it.
+    A sum is None as soon as one call lacks the number, unless the trajectory has the total.
     """
     if trajectory is None:
         return (None, None, None, None, False)
     calls, latency, cost = trajectory.calls, trajectory.duration, trajectory.cost_usd
+    # The common case, without the lists below.
     if len(calls) == 1 and latency is not None and calls[0].usage is not None:
         usage: Usage = calls[0].usage
         cached = _is_cached(calls[0])
@@ -173,12 +174,13 @@ def _compute_consumption(trajectory: "Trajectory | None") -> tuple[Any, ...]:
 
 
 def _is_cached(call: "ModelCall") -> bool:
+    # An extra field, absent from most calls.
     extra = call.__pydantic_extra__
     return extra is not None and extra.get("cached") is True
 
 
 def _drop_implausible_count(tokens: int | None) -> int | None:
-    """`tokens`; None for a number that cannot be one of tokens, whatever the server says."""
+    # Servers report nonsense at times; one such number would spoil the sums of the run.
     return tokens if tokens is not None and 0 <= tokens <= _MAX_ROLLOUT_TOKENS else None
 
 
@@ -187,14 +189,14 @@ def _sum_if_all_known(found: list[Any]) -> Any:
 
 
 def to_column_text(text: str) -> str:
-    """`text` as both databases can hold it: PostgreSQL refuses NUL, both refuse half an emoji."""
+    """Replace characters that a database refuses: NUL (PostgreSQL) and lone surrogates (both)."""
     return replace_lone_surrogates(text.replace("\0", "\ufffd"))
 
 
 def to_column_id(text: str) -> str:
-    """A sample's id as a column holds it: one that does not fit is changed and marked by a digest.
+    """Return a sample's id as stored: one that does not fit is cut and marked by a digest.
 
-    The same id gives the same column in every run, so runs still pair by it.
+    The same id gives the same column in every run, so that runs can be compared by it.
     """
     if len(text) <= _MAX_SAMPLE_ID_LENGTH and text.isascii() and "\0" not in text:
         return text
@@ -206,14 +208,15 @@ def to_column_id(text: str) -> str:
 
 
 def encode_body(body: bytes) -> tuple[str, bytes]:
-    """How a body is stored: the name of its codec, and its bytes."""
+    """Return the name of the codec and the encoded bytes of a body."""
     if len(body) < _MIN_COMPRESSED_BYTES:
         return PLAIN, body
+    # Level 1, the fastest: compression is on the path of every large sample.
     return ZLIB, zlib.compress(body, 1)
 
 
 def decode_body(codec: str, blob: bytes, *, where: str) -> bytes:
-    """The body that `encode_body` stored."""
+    """Decode a body that `encode_body` encoded. Raises `StoreError`."""
     if codec == PLAIN:
         return bytes(blob)
     if codec == ZLIB:

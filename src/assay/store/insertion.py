@@ -1,7 +1,7 @@
-"""One transaction for one batch of entries: insert if absent, and add up what was inserted.
+"""Insertion of one batch of rows in one transaction, which also updates the run's tally.
 
 The statements are text, built once for each number of rows: composing them for every batch
-costs half as much again as running them.
+would add half of the time it takes to run them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,29 +17,29 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 _BODY_COLUMNS = ("result_no", "codec", "blob")
+# Batch sizes of one statement. Few, so that the driver's cache of prepared statements fits all.
 _ROWS_PER_STATEMENT = (128, 32, 8, 1)
-"""How many rows one statement inserts: few sizes, so that the driver's cache of prepared statements
-holds them all."""
 
 _TALLY_COLUMNS = (
     "recorded valid score_sum score_square_sum cost_usd cost_known input_tokens output_tokens "
     "tokens_known attempts"
 ).split()
 
+# Indexes into `InsertRow.values`, which lacks the run's number.
 _INPUT, _OUTPUT, _COST, _SCORE, _VALID = (
     RESULT_COLUMNS.index(name) - 1
     for name in ("input_tokens", "output_tokens", "cost_usd", "score", "valid")
 )
-"""Where an entry's values have which column: the run's number is not among them."""
 
 
 def compute_first_result_no(run_no: int) -> int:
-    """Where the numbers of a run's results begin: each run has a range of its own."""
+    """Return the start of the range of result numbers that belongs to a run."""
+    # 2**40 results per run and 2**23 runs fit into a signed 64-bit key.
     return run_no << 40
 
 
 def insert_batch(database: Database, run_no: int, batch: Sequence[InsertRow]) -> list[bool]:
-    """Write and commit. For each entry, whether it was inserted: False if it was there already."""
+    """Write and commit. Return for each entry whether it was inserted; False if its key existed."""
     results = [entry for entry in batch if not entry.failed]
     attempts = [entry for entry in batch if entry.failed] if len(results) < len(batch) else []
     with database.write_transaction() as connection:
@@ -55,11 +55,11 @@ def insert_batch(database: Database, run_no: int, batch: Sequence[InsertRow]) ->
 def _insert_results(
     database: Database, connection: "Connection", run_no: int, entries: list[InsertRow]
 ) -> list[InsertRow]:
-    """The entries that were not there yet. The first of two with one key is written."""
+    """Insert the entries with new keys and return them. The first of two equal keys wins."""
     by_key = {entry.key: entry for entry in reversed(entries)}
     if not by_key:
         return []
-    # Neighbours in the index stand together, and it is written in its own order.
+    # In the order of the key index, so that its pages are written sequentially.
     ordered = [by_key[key] for key in sorted(by_key)]
     first = _reserve_result_numbers(database, connection, run_no, len(ordered))
     plain, placeholder = not database.is_postgresql, database.placeholder
@@ -78,10 +78,10 @@ def _insert_results(
 
 
 def _collect_known_columns(entries: list[InsertRow], *, plain: bool) -> dict[str, Iterable[Any]]:
-    """What the entries hold, by column; without those that none of them knows.
+    """Return the values of the entries by column, without columns that are all None.
 
-    `plain`: as numbers and text. SQLite's driver raises and catches an error inside for every
-    None, bool and bytes that it is given, which costs more than all else it does with them.
+    `plain` converts to numbers and text: SQLite's driver raises and catches an exception for
+    every None, bool and bytes, which costs more than the rest of its work on them.
     """
     columns = zip(*[entry.values for entry in entries], strict=True)
     known: dict[str, Iterable[Any]] = {
@@ -108,9 +108,9 @@ def _encode_bodies(
 def _reserve_result_numbers(
     database: Database, connection: "Connection", run_no: int, count: int
 ) -> int:
-    """The first of `count` numbers for results.
+    """Reserve `count` result numbers and return the first.
 
-    Locks the run's tally: processes that write to one run take turns and never deadlock.
+    Locks the run's tally, so that processes that write to one run queue up and never deadlock.
     """
     last = database.execute(
         connection,
@@ -125,11 +125,9 @@ def _reserve_result_numbers(
 def _filter_inserted(
     database: Database, connection: "Connection", numbered: list[tuple[int, InsertRow]]
 ) -> list[tuple[int, InsertRow]]:
-    """Those whose number is in the table: the others found their key there already.
-
-    Asked for by one count, because fetching every row through RETURNING made recording cost a
-    tenth more CPU. Never by `rowcount`, which drivers disagree about.
-    """
+    """Return the entries whose number is in the table; the keys of the others already existed."""
+    # One count, because RETURNING for every row costs a tenth more CPU. Not `rowcount`: drivers
+    # disagree about it after ON CONFLICT.
     between = "FROM assay_result WHERE result_no BETWEEN ? AND ?"
     bounds = (numbered[0][0], numbered[-1][0])
     present = database.execute(connection, f"SELECT count(*) {between}", *bounds).scalar_one()
@@ -178,7 +176,7 @@ def _update_tally(
 def _compute_tally(entries: list[InsertRow]) -> tuple[float, ...]:
     if not entries:
         return (0,) * (len(_TALLY_COLUMNS) - 1)
-    # By columns: going through one in C takes a fraction of the time.
+    # Column by column: zip, compress and sum run in C, in a fraction of the time.
     columns = list(zip(*[entry.values for entry in entries], strict=True))
     scores = list(compress(columns[_SCORE], columns[_VALID]))
     costs = [cost for cost in columns[_COST] if cost is not None]
@@ -207,7 +205,7 @@ def _build_inserts(
     left: int,
     placeholder: str,
 ) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """Statements that insert all of the rows, with the values of each."""
+    """Yield the statements that insert all rows, each with its values."""
     for size in _ROWS_PER_STATEMENT:
         statement = _build_insert_sql(table, columns, size, placeholder)
         for _ in range(left // size):

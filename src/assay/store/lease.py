@@ -1,4 +1,4 @@
-"""Which process works on a run. It informs; what keeps samples from doubling is their key."""
+"""Leases: which process uses a run. Advisory: unique keys prevent duplicate samples."""
 
 import os
 import socket
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
 
 STALE_AFTER_S = 30.0
-"""A holder that was not heard of for this long is taken for dead."""
+"""A holder whose heartbeat is older than this is considered dead."""
 
 _claims: dict[str, bool] = {}
+# Guards `_claims`: the tokens of this process, and whether each has an open writer.
 _claims_lock = threading.Lock()
-"""Tokens of this process's claims, and whether a writer is open under each."""
 
 
 @dataclass(frozen=True)
 class Holder:
-    """Who works on a run."""
+    """The process that uses a run."""
 
     pid: int
     host: str
@@ -39,7 +39,7 @@ class Holder:
 
 
 class Lease:
-    """This process's claim to a run."""
+    """The lease of this process on a run."""
 
     def __init__(self, database: Database, run_no: int, token: str) -> None:
         self._database = database
@@ -47,15 +47,15 @@ class Lease:
         self.token = token
 
         _register_claim(token, writing=False)
-        # A claim that was dropped without a word must not count as held.
+        # A lease that is garbage-collected without a release must not block this process.
         weakref.finalize(self, _unregister_claim, token)
 
     def mark_writing(self, is_open: bool) -> None:
-        """Note that a writer works under this claim, or does no longer."""
+        """Record whether a writer is open under this lease."""
         _register_claim(self.token, writing=is_open)
 
     def renew(self) -> None:
-        """Say that the holder is alive. Does nothing once another process has taken over."""
+        """Renew the heartbeat. Does nothing once another process has taken over."""
         with self._database.write_transaction() as connection:
             self._database.execute(
                 connection,
@@ -66,15 +66,15 @@ class Lease:
             )
 
     def release(self, connection: "Connection") -> bool:
-        """Give the run up. False if another process has taken it over."""
-        gone = self._database.execute(
+        """Release the run. Return False if another process has taken it over."""
+        deleted = self._database.execute(
             connection,
             "DELETE FROM assay_lease WHERE run_no = ? AND token = ? RETURNING run_no",
             self._run_no,
             self.token,
         )
         _unregister_claim(self.token)
-        return gone.first() is not None
+        return deleted.first() is not None
 
 
 def _register_claim(token: str, *, writing: bool) -> None:
@@ -96,12 +96,13 @@ def claim_run(
     take_over: bool,
     left: int | None = None,
 ) -> Lease:
-    """Take the lease of a run, or raise `ConfigError` that says which live process has it.
+    """Claim the lease of a run, or raise `ConfigError` that names the live process that has it.
 
-    `left` is how many results the run lacks, where that is known.
+    `left` is the number of missing results, if it is known.
     """
     holder = find_live_holder(database, connection, run_no)
-    # This process may claim anew what it no longer writes to, as after an error in a notebook.
+    # This process may claim again a run that it no longer writes to, as after an error in a
+    # notebook.
     own = holder is not None and _claims.get(holder.token) is False
     if holder is not None and not own and not take_over:
         raise ConfigError(
@@ -121,7 +122,7 @@ def _format_missing(left: int | None) -> str:
 
 
 def create_lease(database: Database, connection: "Connection", run_no: int) -> Lease:
-    """Take the lease of a run that nobody has."""
+    """Create the lease of a run without a holder."""
     token = uuid4().hex
     database.execute(
         connection,
@@ -138,14 +139,14 @@ def create_lease(database: Database, connection: "Connection", run_no: int) -> L
 
 
 def find_live_holder(database: Database, connection: "Connection", run_no: int) -> Holder | None:
-    """The process that holds a run, if it is alive."""
+    """Return the process that holds a run, if it is alive."""
     lease = get_tables().lease
     row = connection.execute(lease.select().where(lease.c.run_no == run_no)).first()
     return _to_live_holder(row, database.now(connection)) if row is not None else None
 
 
 def find_live_holders(database: Database, connection: "Connection") -> dict[int, Holder]:
-    """The live holders of all runs, by the run's number."""
+    """Return the live holders of all runs, by the run's number."""
     now = database.now(connection)
     found = {
         row.run_no: _to_live_holder(row, now)
@@ -156,9 +157,10 @@ def find_live_holders(database: Database, connection: "Connection") -> dict[int,
 
 def _to_live_holder(row: "Row[tuple[object, ...]]", now: float) -> Holder | None:
     holder = Holder(pid=row.pid, host=row.host, since=row.since, token=row.token)
-    # Also when the clock went back: a heartbeat from the future says nothing.
+    # abs: after the clock was set back, a heartbeat lies in the future and proves nothing.
     if abs(now - row.heartbeat_at) > STALE_AFTER_S:
         return None
+    # Process ids are only comparable on the same host; elsewhere the heartbeat decides.
     if holder.host != socket.gethostname():
         return holder
     if holder.pid == os.getpid():
@@ -168,7 +170,7 @@ def _to_live_holder(row: "Row[tuple[object, ...]]", now: float) -> Holder | None
 
 def _process_exists(pid: int) -> bool:
     if os.name == "nt":
-        return True  # the call below would end the process there
+        return True  # os.kill(pid, 0) is not harmless on Windows
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

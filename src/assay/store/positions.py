@@ -1,4 +1,4 @@
-"""Where the samples of a resumed run stand when its rows may have moved."""
+"""Positions of the samples of a resumed run whose dataset rows may have moved."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -8,15 +8,15 @@ from .insert_rows import NO_POSITION
 if TYPE_CHECKING:
     from .database import Database
 
+# Added to a sample's index when another sample already has that position.
 _POSITION_OFFSET = 10**9
-"""How far behind its own place a sample goes that finds another one there."""
 
 
 class SamplePositions:
-    """The places of the samples that a run has results or failed attempts of.
+    """Positions of the samples that have results or failed attempts in a run.
 
-    Rollouts of one sample are found side by side, and taken for one group, by their place. In a
-    dataset that changed, the rows that are left have other places than before.
+    Rollouts of one sample are grouped by their position. In a changed dataset the remaining rows
+    have other indexes than before, so the recorded positions must be used.
     """
 
     def __init__(self, database: "Database", run_no: int) -> None:
@@ -24,10 +24,10 @@ class SamplePositions:
         self._run_no = run_no
 
     def of(self, keys: Sequence[str], index: int | None) -> int | None:
-        """The place of the sample whose rollouts have these keys and whose row stands at `index`.
+        """Return the position of the sample with these keys and the row at `index`.
 
-        The one that it has already, otherwise its row's; and if that is another sample's, one that
-        is nobody's.
+        The recorded position if there is one, otherwise `index`, or a free position when another
+        sample already has that.
         """
         marks = ", ".join("?" * len(keys))
         position = self._find_position(f"key IN ({marks})", *keys)

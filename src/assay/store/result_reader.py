@@ -1,7 +1,7 @@
-"""Reads a run back: narrow rows or whole samples, in dataset order, a page at a time.
+"""Read results of a run: narrow rows or whole samples, in dataset order, a page at a time.
 
-Failed attempts are stored apart from results. Reading merges in, at its place, the last one of
-each sample that has no result: otherwise it would be missing from what is counted.
+Failed attempts are stored apart from results. Reading merges in the last failed attempt of each
+sample without a result, so that failed samples are counted.
 """
 
 import heapq
@@ -23,18 +23,18 @@ from .schema import get_tables
 if TYPE_CHECKING:
     from sqlalchemy import Row, Table
 
+# The columns read for a result or an attempt: the fields of `ResultRow` in order, and a number
+# that breaks ties.
 _ROW_COLUMNS = (
     "key sample_id repeat group_index status score valid boundary cost_usd input_tokens "
     "output_tokens latency_s cached recorded_at metrics position number"
 ).split()
-"""What is read of a result or an attempt: the fields of a `ResultRow` in their order, and a number
-that orders equals."""
 
 _ROWS_PER_PAGE = 1000
 _BODIES_PER_PAGE = 50
 
 
-# Not frozen: a million of them are made to be counted once, and frozen ones take 18 times as long.
+# Not frozen: creating a frozen one takes 18 times as long, and a report may read a million.
 @dataclass(slots=True)
 class ResultRow:
     """The narrow part of one result, or of a sample that failed and has none."""
@@ -47,7 +47,7 @@ class ResultRow:
     score: float | None
     valid: bool
     boundary: str | None
-    """Whose side the failure was on. None for a result."""
+    """The boundary at which the sample failed. None for a result."""
 
     cost_usd: float | None
     input_tokens: int | None
@@ -78,12 +78,12 @@ class AttemptRow:
 
 @dataclass(frozen=True)
 class RetriedAttempts:
-    """Failed attempts that a later attempt took the place of: no result or failure counts them."""
+    """Failed attempts that were retried. No result or failure includes them."""
 
     attempts: int
     cost_usd: float | None
-    """What they cost more, where that is known; None when none of them knows. A rollout that is
-    kept because only its scorer failed costs nothing more."""
+    """Their additional cost as far as it is known; None if no attempt has one. A rollout that is
+    kept because only its scorer failed adds nothing."""
 
     cost_known: int
 
@@ -106,7 +106,7 @@ class ResultFilter:
     valid: bool | None = None
     sample_id: str | None = None
     failed: bool = True
-    """Whether samples that failed and have no result are among them."""
+    """Whether to include failed samples without a result."""
 
 
 def read_results(database: Database, run_no: int, chosen: ResultFilter) -> Iterator[ResultRow]:
@@ -120,7 +120,7 @@ def read_samples(database: Database, run_no: int, chosen: ResultFilter) -> Itera
 
 
 def parse_body(codec: str, blob: bytes, *, where: str) -> Sample:
-    """The sample of a body. Raises `StoreError` for one that cannot be read."""
+    """Parse the sample of a body. Raises `StoreError` for an invalid one."""
     try:
         return Sample.from_json(decode_body(codec, blob, where=where))
     except ValidationError as error:
@@ -129,7 +129,7 @@ def parse_body(codec: str, blob: bytes, *, where: str) -> Sample:
 
 
 def read_attempts(database: Database, run_no: int, *, key: str | None) -> Iterator[AttemptRow]:
-    """Failed attempts, oldest first."""
+    """Yield failed attempts, oldest first."""
     attempt = get_tables().attempt
     columns = [column for column in attempt.c if column.name not in ("codec", "blob")]
     last = 0
@@ -159,7 +159,8 @@ def read_attempts(database: Database, run_no: int, *, key: str | None) -> Iterat
 
 def read_retried_attempts(database: Database, run_no: int) -> RetriedAttempts:
     attempt = get_tables().attempt
-    # A rollout whose scorer failed is scored again: its cost is that of the later attempt.
+    # A rollout whose scorer failed is rescored without model calls: count its cost once, with the
+    # later attempt.
     cost_usd = sa.case((attempt.c.boundary == str(Boundary.SCORER), 0.0), else_=attempt.c.cost_usd)
     counts = sa.func.count(), sa.func.sum(cost_usd), sa.func.count(cost_usd)
     query = sa.select(*counts).where(attempt.c.run_no == run_no, ~_is_final_failure(run_no))
@@ -185,7 +186,7 @@ def read_failure_groups(database: Database, run_no: int, limit: int) -> list[Fai
 
 def read_attempts_cost(database: Database, run_no: int) -> float:
     attempt = get_tables().attempt
-    # A rollout whose scorer failed has one cost, however often it is scored again.
+    # A rollout whose scorer failed is paid for once, however often it is rescored.
     counts = sa.or_(attempt.c.boundary != str(Boundary.SCORER), _is_final_failure(run_no))
     query = sa.select(sa.func.sum(attempt.c.cost_usd)).where(attempt.c.run_no == run_no, counts)
     with database.read_transaction() as connection:
@@ -193,7 +194,7 @@ def read_attempts_cost(database: Database, run_no: int) -> float:
 
 
 def read_keys(database: Database, run_no: int) -> Iterator[str]:
-    """The keys of all results."""
+    """Yield the keys of all results."""
     result = get_tables().result
     last = ""
     while True:
@@ -234,17 +235,17 @@ def _has_attempts(database: Database, run_no: int) -> bool:
 
 
 def _result_sort_key(row: "Row[Any]") -> tuple[int, str, int]:
-    # Databases sort text by its bytes, Python by code points: for UTF-8 that is the same order.
+    # Databases sort text by its bytes, Python by code points: the same order in UTF-8.
     return (row.position, row.sample_id, row.repeat)
 
 
 def _drop_repeated_keys(rows: "Iterator[Row[Any]]") -> "Iterator[Row[Any]]":
-    """A result may be recorded between two pages, after its failure was read or before."""
-    place: object = None
+    # A result may be recorded between two pages, so that its failure was read as well.
+    position: object = None
     keys: set[str] = set()
     for row in rows:
-        if _result_sort_key(row) != place:
-            place, keys = _result_sort_key(row), set()
+        if _result_sort_key(row) != position:
+            position, keys = _result_sort_key(row), set()
         if row.key not in keys:
             keys.add(row.key)
             yield row
@@ -276,7 +277,7 @@ def _build_failure_query(run_no: int, chosen: ResultFilter, *, bodies: bool) -> 
 
 
 def _is_final_failure(run_no: int) -> Any:
-    """Whether an attempt is the last one of a sample that has no result."""
+    """Return the condition that an attempt is the last one of a sample without a result."""
     attempt, result = get_tables().attempt, get_tables().result
     later = attempt.alias()
     return sa.and_(
@@ -290,7 +291,7 @@ def _is_final_failure(run_no: int) -> Any:
 
 
 def _select_columns(table: "Table", nothing: dict[str, Any], *, number: Any) -> list[Any]:
-    """`_ROW_COLUMNS` of a table, with `nothing` for the columns that only the other table has."""
+    """Return `_ROW_COLUMNS` of a table, with constants for columns that only the other has."""
     named = {**{column.name: column for column in table.c}, **nothing, "number": number}
     return [named[name].label(name) for name in _ROW_COLUMNS]
 
@@ -305,7 +306,7 @@ def _filter_query(query: Any, table: "Table", run_no: int, chosen: ResultFilter)
 
 
 def _iterate_pages(database: Database, query: Any, *, bodies: bool) -> "Iterator[Row[Any]]":
-    """All rows of a query in dataset order; no transaction is open while they are used."""
+    """Yield all rows of a query in dataset order. No transaction is open while they are used."""
     selected, table = query
     number = table.c.result_no if "result_no" in table.c else table.c.attempt_no
     order = (table.c.position, table.c.sample_id, table.c.repeat, number)
@@ -325,7 +326,7 @@ def _iterate_pages(database: Database, query: Any, *, bodies: bool) -> "Iterator
 
 
 def _parse_result_row(row: Sequence[Any]) -> ResultRow:
-    # By place, not by name: a row's attributes are looked up anew for each of a million rows.
+    # By position, not by name: looking up attributes of a million rows is slow.
     *values, metrics, position, _ = row
     values.append({} if metrics is None else json.loads(metrics))
     values.append(None if position == NO_POSITION else position)

@@ -1,4 +1,4 @@
-"""One run of a store: its samples, what they add up to, and the way to record more."""
+"""One run of a store: read its samples and totals, and record more."""
 
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class Run:
-    """A run that was found for reading, or claimed for recording by starting or resuming it."""
+    """A run opened read-only, or for recording after it was started or resumed."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Run:
     ) -> None:
         self.spec = spec
         self.is_new = is_new
-        """Whether it was started through this object: nothing was recorded before."""
+        """Whether the run was started through this object, so that nothing was recorded before."""
 
         self._database = database
         self._run_no = run_no
@@ -67,42 +67,43 @@ class Run:
 
     @property
     def totals(self) -> Totals:
-        """Counts and sums over the results so far; only the mean of repeats takes reading them."""
+        """Counts and sums over the results so far. Only the mean of repeats reads the results."""
         return self.row().totals
 
     def row(self) -> RunRow:
-        """What a list of runs shows of this one, as of now."""
+        """Return the current entry of this run in the list of runs."""
         with self._database.read_transaction() as connection:
             query = build_run_query().where(get_tables().run.c.run_no == self._run_no)
             holder = find_live_holder(self._database, connection, self._run_no)
             return parse_run_row(connection.execute(query).one(), holder)
 
     def done(self) -> DoneKeys:
-        """The keys recorded by now. Failed attempts are not done."""
+        """Return the keys of all results. Failed attempts are not done."""
         return DoneKeys(read_keys(self._database, self._run_no))
 
     @property
     def key_fingerprint(self) -> str:
-        """The fingerprint in the keys of this run, whatever scorer it took since."""
+        """The fingerprint in the keys of this run, unaffected by later changes of the scorer."""
         return self.spec.key_fingerprint or self.spec.config_fingerprint
 
     def prompts(self) -> RecordedPrompts:
-        """Which prompts the rollouts had that are done, or were kept when their scorer failed."""
+        """Return the prompts of rollouts that are done, or were kept when their scorer failed."""
         done = read_prompts(self._database, self._run_no, kept=False)
         kept = read_prompts(self._database, self._run_no, kept=True)
         return RecordedPrompts(chain(done, kept))
 
     def kept_keys(self) -> DoneKeys:
-        """The keys whose scorer failed, done by now or not."""
+        """Return the keys whose scorer failed at least once, done or not."""
         kept = read_prompts(self._database, self._run_no, kept=True)
         return DoneKeys(key for key, _ in kept)
 
     def kept(self, key: str) -> KeptRollout | None:
-        """The rollout of a result, or else of the last attempt whose scorer failed."""
+        """Return the rollout of a result, or of the last attempt whose scorer failed."""
         return read_kept_rollout(self._database, self._run_no, key)
 
     def places(self) -> SamplePositions | None:
-        """Where samples stand that have rollouts already; None where their rows say the same."""
+        """Return the positions of recorded samples; None if they equal the indexes of the rows."""
+        # Without a fingerprint a change of the dataset cannot be ruled out.
         moved = self.spec.dataset_fingerprint is None or self.row().dataset_changed
         if self.is_new or self.spec.repeats == 1 or not moved:
             return None
@@ -116,10 +117,10 @@ class Run:
         sample_id: str | None = None,
         failed: bool = True,
     ) -> Iterator[ResultRow]:
-        """Narrow rows in dataset order; repeats of a sample are neighbours.
+        """Yield narrow rows in dataset order; repeats of a sample are adjacent.
 
-        A sample whose attempts all failed is among them once, with its `boundary`, unless
-        `failed` is False.
+        A sample whose attempts all failed is included once, with its `boundary`, unless `failed`
+        is False.
         """
         chosen = ResultFilter(status=status, valid=valid, sample_id=sample_id, failed=failed)
         return read_results(self._database, self._run_no, chosen)
@@ -132,24 +133,24 @@ class Run:
         sample_id: str | None = None,
         failed: bool = True,
     ) -> Iterator[Sample]:
-        """Whole samples, ordered and chosen as in `results`, a page in memory at a time."""
+        """Yield whole samples, ordered and filtered as in `results`, with one page in memory."""
         chosen = ResultFilter(status=status, valid=valid, sample_id=sample_id, failed=failed)
         return read_samples(self._database, self._run_no, chosen)
 
     def attempts(self, *, key: str | None = None) -> Iterator[AttemptRow]:
-        """Every failed attempt, oldest first, of one key or of all."""
+        """Yield failed attempts, oldest first, of one key or of all."""
         return read_attempts(self._database, self._run_no, key=key)
 
     def retried(self) -> RetriedAttempts:
-        """How many failed attempts were tried again, and what they cost: `results` has neither."""
+        """Return number and cost of the retried attempts, which `results` does not include."""
         return read_retried_attempts(self._database, self._run_no)
 
     def failure_groups(self, *, limit: int = 5) -> list[FailureGroup]:
-        """The reasons for which samples failed, the most frequent first."""
+        """Return the reasons of failed samples, the most frequent first."""
         return read_failure_groups(self._database, self._run_no, limit)
 
     def attempts_cost_usd(self) -> float:
-        """What all failed attempts cost, as far as it is known."""
+        """Return the known cost of all failed attempts."""
         return read_attempts_cost(self._database, self._run_no)
 
     def writer(self, settings: WriterSettings | None = None) -> Writer:
@@ -166,26 +167,26 @@ class Run:
         )
 
     def steps(self) -> list[StepRow]:
-        """What each step of a training measured, in order; nothing for any other run."""
+        """Return the metrics of each training step, in order; empty for other runs."""
         return read_steps(self._database, self._run_no)
 
     def record_step(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """Record what a step of a training measured, in place of what an earlier try did.
+        """Record the metrics of a training step; overwrite those of an earlier try.
 
-        Returns after the commit. Raises `StoreError` once another process has the run.
+        Returns after the commit. Raises `StoreError` once another process has taken the run over.
         """
         lease = self._require_lease("record_step()")
         write_step(self._database, self._run_no, lease, step=step, metrics=metrics)
 
     def forget_steps(self, *, after: int) -> None:
-        """Forget the steps after this one, which a resumed training does again."""
+        """Delete the steps after this one, which a resumed training repeats."""
         lease = self._require_lease("forget_steps()")
         delete_steps(self._database, self._run_no, lease, after=after)
 
     def finish(self, status: RunStatus) -> None:
-        """Say how the run ended and give it up.
+        """Record the final status and release the run.
 
-        When another process has taken the run over, its end is for that process to say.
+        Does nothing if another process has taken the run over.
         """
         lease = self._require_lease("finish()")
         if status not in ("completed", "interrupted", "failed"):

@@ -1,4 +1,4 @@
-"""A run's description, and what a list of runs shows of each."""
+"""Run specifications, entries in the list of runs, and the checks before a resume."""
 
 import json
 from collections.abc import Iterator
@@ -26,23 +26,24 @@ _MAX_LISTED_RUNS = 5
 
 
 def now() -> str:
+    """Return the current time in UTC as ISO 8601."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 @dataclass(frozen=True)
 class RunSpec:
-    """What a run is: enough to resume it, nothing secret."""
+    """The description of a run: enough to resume it, without secrets."""
 
     id: str
     name: str
     config: dict[str, Any]
-    """Plain JSON values. It is stored: no key or password belongs in it."""
+    """Plain JSON values. Stored as they are given: must not contain keys or passwords."""
 
     config_fingerprint: str
     dataset: str
     dataset_fingerprint: str | None = None
     total: int | None = None
-    """How many samples there are, where it is known before they were read."""
+    """The number of samples, if it is known before they are read."""
 
     repeats: int = 1
     created_at: str = field(default_factory=now)
@@ -81,19 +82,19 @@ class RunSpec:
 
 @dataclass(frozen=True)
 class Totals:
-    """What a run's results add up to. Sums are over those that know; the counts say how many."""
+    """Totals of a run's results. Sums cover the results with known values, counted beside them."""
 
     recorded: int
     valid: int
-    """Judged: the others are left out of the sums of scores."""
+    """Results with a valid score. The others are not part of the sums of scores."""
 
     mean: float | None
-    """Of the judged samples, the repeats of each averaged first."""
+    """Mean over valid samples, the repeats of each averaged first."""
 
     score_sum: float
     score_square_sum: float
     cost_usd: float | None
-    """None when no result knows its cost."""
+    """None when no result has a cost."""
 
     cost_known: int
     input_tokens: int | None
@@ -116,11 +117,10 @@ class RunRow:
 
     spec: RunSpec
     status: RunStatus
-    """`running` only while a live process works on it; a run whose process died is
-    `interrupted`."""
+    """`running` only while a live process uses it; a run whose process died is `interrupted`."""
 
     dataset_changed: bool
-    """Whether it was resumed with a dataset that has another fingerprint."""
+    """Whether the run was resumed with a dataset of another fingerprint."""
 
     finished_at: str | None
     holder: Holder | None
@@ -148,7 +148,7 @@ def parse_run_spec(row: "Row[Any]") -> RunSpec:
 
 
 def parse_run_row(row: "Row[Any]", holder: Holder | None) -> RunRow:
-    """One row of `build_run_query`."""
+    """Parse one row of `build_run_query`."""
     status: RunStatus = row.status
     if status == "running" and holder is None:
         status = "interrupted"
@@ -183,7 +183,7 @@ def _compute_run_mean(row: "Row[Any]") -> float | None:
 
 
 def build_run_query() -> Any:
-    """Runs beside what they add up to, newest first."""
+    """Build the query of all runs with their totals, newest first."""
     t = get_tables()
     done = (
         sa.select(t.result.c.run_no)
@@ -205,12 +205,12 @@ def build_run_query() -> Any:
 
 
 def _build_sample_mean() -> Any:
-    """The mean of a run with repeats. Without them the tally knows it, and no result is read."""
+    # Only for runs with repeats. Without them the tally has the mean, and no result is read.
     run, result = get_tables().run, get_tables().result
     means = (
         sa.select(sa.func.avg(result.c.score).label("mean"))
         .where(result.c.run_no == run.c.run_no, result.c.valid)
-        # By position first, as in the index: by the id alone it takes seven times as long.
+        # By position first, as in the index: grouping by the id alone takes seven times as long.
         .group_by(result.c.position, result.c.sample_id)
         .correlate(run)
         .subquery()
@@ -220,9 +220,9 @@ def _build_sample_mean() -> Any:
 
 
 def find_run_no(database: Database, connection: "Connection", wanted: str) -> int:
-    """The number of the run with this id, this beginning of one id, or the newest."""
+    """Find a run by id, unique prefix, or `latest`, and return its number."""
     if not wanted:
-        # Every id begins with it: an unset variable would name whatever run there is.
+        # The empty prefix matches every id: an unset shell variable would select some run.
         raise ConfigError("the run id is empty", where=database.where)
     wanted = to_column_text(wanted)
     run = get_tables().run
@@ -257,17 +257,17 @@ def find_run_no(database: Database, connection: "Connection", wanted: str) -> in
 
 
 def has_results(connection: "Connection", run_no: int) -> bool:
-    """Whether a run has recorded a result by now; failed attempts are none."""
+    """Whether a run has recorded a result. Failed attempts do not count."""
     tally = get_tables().tally
     recorded = connection.execute(tally.select().where(tally.c.run_no == run_no)).one().recorded
     return bool(recorded)
 
 
 SCORER_SETTINGS = frozenset({"score_fn", "bounds"})
-"""The settings of an evaluation that decide how a trajectory is scored, and nothing else."""
+"""The settings of an evaluation that affect only the scoring of trajectories."""
 
 PROVENANCE = frozenset({"code", "bundle"})
-"""Entries of a run's configuration that say where it came from. No setting of it, and not in its
+"""Entries of a run's configuration that describe its origin. Not settings, and not part of its
 fingerprint."""
 
 _RESCORE_HINT = (
@@ -302,7 +302,7 @@ def check_same_config(
 
 
 def differs_in_scorer_only(stored: RunSpec, given: RunSpec) -> bool:
-    """Whether a run was configured as `given` but for its scorer."""
+    """Whether two configurations differ in their scorers only."""
     old = _omit_settings(stored.config, PROVENANCE)
     new = _omit_settings(json.loads(given.config_json()), PROVENANCE)
     return old != new and _omit_settings(old, SCORER_SETTINGS) == _omit_settings(
@@ -321,7 +321,7 @@ def check_resume_spec(
     allow_changed_dataset: bool,
     allow_changed_scorer: bool = False,
 ) -> bool:
-    """Raise `ConfigError` if a run cannot be resumed as `given`. Returns if the dataset changed."""
+    """Raise `ConfigError` if a run cannot be resumed as `given`. Return if the dataset changed."""
     where = f"run {stored.id!r}"
     ignore = SCORER_SETTINGS if allow_changed_scorer else frozenset[str]()
     check_same_config(stored, given, ignore=ignore)
@@ -345,7 +345,7 @@ def check_resume_spec(
 
 
 def _describe_differences(old: Any, new: Any, path: str = "") -> Iterator[str]:
-    """Lines such as `endpoint.model: 'a' -> 'b'`."""
+    """Yield lines such as `endpoint.model: 'a' -> 'b'`."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in sorted({*old, *new}):
             inner = f"{path}.{key}" if path else key

@@ -1,4 +1,4 @@
-"""Deterministic keys of samples, and the set of those that are done."""
+"""Deterministic keys of samples, and compact sets of recorded keys."""
 
 import hashlib
 from array import array
@@ -8,7 +8,7 @@ from functools import lru_cache
 
 
 def sample_key(run_id: str, sample_id: str, repeat: int, fingerprint: str) -> str:
-    """The same 32 characters for the same sample of the same run, in every process."""
+    """Return 32 characters that are the same for the same sample of a run in every process."""
     digest = _start_digest(run_id).copy()
     # Lengths keep ("a", "bc") and ("ab", "c") apart.
     text = f"{len(sample_id)}:{sample_id}{repeat}:{fingerprint}"
@@ -23,14 +23,14 @@ def _start_digest(run_id: str) -> "hashlib.blake2b":
 
 
 class DoneKeys:
-    """The keys that were recorded when this was read: 8 bytes each, however many.
+    """An immutable set of recorded keys that takes 8 bytes per key.
 
-    Holds 64 bits of each key's digest. Among a million keys the chance that one which is not
-    done looks done is under 1e-7.
+    Keeps 64 bits of each key's digest. With a million keys, the probability that a missing key
+    appears to be recorded is below 1e-7.
     """
 
     def __init__(self, keys: Iterable[str]) -> None:
-        # In 256 parts, because sorting makes a list of full-size integers for a moment.
+        # In 256 parts: sorting makes a temporary list of full-size integers, 36 bytes each.
         self._parts = [array("Q") for _ in range(256)]
         for key in keys:
             digest = _hash_sample_key(key)
@@ -41,18 +41,18 @@ class DoneKeys:
 
     def __contains__(self, key: object) -> bool:
         if not self._count or not isinstance(key, str):
-            return False  # nothing is done in a new run, and no digest is needed to know it
+            return False  # a new run: skip the digest
         digest = _hash_sample_key(key)
         part = self._parts[digest & 255]
-        place = bisect_left(part, digest)
-        return place < len(part) and part[place] == digest
+        index = bisect_left(part, digest)
+        return index < len(part) and part[index] == digest
 
     def __len__(self) -> int:
         return self._count
 
 
 class RecordedPrompts:
-    """Which key was recorded with which prompt, in 8 bytes for each, as `DoneKeys` has them."""
+    """A compact set of pairs of recorded key and prompt, 8 bytes per pair."""
 
     def __init__(self, digests: Iterable[tuple[str, str | None]]) -> None:
         self._marks = DoneKeys(f"{key} {digest or ''}" for key, digest in digests)

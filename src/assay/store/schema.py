@@ -1,7 +1,7 @@
 """The tables as SQLAlchemy Core objects, for reading and small writes.
 
-The migrations create them; a test holds the two together. Names are prefixed, because a team's
-PostgreSQL database may hold other tables.
+The migrations create them; a test compares the two. Names are prefixed, because a team's
+PostgreSQL database may contain other tables.
 """
 
 from dataclasses import dataclass
@@ -21,13 +21,13 @@ class Tables:
     schema_version: "Table"
     run: "Table"
     tally: "Table"
-    """What the results of a run add up to, kept in the transaction that adds them."""
+    """Running totals of a run, updated in the transaction that inserts its results."""
 
     lease: "Table"
-    """Which process works on a run."""
+    """The process that uses a run."""
 
     result: "Table"
-    """Narrow: what is filtered, sorted and averaged."""
+    """Narrow: the columns to filter, sort and average by."""
 
     body: "Table"
     """Wide: the whole sample of a result."""
@@ -36,7 +36,7 @@ class Tables:
     """Failed attempts, one each, with their samples."""
 
     step: "Table"
-    """What the steps of a training measured, one row each."""
+    """Metrics of training steps, one row each."""
 
     session: "Table"
     message: "Table"
@@ -79,7 +79,7 @@ _TABLE_COLUMNS = {
 
 @cache
 def get_tables() -> Tables:
-    """The tables, built when a store is first opened: SQLAlchemy is heavy to import."""
+    """Build the tables when a store is first opened, and return the same ones from then on."""
     types = {
         "int": sa.BigInteger,
         "float": sa.Double,

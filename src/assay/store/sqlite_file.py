@@ -1,4 +1,4 @@
-"""What is done to the file of a SQLite store as a whole: copying it, and freeing its space."""
+"""Operations on the file of a SQLite store: backup and compaction."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -13,14 +13,15 @@ from .database_errors import to_store_error
 
 
 def compact_file(database: Database) -> None:
-    """Rewrite the file without unused space. Takes as much disk again while it works."""
+    """Rewrite the file without unused space. Needs as much free disk space as the file takes."""
     with _connect(database, "PostgreSQL frees the space of deleted runs by itself") as connection:
         connection.execute("VACUUM")
+        # VACUUM writes the whole file through the log, which would keep that size.
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def back_up_file(database: Database, path: Path) -> None:
-    """Copy the store to a new file as it is at one moment, while others write to it."""
+    """Copy a consistent snapshot of the store to a new file, even during writes."""
     with _connect(database, "back up a PostgreSQL store with pg_dump") as connection:
         _create_backup_file(path)
         try:
@@ -44,7 +45,7 @@ def _create_backup_file(path: Path) -> None:
 
 @contextmanager
 def _connect(database: Database, otherwise: str) -> Iterator[sqlite3.Connection]:
-    """A connection of its own: these commands cannot run inside a transaction."""
+    # Not through the engine: these commands cannot run inside a transaction.
     if database.is_postgresql:
         raise ConfigError("the store is not a SQLite file", where=database.where, hint=otherwise)
     try:

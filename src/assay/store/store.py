@@ -1,4 +1,4 @@
-"""Where runs and sessions are kept: a file in `.assay/`, or a team's PostgreSQL database."""
+"""The store of runs and sessions: a file in `.assay/`, or a team's PostgreSQL database."""
 
 import json
 import re
@@ -65,8 +65,8 @@ class Store(SessionStore):
     ) -> Self:
         """Open a store: `.assay/assay.db` here, the file or folder `where`, or a PostgreSQL URL.
 
-        Makes the file and its folder, or the tables, if absent. With `create=False` whatever is
-        not a store is refused with `StoreError`, and left as it is.
+        Creates the file and its folder, or the tables, if absent. With `create=False`, raises
+        `StoreError` unless `where` is a store, and modifies nothing.
         """
         settings = settings or StoreSettings()
         if isinstance(where, str) and "://" in where and not where.startswith("sqlite:///"):
@@ -86,7 +86,7 @@ class Store(SessionStore):
         return self._database.where
 
     def close(self) -> None:
-        """Let go of the database. Writers are closed before."""
+        """Close the database. Close all writers first."""
         self._database.close()
 
     def __enter__(self) -> Self:
@@ -101,7 +101,7 @@ class Store(SessionStore):
         self.close()
 
     def start_run(self, spec: RunSpec) -> Run:
-        """Begin a new run. Raises `ConfigError` when its id is taken."""
+        """Start a new run. Raises `ConfigError` if its id already exists."""
         database = self._database
         columns = {**_build_run_columns(spec), "status": "running", "dataset_changed": False}
         marks = ", ".join("?" * len(columns))
@@ -142,11 +142,11 @@ class Store(SessionStore):
         allow_changed_scorer: bool = False,
         take_over: bool = False,
     ) -> Run:
-        """Go on with a run: what is done stays done.
+        """Resume a run: recorded results are kept.
 
-        Raises `ConfigError` when the configuration differs from the run's, when the dataset does
-        and that is not allowed, or when a live process works on the run and is not taken over.
-        `allow_changed_scorer`: a run without a single result takes the scorer of `spec`.
+        Raises `ConfigError` when the configuration differs, when the dataset differs without
+        `allow_changed_dataset`, or when a live process uses the run and `take_over` is False.
+        With `allow_changed_scorer`, a run without results adopts the scorer of `spec`.
         """
         with self._database.write_transaction() as connection:
             row = self._find_run_row(connection, run_id, lock=True)
@@ -171,22 +171,22 @@ class Store(SessionStore):
         return Run(self._database, row.run_no, resumed, lease)
 
     def runs(self, *, limit: int | None = None) -> list[RunRow]:
-        """All runs, or the newest `limit`, newest first."""
+        """Return all runs, or the newest `limit`, newest first."""
         with self._database.read_transaction() as connection:
             holders = find_live_holders(self._database, connection)
             rows = connection.execute(build_run_query().limit(limit)).all()
         return [parse_run_row(row, holders.get(row.run_no)) for row in rows]
 
     def run(self, wanted: str = "latest") -> Run:
-        """The run with this id, with this beginning of exactly one id, or the newest, to read."""
+        """Open a run read-only, by id, unique prefix of an id, or `latest`."""
         with self._database.read_transaction() as connection:
             row = self._find_run_row(connection, wanted)
         return Run(self._database, row.run_no, parse_run_spec(row))
 
     def earlier_runs(self, run_id: str) -> list[str]:
-        """The ids of runs with the name and the dataset of this one that were begun before it.
+        """Return the ids of earlier runs with the same name and dataset, newest first.
 
-        Newest first, whatever became of them.
+        Includes failed and interrupted runs.
         """
         run = get_tables().run
         with self._database.read_transaction() as connection:
@@ -199,10 +199,10 @@ class Store(SessionStore):
             return list(connection.execute(query.order_by(run.c.run_no.desc())).scalars())
 
     def delete_run(self, run_id: str) -> int:
-        """Delete a run with all its samples. Returns how many results were deleted.
+        """Delete a run with all its samples. Return the number of deleted results.
 
-        Raises `ConfigError` when a live process works on the run. The space is used again for
-        later runs; `compact` gives it back to the disk.
+        Raises `ConfigError` when a live process uses the run. Later runs reuse the space;
+        `compact` returns it to the disk.
         """
         with self._database.write_transaction() as connection:
             row = self._find_run_row(connection, run_id, lock=True)
@@ -213,11 +213,10 @@ class Store(SessionStore):
         compact_file(self._database)
 
     def backup(self, path: str | Path) -> None:
-        """Copy a SQLite store to a new file, also while runs are being recorded."""
+        """Copy a SQLite store to a new file, even while runs are recorded."""
         back_up_file(self._database, Path(path))
 
     def _count_missing(self, connection: "Connection", row: Any) -> int | None:
-        """How many results a run lacks, where its size is known."""
         if row.total is None:
             return None
         tally = get_tables().tally
@@ -228,7 +227,7 @@ class Store(SessionStore):
     def _find_run_row(self, connection: "Connection", wanted: str, *, lock: bool = False) -> Any:
         run = get_tables().run
         query = run.select().where(run.c.run_no == find_run_no(self._database, connection, wanted))
-        # Two that resume one run at once take turns; SQLite lets one at a time write anyway.
+        # Serializes two processes that resume one run; SQLite has a single writer anyway.
         return connection.execute(query.with_for_update() if lock else query).one()
 
 
@@ -259,7 +258,7 @@ def _reopen(connection: "Connection", row: Any, spec: RunSpec, *, changed: bool)
     if spec.total is not None:
         values["total"] = spec.total
     if spec.config_fingerprint != row.config_fingerprint:
-        # The keys stay what they are: failed attempts are found by them.
+        # The keys keep the old fingerprint: failed attempts are found by them.
         values.update(
             config=spec.config_json(),
             config_fingerprint=spec.config_fingerprint,
@@ -283,7 +282,7 @@ def _resolve_store_path(where: str | Path | None) -> Path:
     if where in ("", ":memory:"):
         raise ConfigError(f"{where!r} is not the path of a store", where="Store.open()")
     if _POSTGRESQL_PREFIX.match(str(where)):
-        # Taken for a path, the password would become the name of a folder.
+        # Treated as a path, the password would become the name of a folder.
         raise ConfigError(
             "the URL of a PostgreSQL store must be a string that starts with postgresql://",
             where="Store.open()",
@@ -291,7 +290,7 @@ def _resolve_store_path(where: str | Path | None) -> Path:
     path = Path(str(where).removeprefix("sqlite:///"))
     if not path.is_dir():
         return path
-    # The folder of a store, or that of a project with a store in it.
+    # Either the folder of a store, or the folder of a project that contains one.
     project = (path / STORE_FOLDER).is_dir() and not (path / STORE_FILE).exists()
     return path / STORE_FOLDER / STORE_FILE if project else path / STORE_FILE
 
@@ -304,7 +303,8 @@ def _open_file(path: Path, settings: StoreSettings, *, create: bool) -> Database
                 "the store does not exist", where=str(path), hint="`assay eval` creates one"
             )
         _make_folder(path.parent, shared=settings.shared)
-        # SQLite gives the files beside it the same permissions. What goes wrong, it tells.
+        # SQLite gives its -wal and -shm files the same permissions. If creating the file fails,
+        # opening it below reports why.
         with suppress(OSError):
             create_private(path, SHARED_FILE_MODE if settings.shared else FILE_MODE)
     return open_sqlite(path, settings, create=create)

@@ -1,4 +1,4 @@
-"""Which prompt each recorded rollout had, and the rollouts that are kept to be scored again."""
+"""Prompts of recorded rollouts, and rollouts that are kept to be rescored."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -21,27 +21,27 @@ _PAGE = 10_000
 
 @dataclass(frozen=True)
 class KeptRollout:
-    """A rollout that was paid for."""
+    """A recorded rollout that can be scored again without model calls."""
 
     trajectory: Trajectory
     prompt_digest: str | None
-    """None in a store of an older assay."""
+    """None in rows of older versions of assay."""
 
     metadata: dict[str, Any] = field(default_factory=dict)
-    """Of the sample, with what its scorer noted there before it failed."""
+    """Metadata of the sample, including entries of its scorer before it failed."""
 
 
 def read_prompts(
     database: Database, run_no: int, *, kept: bool
 ) -> Iterator[tuple[str, str | None]]:
-    """Key and prompt digest of each result or, if `kept`, of each attempt whose scorer failed."""
+    """Yield key and prompt digest of each result, or of each attempt whose scorer failed."""
     table = get_tables().attempt if kept else get_tables().result
     number = table.c.attempt_no if kept else table.c.result_no
     chosen = sa.select(number, table.c.key, table.c.prompt_digest).where(table.c.run_no == run_no)
     if kept:
         chosen, last = chosen.where(table.c.boundary == str(Boundary.SCORER)), 0
     else:
-        # Within its own range of numbers, which is read in the order it was written.
+        # By the run's range of numbers: the rows are read in the order of the primary key.
         chosen, last = (
             chosen.where(number < compute_first_result_no(run_no + 1)),
             compute_first_result_no(run_no),
@@ -58,7 +58,7 @@ def read_prompts(
 
 
 def read_kept_rollout(database: Database, run_no: int, key: str) -> KeptRollout | None:
-    """The rollout of a result or, where there is none, of the last attempt whose scorer failed."""
+    """Return the rollout of a result, or of the last attempt whose scorer failed."""
     t = get_tables()
     result = sa.select(t.body.c.codec, t.body.c.blob, t.result.c.prompt_digest).join_from(
         t.result, t.body, t.result.c.result_no == t.body.c.result_no

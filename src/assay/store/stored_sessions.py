@@ -1,4 +1,4 @@
-"""Stored conversations: save, load, list, continue and branch. Never with their secrets."""
+"""Stored sessions: save, load, list, continue and branch. Secrets are never stored."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class SessionRow:
     provider: str
     model: str
     messages: int
-    """How many there are."""
+    """The number of messages."""
 
     created_at: str
     updated_at: str
@@ -43,7 +43,7 @@ class SessionStore:
     _database: Database
 
     def save_session(self, session: AgentSession) -> None:
-        """Store a session whole, in place of what was stored under its id."""
+        """Store a whole session; overwrite the one with the same id."""
         _check_session_id(session.id)
         moment = now()
         t = get_tables()
@@ -59,13 +59,13 @@ class SessionStore:
             self._insert_messages(connection, session.id, 0, blobs)
 
     def load_session(self, session_id: str) -> AgentSession:
-        """A session as it was saved and continued. `with_secrets` makes its endpoint callable."""
+        """Load a session. `AgentSession.with_secrets` makes its endpoint callable."""
         with self._database.read_transaction() as connection:
             row = self._find_session_row(connection, session_id)
             return self._read_session(connection, row)
 
     def has_session(self, session_id: str) -> bool:
-        """Whether a session of this id is stored."""
+        """Whether a session with this id is stored."""
         session = get_tables().session
         with self._database.read_transaction() as connection:
             found = connection.execute(sa.select(session.c.id).where(session.c.id == session_id))
@@ -78,7 +78,7 @@ class SessionStore:
         parent_id: str | None = None,
         limit: int | None = None,
     ) -> list[SessionRow]:
-        """Sessions, the last changed first: all, of one status, or the branches of one."""
+        """Return sessions, last updated first: all, of one status, or the branches of one."""
         session = get_tables().session
         columns = [column for column in session.c if column.name != "blob"]
         query = sa.select(*columns).order_by(session.c.updated_at.desc(), session.c.id).limit(limit)
@@ -99,8 +99,8 @@ class SessionStore:
     ) -> AgentSession:
         """Append messages to a stored session and return all of it.
 
-        `after` is how many messages the caller has seen: `ConfigError` when there are others by
-        now, so that two who continue one conversation never mix.
+        `after` is the number of messages the caller has seen. Raises `ConfigError` if the number
+        differs by now, so that two concurrent callers never interleave.
         """
         blobs = [message.to_json().encode() for message in messages]
         session = get_tables().session
@@ -123,7 +123,7 @@ class SessionStore:
     def branch_session(
         self, session_id: str, new_id: str, *, at: int | None = None
     ) -> AgentSession:
-        """Store a new session that begins with the first `at` messages of this one, or with all."""
+        """Store a new session with the first `at` messages of this one, or with all."""
         _check_session_id(new_id)
         with self._database.write_transaction() as connection:
             row = self._find_session_row(connection, session_id)
@@ -185,7 +185,7 @@ class SessionStore:
     ) -> "Row[Any]":
         session = get_tables().session
         query = session.select().where(session.c.id == session_id)
-        # SQLite lets one transaction write at a time and ignores this.
+        # SQLAlchemy omits FOR UPDATE for SQLite, which has a single writer anyway.
         row = connection.execute(query.with_for_update() if lock else query).first()
         if row is None:
             raise ConfigError(f"session {session_id!r} does not exist", where=self._database.where)

@@ -1,4 +1,4 @@
-"""The steps of a training that is recorded as a run: one set of numbers for each."""
+"""Metrics of the steps of a training that is recorded as a run."""
 
 import json
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ class StepRow:
     """From 1."""
 
     metrics: dict[str, Any]
-    """Plain JSON values under the names of whoever measured them; unknown is None."""
+    """Plain JSON values by metric name; None if unknown."""
 
     recorded_at: float
     """Seconds since 1970."""
@@ -36,7 +36,7 @@ class StepRow:
 def write_step(
     database: Database, run_no: int, lease: Lease, *, step: int, metrics: Mapping[str, Any]
 ) -> None:
-    """Write and commit the numbers of a step, in place of those it had before."""
+    """Write and commit the metrics of a step; overwrite earlier ones."""
     if step < 1:
         raise ConfigError(f"step must be at least 1, not {step!r}", where=_RECORD_STEP)
     text = _encode_step_metrics(metrics)
@@ -51,7 +51,7 @@ def write_step(
 
 
 def delete_steps(database: Database, run_no: int, lease: Lease, *, after: int) -> None:
-    """Forget the steps after this one."""
+    """Delete the steps after this one."""
     table = get_tables().step
     with database.write_transaction() as connection:
         _check_lease(database, connection, run_no, lease)
@@ -59,7 +59,7 @@ def delete_steps(database: Database, run_no: int, lease: Lease, *, after: int) -
 
 
 def read_steps(database: Database, run_no: int) -> list[StepRow]:
-    """All steps in their order."""
+    """Return all steps in order."""
     table = get_tables().step
     query = table.select().where(table.c.run_no == run_no).order_by(table.c.step)
     with database.read_transaction() as connection:
@@ -70,11 +70,9 @@ def read_steps(database: Database, run_no: int) -> list[StepRow]:
 
 
 def _check_lease(database: Database, connection: "Connection", run_no: int, lease: Lease) -> None:
-    """Raise `StoreError` unless the claim still holds, and keep it until the transaction ends.
-
-    Samples of two processes can stand beside each other, as their keys differ. Steps cannot: the
-    numbers of one training would replace those of the other.
-    """
+    # Two processes may record samples of one run, because of their unique keys. Steps have no such
+    # keys: one training would overwrite the metrics of the other. FOR UPDATE keeps the lease until
+    # the transaction ends.
     table = get_tables().lease
     held = sa.select(table.c.token).where(table.c.run_no == run_no).with_for_update()
     if connection.execute(held).scalar() != lease.token:

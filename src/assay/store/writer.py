@@ -1,4 +1,4 @@
-"""Writes samples in batches from a thread of its own, and acknowledges each after its commit."""
+"""Write samples in batches from a background thread; acknowledge each after its commit."""
 
 import asyncio
 import threading
@@ -16,30 +16,30 @@ from assay.types import Sample
 from .insert_rows import InsertRow, build_failure_row, build_result_row
 
 WriteCallback = Callable[[list[bool] | AssayError], None]
-"""Told in the event loop what became of entries: for each True if it was inserted, False if the run
-has its key already; or why they could not be written. Must not raise."""
+"""Called in the event loop with the outcome of a submission: for each entry True if it was inserted
+and False if its key already existed, or the write error. Must not raise."""
 
+# Entries that were submitted together, the bytes of their bodies, and their callback.
 _Submission = tuple[Sequence[InsertRow], int, WriteCallback]
-"""Entries that were handed over together, the bytes of their bodies, and whom to tell."""
 
 
 @dataclass(frozen=True)
 class WriterSettings:
-    """When a batch is written."""
+    """Batch sizes, delays and limits of a writer."""
 
     batch_samples: int = 1000
     flush_s: float = 0.1
-    """No sample waits longer for others to join its batch."""
+    """The longest time that a sample waits for others to join its batch."""
 
     quiet_s: float = 0.002
-    """While somebody waits for a sample to be written, a batch that did not grow for this long is
-    written at once: few rollouts in flight do not wait for a full batch that cannot come."""
+    """While a caller awaits a sample, a batch that did not grow for this long is written at once:
+    with few rollouts in flight the batch never fills."""
 
     waiting_samples: int = 2000
-    """Callers wait for room when so many are not written yet."""
+    """Back-pressure: callers wait when so many samples are queued."""
 
     waiting_bytes: int = 64_000_000
-    """And when what is not written yet is so large."""
+    """Back-pressure: callers wait when the queued samples take so many bytes."""
 
     heartbeat_s: float = 5.0
 
@@ -52,8 +52,8 @@ class WriterSettings:
 class Writer:
     """Records samples of one run, for the tasks of one event loop.
 
-    After a write error every call raises it, `close` included. What was acknowledged before is
-    in the store; nothing else is promised.
+    After a write error every call raises it, including `close`. Samples acknowledged before are
+    in the store; others may be lost.
     """
 
     def __init__(
@@ -83,30 +83,30 @@ class Writer:
         self._call = threading.Event()
         """Set when the thread should no longer wait for a batch to grow."""
         self._ended = threading.Event()
-        # A daemon: a writer that nobody closed must not keep a dying process alive.
+        # A daemon: a writer that was never closed must not keep an exiting process alive.
         self._thread = threading.Thread(
             target=self._write_batches, name="assay-writer", daemon=True
         )
         self._thread.start()
 
     async def record(self, key: str, sample: Sample, *, repeat: int = 0) -> bool:
-        """Write a sample that came to its end, and return once it is committed.
+        """Write a completed sample, and return once it is committed.
 
-        True if it was inserted, False if the run has this key already. A task that is cancelled
-        while it waits may find its sample written all the same.
+        Returns True if it was inserted, False if the key already existed. The sample may be
+        written even if the task is cancelled while it waits.
         """
         await self.wait_for_room()
         return await self._submit_and_wait(build_result_row(key, sample, repeat))
 
     async def record_failure(self, key: str, sample: Sample, *, repeat: int = 0) -> None:
-        """Keep a sample that failed as an attempt: it is not done, and is tried again on resume."""
+        """Record a failed sample as an attempt, which is retried on resume."""
         await self.wait_for_room()
         await self._submit_and_wait(build_failure_row(key, sample, repeat))
 
     def submit(self, entries: Sequence[InsertRow], settled: WriteCallback) -> None:
-        """Hand entries over without waiting: `settled` is told what `record` would return.
+        """Queue entries without waiting; `settled` is called with their outcome.
 
-        For callers in one event loop who wait for room by themselves.
+        For callers in one event loop that call `wait_for_room` themselves.
         """
         self._check_open()
         if not entries:
@@ -125,7 +125,7 @@ class Writer:
 
         def settled(outcome: list[bool] | AssayError) -> None:
             if future.done():
-                return  # cancelled: nobody waits any more
+                return  # the task was cancelled
             if isinstance(outcome, AssayError):
                 future.set_exception(outcome)
             else:
@@ -137,7 +137,7 @@ class Writer:
 
     @property
     def is_full(self) -> bool:
-        """Whether so much waits to be written that callers should wait for room."""
+        """Whether the queue has reached a limit, so that callers should wait."""
         settings = self._settings
         return (
             self._submitted - self._settled >= settings.waiting_samples
@@ -153,7 +153,7 @@ class Writer:
             self._check_usable()
 
     async def flush(self) -> None:
-        """Return once all that was handed over is settled."""
+        """Return once everything submitted is settled."""
         with self._flush_early():
             while self._settled < self._submitted:
                 self._room.clear()
@@ -169,13 +169,13 @@ class Writer:
             self._awaited -= 1
 
     async def close(self) -> None:
-        """Write what waits and end the thread. Raises the write error if there was one."""
+        """Write the queue and end the thread. Raises the write error if there was one."""
         if not self._closing:
             self._closing = True
             self._queue.put(None)
             self._call.set()
         while not self._ended.is_set():
-            # In short turns rather than in a worker thread: at most a batch is left to write.
+            # Polled rather than awaited in a worker thread: at most one batch is left to write.
             await asyncio.sleep(self._settings.quiet_s)
         self._thread.join()
         self._on_close()
@@ -213,7 +213,7 @@ class Writer:
         if self._error is not None:
             raise _copy_error(self._error)
 
-    # What follows runs in the writer's thread, `_settle` excepted.
+    # The methods below run in the writer's thread, except `_settle`.
 
     def _write_batches(self) -> None:
         next_beat = time.monotonic() + self._settings.heartbeat_s
@@ -230,7 +230,7 @@ class Writer:
             self._ended.set()
 
     def _take_batch(self, until: float) -> tuple[list[_Submission], bool]:
-        """What waits to be written, and whether the writer was closed."""
+        """Return the queued submissions, and whether the writer was closed."""
         try:
             first = self._queue.get(timeout=max(0.0, until - time.monotonic()))
         except Empty:
@@ -257,8 +257,8 @@ class Writer:
         self._call.clear()
         if not (self._awaited or self._closing or self._has_batch()):
             self._call.wait(self._settings.flush_s)
-        # Somebody waits. In short turns, until no more come: a thread that is woken for every
-        # sample would cost more than the sample.
+        # A caller waits. Sleep in short intervals until the batch stops growing: waking the thread
+        # for every sample would cost more than writing it.
         seen = -1
         while self._awaited and not self._closing and time.monotonic() < deadline:
             waiting = self._submitted - self._taken
@@ -296,7 +296,7 @@ class Writer:
         try:
             self._loop.call_soon_threadsafe(self._settle, batch, inserted)
         except RuntimeError:
-            # The loop is closed: nobody waits any more. A write error is still told by `close`.
+            # The event loop is closed, so no task waits. `close` still raises a write error.
             return
 
     def _settle(self, batch: list[_Submission], inserted: list[bool]) -> None:
@@ -314,5 +314,5 @@ class Writer:
 
 
 def _copy_error(error: AssayError) -> AssayError:
-    """A copy to raise: one exception raised in many tasks would collect all their tracebacks."""
+    # One exception raised in many tasks would accumulate all their tracebacks.
     return type(error)(error.message, where=error.where, hint=error.hint)
