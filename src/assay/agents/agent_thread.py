@@ -24,7 +24,14 @@ class AgentLoop:
 
     async def run(self, value: Awaitable[object]) -> tuple[object, float]:
         """Await `value` in the loop; return its result and the seconds it took once started."""
-        self._loop = self._loop or _start_loop_thread()
+        if self._loop is None:
+            self._loop = loop = asyncio.new_event_loop()
+
+            def work() -> None:
+                loop.run_forever()
+                loop.close()
+
+            threading.Thread(target=work, name="assay-agent-loop", daemon=True).start()
         return await asyncio.wrap_future(
             asyncio.run_coroutine_threadsafe(_await_timed(value), self._loop)
         )
@@ -49,17 +56,6 @@ async def _await_timed(value: Awaitable[object]) -> tuple[object, float]:
         # SystemExit would end the loop. A cancellation inside the agent must not look like the
         # caller's.
         raise AgentFault(describe_error(error)) from error
-
-
-def _start_loop_thread() -> asyncio.AbstractEventLoop:
-    loop = asyncio.new_event_loop()
-
-    def work() -> None:
-        loop.run_forever()
-        loop.close()
-
-    threading.Thread(target=work, name="assay-agent-loop", daemon=True).start()
-    return loop
 
 
 async def _stop_loop(loop: asyncio.AbstractEventLoop) -> None:

@@ -44,7 +44,10 @@ class CommandAgent:
         finally:
             status = await _kill_and_wait(process)
         if status:
-            raise AgentFault(f"the program exited with status {status}{_format_stderr(err)}")
+            tail = err[-_STDERR_TAIL_BYTES:].decode("utf-8", "replace").strip()
+            cut = "…" if len(err) > _STDERR_TAIL_BYTES else ""
+            stderr = f"stderr: {cut}{tail}" if tail else "stderr is empty"
+            raise AgentFault(f"the program exited with status {status}; {stderr}")
         text = out.decode("utf-8", "replace").rstrip("\r\n")
         return AgentAnswer(build_trajectory(text, sample, seconds), seconds)
 
@@ -133,9 +136,3 @@ async def _kill_and_wait(process: Process) -> int:
                 while await stream.read(65536):
                     pass
     return await process.wait()
-
-
-def _format_stderr(err: bytes) -> str:
-    text = err[-_STDERR_TAIL_BYTES:].decode("utf-8", "replace").strip()
-    cut = "…" if len(err) > _STDERR_TAIL_BYTES else ""
-    return f"; stderr: {cut}{text}" if text else "; stderr is empty"

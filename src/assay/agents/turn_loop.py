@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from pydantic_core import to_json
@@ -35,7 +35,6 @@ from assay.types import (
     ModelCall,
     Status,
     StepOutput,
-    ToolCall,
     ToolSpec,
     Trajectory,
     describe_error,
@@ -143,36 +142,6 @@ def _to_exception(error: BaseException, boundary: Boundary) -> Exception:
     return exception
 
 
-async def _close_with_timeout(close: Callable[[], Awaitable[None]]) -> None:
-    try:
-        async with asyncio.timeout(_CLOSE_TIMEOUT_S) as timeout:
-            await close()
-    except TimeoutError as error:
-        if not timeout.expired():
-            raise
-        raise TimeoutError(
-            f"the environment did not close within {_CLOSE_TIMEOUT_S:g} s"
-        ) from error
-
-
-def _describe_unknown_rewards(steps: Sequence[int]) -> str:
-    more = f" and of {len(steps) - 1} more steps" if len(steps) > 1 else ""
-    return f"the reward of step {steps[0]}{more} is unknown, and so is the total"
-
-
-def _format_action(call: ToolCall) -> str:
-    """A tool call as one line of text: `move({"direction":"left"})`."""
-    if call.malformed:
-        return f"{call.name}({call.raw_arguments})"
-    return f"{call.name}({to_json(call.arguments, inf_nan_mode='constants').decode()})"
-
-
-def _set_message_index(call: ModelCall, index: int) -> ModelCall:
-    if call.message_index == index:
-        return call
-    return call.model_copy(update={"message_index": index})
-
-
 class _Rollout:
     """One rollout in progress."""
 
@@ -246,7 +215,11 @@ class _Rollout:
     async def close(self) -> None:
         """Close the environment. A failure is recorded, and does not fail the rollout."""
         try:
-            await _close_with_timeout(self._environment.close)
+            async with asyncio.timeout(_CLOSE_TIMEOUT_S) as timeout:
+                await self._environment.close()
+        except TimeoutError as error:
+            late = TimeoutError(f"the environment did not close within {_CLOSE_TIMEOUT_S:g} s")
+            self._close_error = describe_error(late if timeout.expired() else error)
         except _ROLLOUT_ERRORS as error:
             if self.is_cancelled(error):
                 raise
@@ -296,7 +269,10 @@ class _Rollout:
                 self.ended, self._truncated = _CONTEXT_FULL, True
                 return
             action = reply.message
-            self._calls.append(_set_message_index(reply.call, len(messages)))
+            call = reply.call
+            if call.message_index != len(messages):
+                call = call.model_copy(update={"message_index": len(messages)})
+            self._calls.append(call)
             messages.append(action)
             self.boundary = _ENVIRONMENT
             step = check_step(await environment.step(action))
@@ -346,18 +322,16 @@ class _Rollout:
 
     def _collect_actions(self) -> list[str]:
         if self._tools:
+            # A call as one line of text: `move({"direction":"left"})`.
             return [
-                _format_action(call) for action, _, _ in self._steps for call in action.tool_calls
+                f"{call.name}({call.raw_arguments})"
+                if call.malformed
+                else f"{call.name}({to_json(call.arguments, inf_nan_mode='constants').decode()})"
+                for action, _, _ in self._steps
+                for call in action.tool_calls
             ]
         # Without tools, the environment acts on the text of each message.
         return [action.text for action, step, _ in self._steps if step.was_taken]
-
-    def _find_final_info(self, outputs: Sequence[StepOutput]) -> dict[str, Any] | None:
-        if not self._terminated:
-            return None
-        info = self._steps[-1][2]
-        # An answer that ends an episode without being a step of it has no info.
-        return info if info or (outputs and outputs[-1].terminated) else None
 
     def _count_steps(self) -> int:
         return sum(step.was_taken for _, step, _ in self._steps)
@@ -376,15 +350,24 @@ class _Rollout:
             for index, (action, step, info) in enumerate(self._steps)
             if (step.reward is not None and step.was_taken) or index in unknown
         ]
+        final_info, error = None, None
+        if self._terminated:
+            info = self._steps[-1][2]
+            # An answer that ends an episode without being a step of it has no info.
+            final_info = info if info or (outputs and outputs[-1].terminated) else None
+        if unknown:
+            first, more = self._rewards.unknown[0], len(unknown) - 1
+            others = f" and of {more} more steps" if more else ""
+            error = f"the reward of step {first}{others} is unknown, and so is the total"
         # The rewards of a failed episode do not measure the agent.
         score = None if broken else self._rewards.total
         return EvaluateResult(
             score=score,
             is_score_valid=score is not None,
             reason=reason,
-            error=_describe_unknown_rewards(self._rewards.unknown) if unknown else None,
+            error=error,
             step_outputs=outputs,
-            final_control_plane_info=self._find_final_info(outputs),
+            final_control_plane_info=final_info,
             trajectory_info={
                 "duration": self._duration,
                 "steps": self._count_steps(),

@@ -108,22 +108,17 @@ class ActiveTimer:
 @contextmanager
 def pause_while_queued() -> Iterator[None]:
     """Pause the timers around the caller."""
-    stopped = list(_iter_thread_timers())
-    for timer in stopped:
-        timer._pause()
+    # A thread may inherit the context together with its work. The timeouts of another thread's
+    # event loop cannot be rescheduled from there.
+    thread, timer = get_ident(), _current_timer.get()
+    paused: list[ActiveTimer] = []
+    while timer is not None:
+        if timer._thread == thread:
+            timer._pause()
+            paused.append(timer)
+        timer = timer._outer
     try:
         yield
     finally:
-        for timer in stopped:
+        for timer in paused:
             timer._resume()
-
-
-def _iter_thread_timers() -> Iterator[ActiveTimer]:
-    # A thread may inherit the context together with its work. The timeouts of another thread's
-    # event loop cannot be rescheduled from there.
-    thread = get_ident()
-    timer = _current_timer.get()
-    while timer is not None:
-        if timer._thread == thread:
-            yield timer
-        timer = timer._outer

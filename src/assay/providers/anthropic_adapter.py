@@ -47,7 +47,18 @@ class AnthropicAdapter:
         if chat.system is not None:
             body["system"] = chat.system
         if tools or self._own_tools:
-            body["tools"] = [*self._own_tools, *map(_to_anthropic_tool, tools)]
+            body["tools"] = [
+                *self._own_tools,
+                *(
+                    {
+                        "name": tool.name,
+                        "description": tool.description,
+                        "input_schema": tool.parameters,
+                        **(tool.__pydantic_extra__ or {}),
+                    }
+                    for tool in tools
+                ),
+            ]
         return encode_json_body(body, self._where), count_dropped_fields(converted.dropped)
 
     async def send(self, request: bytes) -> Any:
@@ -96,7 +107,9 @@ class AnthropicAdapter:
         if not isinstance(usage, dict):
             return None
         plain = usage.get("input_tokens")
-        read, written = usage.get("cache_read_input_tokens"), _count_cache_writes(usage)
+        read, written = usage.get("cache_read_input_tokens"), 0
+        if isinstance(usage.get("cache_creation_input_tokens"), int):
+            written = usage["cache_creation_input_tokens"]
         parts = (0 if plain is None else plain, read or 0, written)
         total = None if plain is None or min(parts) < 0 else sum(parts)
         fields = {
@@ -106,21 +119,13 @@ class AnthropicAdapter:
             **({"cache_write_tokens": written} if written > 0 else {}),
         }
         known = drop_absurd_counts(Usage.model_validate(fields))
-        if self._price is None or _has_hour_long_cache(usage):
+        creation = usage.get("cache_creation")
+        # The one-hour cache has a higher price, which the table lacks: the cost is then unknown.
+        hour_long = isinstance(creation, dict) and creation.get("ephemeral_1h_input_tokens")
+        if self._price is None or hour_long:
             return known
         cost = self._price.cost_usd(known, cache_writes=written)
         return known.model_copy(update={"cost_usd": cost})
-
-
-def _count_cache_writes(usage: Mapping[str, Any]) -> int:
-    written = usage.get("cache_creation_input_tokens")
-    return written if isinstance(written, int) else 0
-
-
-def _has_hour_long_cache(usage: Mapping[str, Any]) -> bool:
-    # The one-hour cache has a higher price, which the table lacks: the cost is then unknown.
-    creation = usage.get("cache_creation")
-    return isinstance(creation, dict) and bool(creation.get("ephemeral_1h_input_tokens"))
 
 
 def _build_anthropic_base_body(endpoint: Endpoint) -> dict[str, Any]:
@@ -146,18 +151,22 @@ def _build_anthropic_base_body(endpoint: Endpoint) -> dict[str, Any]:
     return {**body, **endpoint.extra_params}
 
 
-def _to_anthropic_tool(tool: ToolSpec) -> dict[str, Any]:
-    return {
-        "name": tool.name,
-        "description": tool.description,
-        "input_schema": tool.parameters,
-        **(tool.__pydantic_extra__ or {}),
-    }
-
-
 def _read_anthropic_message(blocks: list[Any]) -> Message:
-    plain = [_strip_null_keys(block) for block in blocks]
-    broken = [_find_nonfinite_input(block) for block in plain]
+    plain = [
+        {key: value for key, value in block.items() if value is not None}
+        if isinstance(block, dict)
+        else block
+        for block in blocks
+    ]
+    # A number such as 1e999 is parsed as infinity, which JSON cannot represent.
+    broken = [
+        to_json(block["input"]).decode()
+        if _is_tool_use(block)
+        and isinstance(block.get("input"), dict)
+        and not _is_finite_json(block["input"])
+        else None
+        for block in plain
+    ]
     if any(broken):
         return _build_malformed_message(plain, broken)
     content: Any = plain
@@ -169,13 +178,6 @@ def _read_anthropic_message(blocks: list[Any]) -> Message:
 
 def _is_tool_use(block: Any) -> bool:
     return isinstance(block, dict) and block.get("type") == "tool_use"
-
-
-def _find_nonfinite_input(block: Any) -> str | None:
-    # A number such as 1e999 is parsed as infinity, which JSON cannot represent.
-    if not _is_tool_use(block) or not isinstance(block.get("input"), dict):
-        return None
-    return None if _is_finite_json(block["input"]) else to_json(block["input"]).decode()
 
 
 def _is_finite_json(value: Any) -> bool:
@@ -197,9 +199,3 @@ def _build_malformed_message(blocks: list[Any], broken: list[str | None]) -> Mes
         for call, text in zip(message.tool_calls, texts, strict=True)
     ]
     return message.model_copy(update={"tool_calls": tuple(calls)})
-
-
-def _strip_null_keys(block: Any) -> Any:
-    if not isinstance(block, dict):
-        return block
-    return {key: value for key, value in block.items() if value is not None}

@@ -88,7 +88,11 @@ def _parse_argument(text: str) -> Any:
     if stripped in _PYTHON_CONSTANTS:
         return _PYTHON_CONSTANTS[stripped]
     try:
-        return _refuse_infinity(from_json(stripped, allow_inf_nan=False))
+        value = from_json(stripped, allow_inf_nan=False)
+        if isinstance(value, float | list | dict):
+            # A number such as 1e999 is parsed as infinity: only the second pass rejects it.
+            from_json(to_json(value, inf_nan_mode="constants"), allow_inf_nan=False)
+        return value
     except ValueError:
         pass
     if stripped[:1] not in ("[", "{"):
@@ -97,10 +101,3 @@ def _parse_argument(text: str) -> Any:
         return LiteralReader(stripped).read_whole()
     except ValueError:
         return _UNREADABLE
-
-
-def _refuse_infinity(value: Any) -> Any:
-    """Raise `ValueError` for numbers such as 1e999, which are read as an infinity."""
-    if isinstance(value, float | list | dict):
-        from_json(to_json(value, inf_nan_mode="constants"), allow_inf_nan=False)
-    return value

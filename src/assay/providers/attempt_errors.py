@@ -97,12 +97,10 @@ def parse_retry_after(value: str | None, *, milliseconds: str | None, now: float
             continue
         if isfinite(seconds) and seconds >= 0:
             return seconds
-    return None if value is None else _parse_http_date(value, now)
-
-
-def _parse_http_date(date: str, now: float) -> float | None:
+    if value is None:
+        return None
     try:
-        moment = parsedate_to_datetime(date)
+        moment = parsedate_to_datetime(value)
     except (ValueError, OverflowError):
         return None
     if moment.tzinfo is None:

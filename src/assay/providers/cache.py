@@ -73,7 +73,15 @@ class ResponseCache:
         """Return the digest of a request. Repeats differ in their seed, and so in their digest."""
         request = {
             **self._about,
-            "messages": [_strip_unsent_fields(message) for message in messages],
+            # Fields that are never sent, such as a timestamp, must not cause a miss.
+            "messages": [
+                {
+                    key: value
+                    for key, value in message.to_dict().items()
+                    if key not in UNSUPPORTED_FIELDS
+                }
+                for message in messages
+            ],
             "tools": [tool.model_dump() for tool in tools],
             "seed": seed,
         }
@@ -89,23 +97,22 @@ class ResponseCache:
     def find(self, key: str) -> Reply | None:
         """Return the stored reply of a digest, marked as cached and without a latency."""
         try:
-            data = self._build_path(key).read_bytes()
+            entry = _CacheEntry.model_validate_json(self._build_path(key).read_bytes())
+            valid = entry.version == _CACHE_VERSION and entry.key == key
         except FileNotFoundError:
             self.misses += 1
             return None
-        except OSError:
-            self._count_broken_miss()
-            return None
-        try:
-            entry = _CacheEntry.model_validate_json(data)
-        except ValidationError:
-            self._count_broken_miss()
-            return None
-        if entry.version != _CACHE_VERSION or entry.key != key:
-            self._count_broken_miss()
+        except (OSError, ValidationError):
+            valid = False
+        if not valid:
+            self.broken += 1
+            self.misses += 1
             return None
         self.hits += 1
-        return Reply(entry.message, _mark_cached(entry.call))
+        # A hit costs nothing, and has no latency.
+        usage = (entry.call.usage or Usage()).model_copy(update={"cost_usd": 0.0})
+        update = {"cached": True, "latency_s": None, "usage": usage}
+        return Reply(entry.message, entry.call.model_copy(update=update))
 
     def keep(self, key: str, reply: Reply) -> None:
         """Store a reply under its digest, atomically."""
@@ -124,10 +131,6 @@ class ResponseCache:
         except OSError:
             # The reply is valid and paid for: a full disk must not fail the call.
             self.unwritten += 1
-
-    def _count_broken_miss(self) -> None:
-        self.broken += 1
-        self.misses += 1
 
     def _build_path(self, key: str) -> Path:
         return self._folder / key[:2] / f"{key}.json"
@@ -148,14 +151,3 @@ def _build_key_fields(endpoint: Endpoint) -> dict[str, Any]:
         "extra_params": endpoint.extra_params,
         **({"hidden": hidden} if hidden else {}),
     }
-
-
-def _strip_unsent_fields(message: Message) -> dict[str, Any]:
-    # Fields that are never sent, such as a timestamp, must not cause a miss.
-    return {key: value for key, value in message.to_dict().items() if key not in UNSUPPORTED_FIELDS}
-
-
-def _mark_cached(call: ModelCall) -> ModelCall:
-    # A hit costs nothing, and has no latency.
-    usage = (call.usage or Usage()).model_copy(update={"cost_usd": 0.0})
-    return call.model_copy(update={"cached": True, "latency_s": None, "usage": usage})

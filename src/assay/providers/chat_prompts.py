@@ -61,7 +61,9 @@ class ChatPrompts:
         self._settings = dict(settings)
         self._turns = _TurnCache()
         # The rollouts of one prompt arrive together, and share its encoding.
-        self._encode = lru_cache(maxsize=_ENCODE_CACHE_SIZE)(self._encode_text)
+        self._encode = lru_cache(maxsize=_ENCODE_CACHE_SIZE)(
+            lambda text: tuple(tokenizer.encode(text, add_special_tokens=False))
+        )
         self._context = lru_cache(maxsize=_ENCODE_CACHE_SIZE)(self._decode_ids)
         self._sees_tools = False
         self._text_arguments = False
@@ -110,9 +112,6 @@ class ChatPrompts:
         )
         return str(text)
 
-    def _encode_text(self, text: str) -> tuple[int, ...]:
-        return tuple(self._tokenizer.encode(text, add_special_tokens=False))
-
     def _render(self, wire: Sequence[Mapping[str, Any]], tools: Sequence[ToolSpec]) -> str:
         from jinja2 import TemplateError
 
@@ -155,7 +154,16 @@ class ChatPrompts:
         template = self.template(tools)
         if "reasoning_content" in template or "thinking" not in template:
             return wire
-        return [_rename_to_thinking(message) for message in wire]
+        renamed = []
+        for message in wire:
+            message = dict(message)
+            if (thinking := message.pop("reasoning_content", None)) is not None:
+                if message.get("tool_calls") and message.get("content"):
+                    # Before a tool call such templates have one field for reasoning and content.
+                    thinking, message["content"] = f"{thinking}\n{message['content']}", ""
+                message["thinking"] = thinking
+            renamed.append(message)
+        return renamed
 
     def _extend_last_turn(self, messages: Sequence[Message], text: str) -> tuple[int, ...] | None:
         # Only if `text` starts with the exact text of the last cached turn.
@@ -208,30 +216,18 @@ def build_missing_template_error(where: str) -> ConfigError:
 
 
 def _stringify_arguments(wire: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    return [
-        {**message, "tool_calls": [_stringify_call(call) for call in message["tool_calls"]]}
-        if message.get("tool_calls")
-        else dict(message)
-        for message in wire
-    ]
-
-
-def _stringify_call(call: Mapping[str, Any]) -> dict[str, Any]:
-    function = call["function"]
-    arguments = function["arguments"]
-    text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    return {**call, "function": {**function, "arguments": text}}
-
-
-def _rename_to_thinking(message: dict[str, Any]) -> dict[str, Any]:
-    # Before a tool call such templates have a single field for reasoning and content.
-    if "reasoning_content" not in message:
-        return message
-    rest = {key: value for key, value in message.items() if key != "reasoning_content"}
-    thinking = message["reasoning_content"]
-    if rest.get("tool_calls") and rest.get("content"):
-        thinking, rest["content"] = f"{thinking}\n{rest['content']}", ""
-    return {**rest, "thinking": thinking}
+    messages = [dict(message) for message in wire]
+    for message in messages:
+        if not message.get("tool_calls"):
+            continue
+        calls = []
+        for call in message["tool_calls"]:
+            arguments = call["function"]["arguments"]
+            if not isinstance(arguments, str):
+                arguments = json.dumps(arguments, ensure_ascii=False)
+            calls.append({**call, "function": {**call["function"], "arguments": arguments}})
+        message["tool_calls"] = calls
+    return messages
 
 
 def _flatten_message(message: Message) -> Message:

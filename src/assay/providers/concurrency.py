@@ -105,7 +105,16 @@ class AdaptiveLimiter(Limiter):
 
     def succeeded(self, latency_s: float) -> None:
         """Grow by one answer's share of a round, if the limit is saturated."""
-        self._record_latency(latency_s)
+        self._answers += 1
+        self._latencies_s += latency_s
+        # Means of whole rounds: single answers vary with the length of their prompts.
+        if self._answers >= self._round_size:
+            mean = self._latencies_s / self._answers
+            best = mean if self._best_s is None else min(self._best_s * _DRIFT, mean)
+            self._best_s = best
+            self._slow = mean > best * _SLOW_FACTOR
+            self._answers, self._latencies_s = 0, 0.0
+            self._round_size = max(self.limit, 1)
         # The answered request still occupies its slot.
         saturated = bool(self._waiters) or self._in_flight >= int(self._limit)
         if self._slow or not saturated or self._limit >= self._ceiling:
@@ -118,32 +127,17 @@ class AdaptiveLimiter(Limiter):
 
     def failed(self, fault: AttemptError) -> None:
         """Cut once per episode of 429s; stop growing for a while after other errors."""
-        if fault.kind is ErrorKind.THROTTLED:
-            self._cut_limit(fault.retry_after_s or 0.0)
-        elif not fault.permanent:
-            self._growth_resumes = max(self._growth_resumes, self._clock() + _COOLDOWN_S)
-
-    def _cut_limit(self, retry_after_s: float) -> None:
         now = self._clock()
+        if fault.kind is not ErrorKind.THROTTLED:
+            if not fault.permanent:
+                self._growth_resumes = max(self._growth_resumes, now + _COOLDOWN_S)
+            return
         if now >= self._episode_ends:
             cut = _FIRST_CUT if self._first_climb else _LATER_CUT
             # Without any request in flight, the limiter would never recover.
             self._limit = max(float(int(self._limit * cut)), _FLOOR)
             self._first_climb = False
             self._episode_ends = now + _COOLDOWN_S
-        pause = min(retry_after_s, _LONGEST_COOLDOWN_S)
+        pause = min(fault.retry_after_s or 0.0, _LONGEST_COOLDOWN_S)
         self._episode_ends = max(self._episode_ends, now + pause)
         self._growth_resumes = max(self._growth_resumes, self._episode_ends)
-
-    def _record_latency(self, latency_s: float) -> None:
-        # Means of whole rounds: single answers vary with the length of their prompts.
-        self._answers += 1
-        self._latencies_s += latency_s
-        if self._answers < self._round_size:
-            return
-        mean = self._latencies_s / self._answers
-        best = mean if self._best_s is None else min(self._best_s * _DRIFT, mean)
-        self._best_s = best
-        self._slow = mean > best * _SLOW_FACTOR
-        self._answers, self._latencies_s = 0, 0.0
-        self._round_size = max(self.limit, 1)

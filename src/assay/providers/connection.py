@@ -14,7 +14,7 @@ from .concurrency import AdaptiveLimiter, Limiter
 from .embedded_model import EMBEDDED_MODELS
 from .http import HttpEndpoint, RequestTemplate
 from .keys import build_credential_headers, build_key_hint
-from .prices import Price, find_price
+from .prices import find_price
 from .provider_table import find_provider
 from .proxies import find_proxy
 from .reply import ClientSettings
@@ -31,19 +31,17 @@ def connect(
     """Return a client for an endpoint. Invalid settings raise `ConfigError`."""
     settings = settings or ClientSettings()
     adapter = _build_adapter(endpoint, settings, timing)
-    limiter = _build_limiter(adapter, settings, timing)
+    limiter: Limiter
+    if settings.concurrency is not None:
+        limiter = Limiter(settings.concurrency)
+    elif isinstance(adapter, InProcessAdapter):
+        limiter = Limiter(adapter.at_once)
+    else:
+        limiter = AdaptiveLimiter(ceiling=settings.max_concurrency, timing=timing)
     cache = None if settings.cache is None else ResponseCache(Path(settings.cache), endpoint)
     redactor = Redactor([endpoint.api_key, endpoint.oauth_token, *endpoint.headers.values()])
     deps = ClientDeps(limiter, cache, timing, format_endpoint_name(endpoint), redactor)
     return Client(endpoint, settings, adapter, deps)
-
-
-def _build_limiter(adapter: ProviderAdapter, settings: ClientSettings, timing: Timing) -> Limiter:
-    if settings.concurrency is not None:
-        return Limiter(settings.concurrency)
-    if isinstance(adapter, InProcessAdapter):
-        return Limiter(adapter.at_once)
-    return AdaptiveLimiter(ceiling=settings.max_concurrency, timing=timing)
 
 
 def _build_adapter(endpoint: Endpoint, settings: ClientSettings, timing: Timing) -> ProviderAdapter:
@@ -55,7 +53,13 @@ def _build_adapter(endpoint: Endpoint, settings: ClientSettings, timing: Timing)
 
         return MockAdapter(endpoint, timeout_s, price, timing)
     if protocol == "local":
-        return _build_local_adapter(endpoint, price)
+        if endpoint.model in EMBEDDED_MODELS or endpoint.model.lower().endswith(".gguf"):
+            from .gguf import GgufAdapter
+
+            return GgufAdapter(endpoint, price=price)
+        from .in_process import build_folder_adapter
+
+        return build_folder_adapter(endpoint, price)
     check_extra_params(endpoint)
     if protocol == "anthropic":
         from .anthropic_adapter import PATH, AnthropicAdapter
@@ -66,16 +70,6 @@ def _build_adapter(endpoint: Endpoint, settings: ClientSettings, timing: Timing)
 
     http = HttpEndpoint(build_request_template(endpoint, PATH, timeout_s=timeout_s), timing)
     return OpenAIAdapter(endpoint, http, price)
-
-
-def _build_local_adapter(endpoint: Endpoint, price: Price | None) -> ProviderAdapter:
-    if endpoint.model in EMBEDDED_MODELS or endpoint.model.lower().endswith(".gguf"):
-        from .gguf import GgufAdapter
-
-        return GgufAdapter(endpoint, price=price)
-    from .in_process import build_folder_adapter
-
-    return build_folder_adapter(endpoint, price)
 
 
 def build_request_template(endpoint: Endpoint, path: str, *, timeout_s: float) -> RequestTemplate:

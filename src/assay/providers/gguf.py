@@ -128,7 +128,14 @@ class GgufAdapter:
         try:
             async with asyncio.timeout(self._timeout_s):
                 if self._engine is None:
-                    self._engine = await run_in_thread(self._load)
+                    self._engine = await run_in_thread(
+                        lambda: load_gguf(
+                            self._path,
+                            threads=self._threads,
+                            slots=self.at_once,
+                            context=self._context,
+                        )
+                    )
                 await self._read_template(with_tools=bool(request.tools))
                 engine = self._engine
                 parts = await run_in_thread(lambda: engine.chat(request.body, lambda: given_up))
@@ -156,7 +163,11 @@ class GgufAdapter:
         fields: dict[str, Any] = {"role": "assistant", "content": written.content}
         calls = answer.calls or [call.model_dump() for call in written.calls]
         if calls:
-            fields["tool_calls"] = _assign_call_ids(calls, attempt.message_index)
+            # Deterministic ids, so that the same request yields the same transcript.
+            fields["tool_calls"] = [
+                call if call.get("id") else {**call, "id": f"call_{attempt.message_index}_{index}"}
+                for index, call in enumerate(calls)
+            ]
         if (reasoning := answer.reasoning or written.reasoning) is not None:
             fields["reasoning"] = reasoning
         try:
@@ -193,40 +204,35 @@ class GgufAdapter:
             )
         return self._templates[with_tools]
 
-    def _load(self) -> GgufEngine:
-        return load_gguf(
-            self._path, threads=self._threads, slots=self.at_once, context=self._context
-        )
-
     def _build_call(
         self, answer: GgufAnswer, request: _GgufRequest, message: Message, attempt: Attempt
     ) -> ModelCall:
-        finish = answer.finish_reason
+        finish, body, tools = answer.finish_reason, request.body, request.tools
+        sampling = {name: body[name] for name in _RECORDED_SETTINGS if name in body}
+        if request.in_words:
+            sampling["tool_calls"] = self._tool_calls
+        if attempt.seed is not None:
+            sampling["seed"] = attempt.seed
         fields: dict[str, Any] = {
             "completion_ids": answer.ids,
-            "sampling": self._collect_sampling(request, attempt.seed),
+            "sampling": sampling,
             "model": self._model,
             "finish_reason": "tool_calls" if message.tool_calls and finish == "stop" else finish,
             "usage": self._read_usage(answer.usage or {}),
             "latency_s": attempt.latency_s,
             "attempts": attempt.number,
             "message_index": attempt.message_index,
-            **_read_gguf_logprobs(answer, request.body),
+            **_read_gguf_logprobs(answer, body),
         }
-        if answer.fills_context(request.body["max_tokens"]):
+        if answer.fills_context(body["max_tokens"]):
             fields["context_full"] = True
         lost = dict(attempt.lost or {})
-        if not request.in_words and _omits_tools(request, answer.prompt):
-            lost[_GGUF_TOOLS_NOT_RENDERED] = len(request.tools)
+        rendered = answer.prompt is None or any(tool.name in answer.prompt for tool in tools)
+        if tools and not request.in_words and not rendered:
+            lost[_GGUF_TOOLS_NOT_RENDERED] = len(tools)
         if lost:
             fields["lost"] = lost
         return ModelCall.model_validate(fields)
-
-    def _collect_sampling(self, request: _GgufRequest, seed: int | None) -> dict[str, Any]:
-        sampling = {name: request.body[name] for name in _RECORDED_SETTINGS if name in request.body}
-        if request.in_words:
-            sampling["tool_calls"] = self._tool_calls
-        return sampling if seed is None else {**sampling, "seed": seed}
 
     def _read_usage(self, usage: Mapping[str, Any]) -> Usage:
         details = usage.get("prompt_tokens_details") or {}
@@ -306,20 +312,7 @@ def _read_gguf_logprobs(answer: GgufAnswer, body: Mapping[str, Any]) -> dict[str
     return {"logprobs": answer.logprobs}
 
 
-def _omits_tools(request: _GgufRequest, prompt: str | None) -> bool:
-    tools = request.tools
-    return bool(tools) and prompt is not None and not any(tool.name in prompt for tool in tools)
-
-
 def _derive_gguf_seed(seed: int, body: Mapping[str, Any]) -> int:
     # The turns of a rollout share one seed: used directly, they would repeat the same choices.
     written = f"{seed}:".encode() + encode_stable_json(body["messages"])
     return int.from_bytes(blake2b(written, digest_size=4).digest()) % (2**32 - 1)
-
-
-def _assign_call_ids(calls: Sequence[Any], message_index: int) -> list[dict[str, Any]]:
-    # Deterministic ids, so that the same request yields the same transcript.
-    return [
-        call if call.get("id") else {**call, "id": f"call_{message_index}_{index}"}
-        for index, call in enumerate(calls)
-    ]

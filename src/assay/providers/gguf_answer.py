@@ -39,7 +39,12 @@ def assemble_answer(parts: Sequence[Mapping[str, Any]]) -> GgufAnswer:
     for part in parts:
         error = part.get("error")
         if isinstance(error, Mapping):
-            raise _build_llama_error(error)
+            message, hint = error.get("message", "no reason given"), None
+            if error.get("type") == "exceed_context_size_error":
+                hint = "shorten the conversation, or raise extra_params['context']"
+            raise AttemptError(
+                ErrorKind.REFUSED, f"llama.cpp rejected the request: {message}", hint=hint
+            )
         answer.usage = part.get("usage") or answer.usage
         verbose = part.get("__verbose")
         if isinstance(verbose, Mapping):
@@ -78,11 +83,3 @@ def _add_call(calls: list[dict[str, Any]], piece: Mapping[str, Any]) -> None:
     known = calls[index]["function"]
     known["name"] += function.get("name") or ""
     known["arguments"] += function.get("arguments") or ""
-
-
-def _build_llama_error(error: Mapping[str, Any]) -> AttemptError:
-    message = str(error.get("message", "no reason given"))
-    hint = None
-    if error.get("type") == "exceed_context_size_error":
-        hint = "shorten the conversation, or raise extra_params['context']"
-    return AttemptError(ErrorKind.REFUSED, f"llama.cpp rejected the request: {message}", hint=hint)

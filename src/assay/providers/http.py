@@ -65,25 +65,6 @@ class _SharedPool:
 _SHARED_POOLS: dict[asyncio.AbstractEventLoop, _SharedPool] = {}
 
 
-def _acquire_pool(loop: asyncio.AbstractEventLoop) -> _SharedPool:
-    for old in [each for each in _SHARED_POOLS if each.is_closed()]:
-        del _SHARED_POOLS[old]  # clients of a closed event loop cannot be closed any more
-    shared = _SHARED_POOLS.get(loop)
-    if shared is None:
-        shared = _SHARED_POOLS[loop] = _SharedPool(Pool(loop))
-    shared.users += 1
-    return shared
-
-
-async def _release_pool(loop: asyncio.AbstractEventLoop, shared: _SharedPool) -> None:
-    shared.users -= 1
-    if shared.users > 0:
-        return
-    if _SHARED_POOLS.get(loop) is shared:
-        del _SHARED_POOLS[loop]
-    await shared.close()
-
-
 @dataclass(frozen=True)
 class RequestTemplate:
     """The parts that all requests share. Its repr omits them, since they contain the key."""
@@ -130,8 +111,13 @@ class HttpEndpoint:
         self._closed = True
         shared, self._shared = self._shared, None
         loop, self._loop = self._loop, None
-        if shared is not None and loop is asyncio.get_running_loop():
-            await _release_pool(loop, shared)
+        if shared is None or loop is not asyncio.get_running_loop():
+            return
+        shared.users -= 1
+        if shared.users <= 0:
+            if _SHARED_POOLS.get(loop) is shared:
+                del _SHARED_POOLS[loop]
+            await shared.close()
 
     async def _exchange(self, method: str, body: bytes | None) -> Any:
         shared = self._shared
@@ -189,9 +175,15 @@ class HttpEndpoint:
                 where=self._template.where,
                 hint="call connect() in this event loop, and close each client in its own",
             )
-        self._loop = asyncio.get_running_loop()
-        self._shared = _acquire_pool(self._loop)
-        return self._shared
+        for old in [each for each in _SHARED_POOLS if each.is_closed()]:
+            del _SHARED_POOLS[old]  # clients of a closed event loop cannot be closed any more
+        self._loop = loop = asyncio.get_running_loop()
+        shared = _SHARED_POOLS.get(loop)
+        if shared is None:
+            shared = _SHARED_POOLS[loop] = _SharedPool(Pool(loop))
+        shared.users += 1
+        self._shared = shared
+        return shared
 
     def parse_error_object(self, error: Any) -> AttemptError:
         """Build the error for an error object that a gateway sent with status 200."""
@@ -206,7 +198,7 @@ class HttpEndpoint:
     def _parse_body(self, answer: RawResponse) -> Any:
         data, cut = _decompress_body(answer)
         if cut:
-            return _raise_attempt_error(
+            raise AttemptError(
                 ErrorKind.GARBLED, f"the answer is longer than {MAX_RESPONSE_BYTES} bytes", 200
             )
         try:
@@ -214,7 +206,7 @@ class HttpEndpoint:
         except (ValueError, RecursionError):
             pass
         shown = self._make_excerpt(data[:_MAX_ERROR_BYTES], cut=len(data) > _MAX_ERROR_BYTES)
-        return _raise_attempt_error(ErrorKind.GARBLED, f"the answer is not JSON: {shown}", 200)
+        raise AttemptError(ErrorKind.GARBLED, f"the answer is not JSON: {shown}", 200)
 
     def _build_status_error(self, answer: RawResponse) -> AttemptError:
         status = answer.status
@@ -366,16 +358,15 @@ def _parse_response_json(data: bytes) -> Any:
     return make_storable(json.loads(data))
 
 
-def _raise_attempt_error(kind: ErrorKind, message: str, status: int) -> Any:
-    raise AttemptError(kind, message, status)
-
-
 def _extract_error_text(data: bytes) -> str:
     try:
         value = _parse_response_json(data)
     except (ValueError, RecursionError):
         # Perhaps truncated JSON, in which a secret may be escaped.
-        text = _JSON_ESCAPE.sub(_unescape_json, data.decode("utf-8", "replace"))
+        text = _JSON_ESCAPE.sub(
+            lambda match: chr(int(match[1], 16)) if match[1] else "/",
+            data.decode("utf-8", "replace"),
+        )
         return _strip_markup(text)
     error = value.get("error", value) if isinstance(value, dict) else value
     if isinstance(error, dict):
@@ -402,10 +393,6 @@ def _strip_markup(text: str) -> str:
     return _TAG.sub(" ", " ".join(pieces))
 
 
-def _unescape_json(match: re.Match[str]) -> str:
-    return chr(int(match[1], 16)) if match[1] else "/"
-
-
 def build_connection_error(error: Exception) -> AttemptError:
     """Build the error of a failed connection, without addresses in its message."""
     if isinstance(error, ConnectTimeout):
@@ -421,16 +408,12 @@ def build_connection_error(error: Exception) -> AttemptError:
             hint="trust the authority that signed it (set SSL_CERT_FILE to its bundle), or "
             "correct `api_base`",
         )
-    return AttemptError(ErrorKind.UNREACHABLE, _describe_connection_error(error))
-
-
-def _describe_connection_error(error: Exception) -> str:
     if isinstance(error, ConnectionBroken):
-        return f"the connection broke ({error})"
-    name = type(error).__name__
+        return AttemptError(ErrorKind.UNREACHABLE, f"the connection broke ({error})")
+    reason = type(error).__name__
     if isinstance(error, socket.gaierror):
-        return f"the connection failed ({name}: {error.strerror})"
-    # The message of the error itself contains the address.
-    code = getattr(error, "errno", None)
-    words = f": {os.strerror(code)}" if code and not isinstance(error, ssl.SSLError) else ""
-    return f"the connection failed ({name}{words})"
+        reason += f": {error.strerror}"
+    elif (code := getattr(error, "errno", None)) and not isinstance(error, ssl.SSLError):
+        # The message of the error itself contains the address.
+        reason += f": {os.strerror(code)}"
+    return AttemptError(ErrorKind.UNREACHABLE, f"the connection failed ({reason})")

@@ -105,6 +105,9 @@ class LocalAdapter:
         message = self._read_message(answer)
         answer.prompts.remember(message, answer.prompt, generated.ids)
         finish = generated.finish_reason
+        usage = Usage(input_tokens=len(answer.prompt.ids), output_tokens=len(generated.ids))
+        if self._price is not None:
+            usage = usage.model_copy(update={"cost_usd": self._price.cost_usd(usage)})
         fields: dict[str, Any] = {
             "prompt_ids": answer.prompt.ids,
             "completion_ids": generated.ids,
@@ -113,7 +116,7 @@ class LocalAdapter:
             "model": self._model,
             "weight_version": answer.answered.weight_version,
             "finish_reason": "tool_calls" if message.tool_calls and finish == "stop" else finish,
-            "usage": self._build_usage(answer.prompt, generated),
+            "usage": usage,
             "latency_s": attempt.latency_s,
             "attempts": attempt.number,
             "message_index": attempt.message_index,
@@ -204,7 +207,9 @@ class LocalAdapter:
         ids = generated.ids
         if ids[-1] in answer.sampling.stop_ids:
             ids = ids[:-1]
-        text = self._cut_at_stop(prompts.decode(ids, after=prompt.ids, special=special))
+        text = prompts.decode(ids, after=prompt.ids, special=special)
+        starts = [start for each in self._options.stop if (start := text.find(each)) >= 0]
+        text = text[: min(starts)] if starts else text
         template = prompts.template(answer.tools)
         style = self._find_style(template)
         opened = opens_reasoning(prompt.text, style)
@@ -216,10 +221,6 @@ class LocalAdapter:
             reasons=opened or knows_reasoning(template, style),
             cut_short=generated.finish_reason == "length",
         )
-
-    def _cut_at_stop(self, text: str) -> str:
-        starts = [start for each in self._options.stop if (start := text.find(each)) >= 0]
-        return text[: min(starts)] if starts else text
 
     def _collect_sampling(self, sampling: Sampling, seed: int | None) -> dict[str, Any]:
         recorded: dict[str, Any] = {
@@ -233,12 +234,6 @@ class LocalAdapter:
         if self._options.template:
             recorded["chat_template_kwargs"] = dict(self._options.template)
         return recorded if seed is None else {**recorded, "seed": seed}
-
-    def _build_usage(self, prompt: Prompt, generated: Generated) -> Usage:
-        usage = Usage(input_tokens=len(prompt.ids), output_tokens=len(generated.ids))
-        if self._price is None:
-            return usage
-        return usage.model_copy(update={"cost_usd": self._price.cost_usd(usage)})
 
 
 class LocalClient:
@@ -325,19 +320,14 @@ def _assign_stable_call_ids(written: ParsedTurn, answer: _LocalAnswer) -> Parsed
     # Deterministic, so that the same completion yields the same transcript. Nine letters and
     # digits, since Mistral's templates accept no other form.
     source = f"{answer.prompt.ids}{answer.answered.generated.ids}"
-    calls = tuple(
-        call
-        if call.id
-        else call.model_copy(update={"id": _hash_to_nine_letters(f"{index}:{source}")})
-        for index, call in enumerate(written.calls)
-    )
-    return replace(written, calls=calls)
-
-
-def _hash_to_nine_letters(text: str) -> str:
-    number = int.from_bytes(blake2b(text.encode(), digest_size=8).digest())
-    letters = []
-    for _ in range(9):
-        number, letter = divmod(number, len(_ALPHABET))
-        letters.append(_ALPHABET[letter])
-    return "".join(letters)
+    calls = []
+    for index, call in enumerate(written.calls):
+        if not call.id:
+            digest = blake2b(f"{index}:{source}".encode(), digest_size=8).digest()
+            number, letters = int.from_bytes(digest), ""
+            for _ in range(9):
+                number, letter = divmod(number, len(_ALPHABET))
+                letters += _ALPHABET[letter]
+            call = call.model_copy(update={"id": letters})
+        calls.append(call)
+    return replace(written, calls=tuple(calls))

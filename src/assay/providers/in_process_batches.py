@@ -120,8 +120,10 @@ def _run_batch(engine: BatchEngine, jobs: list[Job]) -> None:
         )
     except Exception as error:
         # Any exception of the engine must reach its callers, which would otherwise wait forever.
-        what = error.message if isinstance(error, AssayError) else _format_engine_error(error)
-        problem = f"the model failed: {what}"
+        reason = f"{type(error).__name__}: {error}"
+        if isinstance(error, AssayError):
+            reason = error.message
+        problem = f"the model failed: {reason}"
         answers: list[Any] = [AttemptError(ErrorKind.REFUSED, problem) for _ in jobs]
     else:
         answers = [BatchAnswer(each, version) for each in made]
@@ -132,7 +134,3 @@ def _run_batch(engine: BatchEngine, jobs: list[Job]) -> None:
             if job.loop is loop
         ]
         deliver(loop, ends_here)
-
-
-def _format_engine_error(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"

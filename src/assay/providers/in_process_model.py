@@ -81,7 +81,9 @@ class LocalModel:
                 where=str(folder),
                 hint="use float32, bfloat16 or float16",
             )
-        device = device or _choose_device(torch)
+        if device is None:
+            mps = torch.backends.mps.is_available()
+            device = "cuda" if torch.cuda.is_available() else "mps" if mps else "cpu"
         try:
             torch.empty(0, device=device)
         except (RuntimeError, AssertionError) as error:
@@ -138,7 +140,9 @@ class LocalModel:
         _check_generate_arguments(prompts, samplings, seeds)
         if not prompts:
             return []
-        samplings = [self._fill_stop_ids(each) for each in samplings]
+        samplings = [
+            each if each.stop_ids else replace(each, stop_ids=self.stop_ids) for each in samplings
+        ]
         with self._turn, self.limit_threads(), self.autocast(), _set_inference_mode(self.model):
             return Decoder(self.model, prompts, samplings).run(seeds, should_stop)
 
@@ -166,11 +170,6 @@ class LocalModel:
 
         with torch.autocast(self.device.type, dtype=self.compute_dtype):
             yield
-
-    def _fill_stop_ids(self, sampling: Sampling) -> Sampling:
-        if sampling.stop_ids:
-            return sampling
-        return replace(sampling, stop_ids=self.stop_ids)
 
 
 @contextmanager
@@ -238,12 +237,6 @@ def _hide_loading_bars(transformers: Any) -> Iterator[None]:
     finally:
         if shown:
             logging.enable_progress_bar()
-
-
-def _choose_device(torch: Any) -> str:
-    if torch.cuda.is_available():
-        return "cuda"
-    return "mps" if torch.backends.mps.is_available() else "cpu"
 
 
 def _summarize_load_error(error: BaseException) -> str:

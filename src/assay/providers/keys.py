@@ -44,7 +44,9 @@ def build_credential_headers(endpoint: Endpoint) -> dict[str, str]:
         if not endpoint.api_key:
             _refuse_key_over_http(endpoint, where)
         key = _clean_key(key, where)
-        return {"x-api-key": key} if provider.protocol == "anthropic" else _build_bearer_header(key)
+        if provider.protocol == "anthropic":
+            return {"x-api-key": key}
+        return {"Authorization": f"Bearer {key}"}
     if provider.key_variable and endpoint.api_base is None:
         raise ConfigError(
             f"the API key for {endpoint.provider} is missing",
@@ -88,10 +90,6 @@ def build_key_hint(endpoint: Endpoint) -> str:
 
 def _find_credential_header(endpoint: Endpoint) -> str | None:
     return next((name for name in endpoint.headers if name.lower() in _CREDENTIAL_HEADERS), None)
-
-
-def _build_bearer_header(key: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {key}"}
 
 
 def _build_basic_credential(api_base: str | None) -> str | None:

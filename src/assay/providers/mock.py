@@ -57,7 +57,8 @@ class MockAdapter:
         self._loop = bool(options.get("loop"))
         self._by_turn = options.get("by") == "turn"
         self._position = 0
-        self._sampling = _collect_mock_sampling(endpoint)
+        given = {"temperature": endpoint.temperature, "top_p": endpoint.top_p}
+        self._sampling = {name: value for name, value in given.items() if value is not None}
 
     def write(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], seed: int | None
@@ -130,11 +131,6 @@ def _build_word_usage(read: int, written: int) -> Usage:
     # Frozen, so that calls with the same usage may share it.
     fields = {"input_tokens": read, "output_tokens": written, "counted": "words"}
     return validate(Usage, fields)
-
-
-def _collect_mock_sampling(endpoint: Endpoint) -> dict[str, Any]:
-    given = {"temperature": endpoint.temperature, "top_p": endpoint.top_p}
-    return {name: value for name, value in given.items() if value is not None}
 
 
 def _check_mock_endpoint(endpoint: Endpoint) -> None:

@@ -22,7 +22,9 @@ def find_model_folder(name: str | Path, *, fetch: bool) -> Path:
     folder = Path(name).expanduser()
     if (folder / "config.json").is_file():
         return folder
-    if not _is_hub_id(str(name)):
+    # A relative path such as `models/tiny` looks like an id: it is one only if there is no
+    # folder `models`.
+    if not _HUB_ID.fullmatch(str(name)) or Path(str(name).partition("/")[0]).exists():
         raise build_missing_folder_error(folder)
     try:
         import huggingface_hub
@@ -49,12 +51,6 @@ def build_missing_folder_error(folder: Path) -> ConfigError:
         where="local model",
         hint="pass a folder written by `save_pretrained`, a .gguf file, or 'smollm2-135m'",
     )
-
-
-def _is_hub_id(name: str) -> bool:
-    # A relative path such as `models/tiny` looks like an id: it is one only if there is no
-    # folder `models`.
-    return _HUB_ID.fullmatch(name) is not None and not Path(name.partition("/")[0]).exists()
 
 
 def _find_cached_snapshot(name: str) -> Path | None:

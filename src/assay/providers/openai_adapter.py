@@ -45,7 +45,15 @@ class OpenAIAdapter:
         if seed is not None:
             body["seed"] = seed
         if tools or self._own_tools:
-            body["tools"] = [*self._own_tools, *map(_to_openai_tool, tools)]
+            body["tools"] = list(self._own_tools)
+            for tool in tools:
+                function = {
+                    "name": tool.name,
+                    "description": tool.description,
+                    "parameters": tool.parameters,
+                    **(tool.__pydantic_extra__ or {}),
+                }
+                body["tools"].append({"type": "function", "function": function})
         lost = converted.dropped
         return encode_json_body(body, self._where), count_dropped_fields(lost) if lost else None
 
@@ -126,30 +134,16 @@ def _build_openai_base_body(endpoint: Endpoint) -> dict[str, Any]:
         if value is not None:
             body[name] = value
     if endpoint.max_tokens is not None:
-        body[_choose_length_field(endpoint)] = endpoint.max_tokens
+        if "max_completion_tokens" in endpoint.extra_params:
+            raise ConfigError(
+                "both `max_tokens` and extra_params['max_completion_tokens'] are set",
+                where=f"{endpoint.provider}:{endpoint.model}",
+                hint="set one of them",
+            )
+        # OpenAI's reasoning models reject `max_tokens`; other servers may support nothing else.
+        reasons = endpoint.provider == "openai" and endpoint.model.startswith(_REASONING_MODELS)
+        body["max_completion_tokens" if reasons else "max_tokens"] = endpoint.max_tokens
     return {**body, **endpoint.extra_params}
-
-
-def _choose_length_field(endpoint: Endpoint) -> str:
-    # OpenAI's reasoning models reject `max_tokens`; other servers may support nothing else.
-    if "max_completion_tokens" in endpoint.extra_params:
-        raise ConfigError(
-            "both `max_tokens` and extra_params['max_completion_tokens'] are set",
-            where=f"{endpoint.provider}:{endpoint.model}",
-            hint="set one of them",
-        )
-    reasons = endpoint.provider == "openai" and endpoint.model.startswith(_REASONING_MODELS)
-    return "max_completion_tokens" if reasons else "max_tokens"
-
-
-def _to_openai_tool(tool: ToolSpec) -> dict[str, Any]:
-    function = {
-        "name": tool.name,
-        "description": tool.description,
-        "parameters": tool.parameters,
-        **(tool.__pydantic_extra__ or {}),
-    }
-    return {"type": "function", "function": function}
 
 
 def _read_choice_message(wire: dict[str, Any]) -> Message:

@@ -9,7 +9,7 @@ import re
 from base64 import b64encode
 from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from assay.errors import ConfigError
 
@@ -46,10 +46,14 @@ def find_proxy(url: str) -> Proxy | None:
     parts = urlsplit(url)
     name = f"{parts.scheme}_proxy"
     given = _read_proxy_variable(name)
-    if not given or (name == "http_proxy" and _is_cgi()):
+    # In a CGI process `HTTP_PROXY` may be the header `Proxy` of a request ("httpoxy").
+    cgi = "REQUEST_METHOD" in os.environ and "http_proxy" not in os.environ
+    if not given or (name == "http_proxy" and cgi):
         return None
     port = parts.port or DEFAULT_PORTS[parts.scheme]
-    if _is_exempt(parts.hostname or "", port, _read_proxy_variable("no_proxy")):
+    host = (parts.hostname or "").lower().rstrip(".")
+    exceptions = re.split(r"[\s,]+", _read_proxy_variable("no_proxy").lower())
+    if any(_covers(each, host, port) for each in exceptions):
         return None
     return _parse_proxy(given, name.upper())
 
@@ -58,14 +62,13 @@ def _read_proxy_variable(name: str) -> str:
     return os.environ.get(name, os.environ.get(name.upper(), "")).strip()
 
 
-def _is_cgi() -> bool:
-    # In a CGI process `HTTP_PROXY` may be the header `Proxy` of a request ("httpoxy").
-    return "REQUEST_METHOD" in os.environ and "http_proxy" not in os.environ
-
-
 def _parse_proxy(given: str, variable: str) -> Proxy:
-    parts = _split_proxy_url(given if "://" in given else f"http://{given}")
-    if parts is None or parts.hostname is None:
+    try:
+        parts = urlsplit(given if "://" in given else f"http://{given}")
+        usable = parts.scheme in DEFAULT_PORTS and parts.hostname and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or parts.hostname is None:
         # The value is not shown: it may contain a password.
         raise ConfigError(
             f"{variable} is not an http or https address",
@@ -76,20 +79,6 @@ def _parse_proxy(given: str, variable: str) -> Proxy:
     host = f"{named}:{parts.port or DEFAULT_PORTS[parts.scheme]}"
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
     return Proxy(f"{parts.scheme}://{host}", host, user, password)
-
-
-def _split_proxy_url(text: str) -> SplitResult | None:
-    try:
-        parts = urlsplit(text)
-        usable = parts.scheme in DEFAULT_PORTS and parts.hostname and parts.port != 0
-    except ValueError:
-        return None
-    return parts if usable else None
-
-
-def _is_exempt(host: str, port: int, exceptions: str) -> bool:
-    host = host.lower().rstrip(".")
-    return any(_covers(each, host, port) for each in re.split(r"[\s,]+", exceptions.lower()))
 
 
 def _covers(exception: str, host: str, port: int) -> bool:

@@ -85,12 +85,15 @@ class ProxySession:
         self, proxy: Proxy, request: ProxyRequest, timeout_s: float, longest: BodyLimit
     ) -> RawResponse:
         tunnel = request.url.startswith("https:")
+        body: bytes | BytesIO | None = request.body
+        if isinstance(body, bytes) and len(body) > _PROXY_UNCHUNKED_BYTES:
+            body = BytesIO(body)  # aiohttp warns about a large body that it cannot send in pieces
         shown = proxy.credentials
         limit_s = _PROXY_CONNECT_TIMEOUT_S if timeout_s > _PROXY_CONNECT_TIMEOUT_S else None
         async with self._http.request(
             request.method,
             URL(request.url, encoded=True),
-            data=_wrap_body(request.body),
+            data=body,
             headers=request.headers if tunnel else {**request.headers, **shown},
             skip_auto_headers=_OWN_HEADERS,
             allow_redirects=False,
@@ -99,11 +102,6 @@ class ProxySession:
             timeout=aiohttp.ClientTimeout(total=timeout_s, connect=limit_s),
         ) as response:
             return await _read_proxy_response(response, longest(response.status))
-
-
-def _wrap_body(body: bytes | None) -> bytes | BytesIO | None:
-    # aiohttp warns about a large body unless it may send it in pieces.
-    return body if body is None or len(body) <= _PROXY_UNCHUNKED_BYTES else BytesIO(body)
 
 
 async def _read_proxy_response(response: "ClientResponse", most: int) -> RawResponse:

@@ -1,7 +1,5 @@
 """Retries of a call: whether, and after which wait."""
 
-from assay.errors import EndpointError
-
 from .attempt_errors import AttemptError, ErrorKind
 from .clock import Timing
 
@@ -45,7 +43,13 @@ class RetryBudget:
             # With jitter, so that callers with the same `Retry-After` do not arrive together.
             wait = max(min(retry_after + wait / 4, left), retry_after)
         if wait > left:
-            raise self._build_timeout_error(fault, attempts)
+            why = f"only {left:.3g} s are left of the {self._max_wait_s:g} s wait limit of one call"
+            if retry_after is not None:
+                why = (
+                    f"the server asks to wait {retry_after:.3g} s, but {left:.3g} s are left "
+                    f"of the {self._max_wait_s:g} s wait limit of one call"
+                )
+            raise fault.error(where=self._where, attempts=attempts, why=why)
         self._waited_s += wait
         return wait
 
@@ -59,13 +63,3 @@ class RetryBudget:
         if fault.kind is not ErrorKind.THROTTLED or fault.retry_after_s is None:
             self._counted += 1
         return self._counted > self._max_retries
-
-    def _build_timeout_error(self, fault: AttemptError, attempts: int) -> EndpointError:
-        left = self._max_wait_s - self._waited_s
-        why = f"only {left:.3g} s are left of the {self._max_wait_s:g} s wait limit of one call"
-        if fault.retry_after_s is not None:
-            why = (
-                f"the server asks to wait {fault.retry_after_s:.3g} s, but {left:.3g} s are left "
-                f"of the {self._max_wait_s:g} s wait limit of one call"
-            )
-        return fault.error(where=self._where, attempts=attempts, why=why)

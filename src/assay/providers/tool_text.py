@@ -164,9 +164,10 @@ def read_turn(
         reasoning, text = split_reasoning(text, opened=opened, style=style)
     written = replace(read_calls(text, style if tools else None, tools), reasoning=reasoning)
     if reasons and cut_short and written == ParsedTurn(text):
-        # Truncated inside the reasoning, so the turn has no content.
-        unended = _read_unended_reasoning(text, opened=opened, style=style)
-        return written if unended is None else ParsedTurn("", reasoning=unended)
+        mark, start = _get_reasoning_marks(style)[0], text.lstrip("\n")
+        if opened or start.startswith(mark):
+            # Truncated inside the reasoning, so the turn has no content.
+            return ParsedTurn("", reasoning=start.removeprefix(mark).strip("\n"))
     return written
 
 
@@ -185,13 +186,6 @@ def split_reasoning(
     if not closed:
         return None, text
     return thought.lstrip("\n").removeprefix(start_mark).strip("\n"), rest.lstrip("\n")
-
-
-def _read_unended_reasoning(text: str, *, opened: bool, style: CallStyle | None) -> str | None:
-    mark, start = _get_reasoning_marks(style)[0], text.lstrip("\n")
-    if not opened and not start.startswith(mark):
-        return None
-    return start.removeprefix(mark).strip("\n")
 
 
 def _get_reasoning_marks(style: CallStyle | None) -> tuple[str, str]:
