@@ -225,7 +225,7 @@ def test_a_secret_in_the_code_is_refused(
 ) -> None:
     (project / "evals" / "made_up_helper.py").write_text(f'{HELPER}\nAPI_KEY = "abcd1234efgh"\n')
     run()
-    assert "evals/made_up_helper.py:5 contains what looks like a secret" in refused(capsys)
+    assert "evals/made_up_helper.py:5 contains a suspected secret" in refused(capsys)
     bundle("--allow-suspected-secret", "evals/made_up_helper.py")
 
 
@@ -419,7 +419,7 @@ def test_a_run_of_a_bundle_is_not_bundled_without_its_code(
     path = bundle().absolute()
     monkeypatch.chdir(elsewhere)
     assert main(["eval", "--bundle", str(path), "--trust", "--quiet"]) == 0
-    assert "it comes from a bundle: hand on that one" in refused(capsys)
+    assert "it was imported from a bundle: share that bundle" in refused(capsys)
 
 
 def test_a_bundle_that_could_not_be_read_again_is_not_written(
@@ -444,8 +444,8 @@ def test_exports_read_a_bundle_as_data(project: Path, capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (["--trust", "evals/made_up_evaluation.py"], "--trust is for a bundle"),
-        ([], "no evaluation is named"),
+        (["--trust", "evals/made_up_evaluation.py"], "--trust has no effect without a bundle"),
+        ([], "no evaluation file is given"),
         (["--bundle", "missing.tar.gz"], "missing.tar.gz does not exist"),
         (["--bundle", "evals/rows.jsonl"], "gzip|refused|tar.gz"),
         (["--bundle", "x.tar.gz", "a.py"], "--bundle and an evaluation file"),

@@ -31,7 +31,7 @@ def test_a_secret_of_this_process_is_refused_even_if_suspected_ones_are_allowed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MY_SERVICE_TOKEN", "correct-horse-battery")
-    with pytest.raises(ConfigError, match=r"evals\.py:2 contains a secret") as caught:
+    with pytest.raises(ConfigError, match=r"evals\.py:2 contains the secret of an env") as caught:
         check(tmp_path, 'a = 1\nb = "correct-horse-battery"\n', allowed=True)
     assert "correct-horse" not in str(caught.value)
 
@@ -56,7 +56,7 @@ def test_a_secret_of_this_process_is_refused_even_if_suspected_ones_are_allowed(
     ],
 )
 def test_what_looks_like_a_secret_is_refused_with_its_line(line: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"evals\.py:2 contains what looks like") as caught:
+    with pytest.raises(ConfigError, match=r"evals\.py:2 contains a suspected secret") as caught:
         check(tmp_path, f"\n{line}\n")
     assert "hunter2" not in str(caught.value)
     assert KEY not in str(caught.value)
@@ -94,7 +94,7 @@ def test_ordinary_code_is_bundled(line: str, tmp_path: Path) -> None:
 )
 def test_a_secret_in_settings_and_prompts_is_refused(name: str, line: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(f"\n{line}\n")
-    with pytest.raises(ConfigError, match=rf"{name}:2 contains what looks like"):
+    with pytest.raises(ConfigError, match=rf"{name}:2 contains a suspected secret"):
         refuse_secrets(tmp_path / name, name, allow_suspected=False)
 
 

@@ -59,11 +59,11 @@ def test_the_card_says_what_the_manifest_says(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--sign", "key.pem"), "there is no place for what --sign signs"),
+        (("--sign", "key.pem"), "--sign needs an output folder for the certificate"),
         (("--sign", "none.pem", "-o", "out"), "none.pem: cannot be read"),
         (("--sign", "golden.jsonl", "-o", "out"), "not a private key"),
-        (("--passphrase-env", "X"), "--passphrase-env is for the key of --sign"),
-        (("-o", "golden.jsonl/out"), "nothing can be written there"),
+        (("--passphrase-env", "X"), "--passphrase-env has no effect without --sign"),
+        (("-o", "golden.jsonl/out"), "the output folder is not writable"),
         (("--valid-days", "4000"), "is not from 1 to 3650"),
         (("--valid-days", "0"), "is not a number of 1 or more"),
         (("--subject", "image"), "is not ALGORITHM:DIGEST"),
@@ -149,7 +149,7 @@ def test_two_agents_do_not_share_a_folder(folder: Path, capsys: pytest.CaptureFi
     command = ["certify", "run", "agent.yaml", "--quiet", "-o", "out"]
 
     assert main(command) == 2
-    assert "one folder's name" in capsys.readouterr().err
+    assert "two agents have ids that map to the same folder name" in capsys.readouterr().err
     assert main([*command, "--agent", "a.b"]) == 1
 
 

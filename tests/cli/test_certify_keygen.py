@@ -45,5 +45,5 @@ def test_a_passphrase_comes_from_the_environment(
     assert main(["certify", "keygen", "-o", f"{path}2", "--passphrase-env", "NO_SUCH"]) == 2
 
     captured = capsys.readouterr()
-    assert "the environment has no NO_SUCH" in captured.err
+    assert "the environment variable NO_SUCH is not set" in captured.err
     assert "sesame" not in captured.out + captured.err

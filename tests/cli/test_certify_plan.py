@@ -32,8 +32,8 @@ def test_a_plan_shows_each_criterion_with_the_samples_it_needs(tmp_path: Path) -
         "exact_answer       metric exact_answer      >= 0.9      29 samples: too few",
         "latency_p95_ms     clock p95                <= 2000     59 samples: too few",
     ]
-    assert "polite             judge mock:script        >= 1 ?      no number is enough" in lines
-    assert "rehearsal: only 5 samples of the dataset were run" in lines
+    assert "polite             judge mock:script        >= 1 ?      not provable" in lines
+    assert "not certifiable: only 5 samples of the dataset were run" in lines
     assert max(map(len, lines)) <= 100
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from assay.cli.check import is_sample_file, main
+from assay.cli.check import main
 from assay.cli.exit_status import InconclusiveError
+from assay.cli.sample_input import is_sample_file
 from assay.datasets import load_samples
 from assay.errors import ConfigError, DatasetError, StoreError
 from assay.formats.eval_record import to_eval_record

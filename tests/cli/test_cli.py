@@ -167,9 +167,7 @@ def test_code_that_a_command_runs_cannot_end_it_as_if_all_were_well(
     command(lambda args: sys.exit(code))  # type: ignore[arg-type]  # whatever users give it
 
     assert main(["act"]) == 3
-    assert capsys.readouterr().err == (
-        f"the command broke off: code that it ran called sys.exit({code!r})\n"
-    )
+    assert capsys.readouterr().err == (f"aborted: user code called sys.exit({code!r})\n")
 
 
 def test_an_interrupt_exits_130(
@@ -234,7 +232,7 @@ def test_an_option_with_one_value_is_given_once(
 ) -> None:
     assert main(argv) == 2
 
-    assert "give it once: it was given more than once" in capsys.readouterr().err
+    assert "the option is given more than once; pass it once" in capsys.readouterr().err
 
 
 def test_an_option_that_collects_values_may_be_repeated(

@@ -57,8 +57,8 @@ def test_without_a_model_or_a_key_nothing_is_asked(
 
     printed = capsys.readouterr().out
     assert "assay         0." in printed
-    assert "none here yet; `assay eval` makes one" in printed
-    assert "none asked: give --model" in printed
+    assert "the store does not exist yet; `assay eval` creates it" in printed
+    assert "none checked: pass --model" in printed
     assert list(tmp_path.iterdir()) == []
 
 
@@ -95,8 +95,8 @@ def test_an_extra_has_one_line_with_its_versions_or_what_is_missing_of_it() -> N
 
     assert [line for line in lines if line.startswith("[")] == [
         "[hf]          datasets 5.2, fsspec 2026.6",
-        "[s3]          not installed: pip install 'assay-eval[s3]' brings s3fs",
-        "[gcs]         not installed: pip install 'assay-eval[gcs]' brings fsspec, gcsfs",
+        "[s3]          not installed: pip install 'assay-eval[s3]' adds s3fs",
+        "[gcs]         not installed: pip install 'assay-eval[gcs]' adds fsspec, gcsfs",
     ]
 
 
@@ -142,7 +142,7 @@ def test_models_are_asked(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_model_string_that_is_none_is_refused() -> None:
-    with pytest.raises(ConfigError, match="a model is written `provider:model`"):
+    with pytest.raises(ConfigError, match="a model string has the form `provider:model`"):
         main(given(model=["gpt"]))
 
 

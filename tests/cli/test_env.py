@@ -34,14 +34,14 @@ def test_a_class_or_a_name_makes_fresh_environments(
 
 
 REFUSED = {
-    "served_environments": "an environment is given as module:Class",
-    ":Counting": "an environment is given as module:Class",
-    "served_environments:": "an environment is given as module:Class",
+    "served_environments": "the environment is not of the form module:Class",
+    ":Counting": "the environment is not of the form module:Class",
+    "served_environments:": "the environment is not of the form module:Class",
     "served_environments:Nothing": "has no attribute 'Nothing'",
     "no_such_module:Nothing": "No module named 'no_such_module'",
     "served environments:Counting": "invalid format",
     "served_environments:NUMBER": "is a int, not a class or a function",
-    "served_environments:NeedsMore": "needs `places`",
+    "served_environments:NeedsMore": "the factory requires `places`",
 }
 
 
@@ -60,7 +60,7 @@ def test_a_module_that_breaks_is_named_with_its_own_error(
     (tmp_path / "broken_module_here.py").write_text("1 / 0\n")
     monkeypatch.syspath_prepend(tmp_path)
 
-    with pytest.raises(ConfigError, match="importing it fails: ZeroDivisionError"):
+    with pytest.raises(ConfigError, match="the import fails: ZeroDivisionError"):
         load_served_environment("broken_module_here:Desk")
 
 

@@ -106,7 +106,7 @@ def test_failed_samples_are_3_and_resuming_tries_only_them_again(
 
     printed = capsys.readouterr()
     command = printed.err.strip().splitlines()[-1].split()
-    assert "1 failed (1 scorer). See why, and try them again, with:" in printed.err
+    assert "1 failed (1 scorer). Inspect and retry them with:" in printed.err
     assert command[:4] == ["assay", "eval", "made_up_evaluation.py", "--limit"]
 
     (tmp_path / "mended").touch()
@@ -128,7 +128,7 @@ def test_a_dataset_that_breaks_in_the_middle_is_3_and_keeps_what_was_done(
 
     said = capsys.readouterr().err
     assert "rows.jsonl:5:" in said
-    assert "what was recorded is kept; go on with:\n  assay eval made_up_evaluation.py" in said
+    assert "recorded results are kept. Resume with:\n  assay eval made_up_evaluation.py" in said
     with newest() as store:
         assert (store.run().status, store.run().totals.recorded) == ("failed", 4)
 
@@ -143,8 +143,8 @@ def test_a_dataset_of_the_users_that_raises_shows_their_traceback(
     assert main(["eval", write(FILE + rows)]) == 3
 
     said = capsys.readouterr().err
-    assert "the run broke off in your code\nTraceback (most recent call last):\n" in said
-    assert "KeyError: 'gone'\nwhat was recorded is kept" in said
+    assert "the run was aborted in your code\nTraceback (most recent call last):\n" in said
+    assert "KeyError: 'gone'\nrecorded results are kept" in said
     assert "/evaluation/engine.py" not in said
 
 
@@ -170,12 +170,12 @@ def test_a_bug_during_a_run_is_not_hidden(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--model", "gpt"], "a model is written `provider:model`"),
+        (["--model", "gpt"], "a model string has the form `provider:model`"),
         (["--limit", "0"], "argument --limit: '0' is not a number of 1 or more"),
         (["--grace", "-1"], "argument --grace: '-1' is not a number of seconds"),
         (["--resume", "none"], "run 'none' does not exist"),
         (["--resume"], "the store contains no runs"),
-        (["--take-over"], "--take-over is for a run that is resumed"),
+        (["--take-over"], "--take-over has no effect without --resume"),
         (["--model", "openai:gpt"], "the API key for openai is missing"),
     ],
 )
@@ -309,7 +309,7 @@ def test_a_refused_key_stops_the_run_with_one_message(
     said = capsys.readouterr().err
     assert said.count("mock:script") == 1
     assert "  hint: the mock simulates this denial\n" in said
-    assert "go on with:\n  assay eval made_up_evaluation.py --resume " in said
+    assert "Resume with:\n  assay eval made_up_evaluation.py --resume " in said
     assert "Traceback" not in said
 
 

@@ -113,7 +113,7 @@ def test_a_folder_here_is_not_taken_for_the_dataset_of_a_file_elsewhere(
     path = write(tmp_path / "evals", f'{CONFIG}dataset = "gsm8k"\n')
     monkeypatch.chdir(tmp_path)
 
-    with pytest.raises(ConfigError, match=r"no 'gsm8k' beside the file, but one in the current"):
+    with pytest.raises(ConfigError, match=r"'gsm8k' exists in the current folder, but not beside"):
         load_eval_file(str(path))
 
 
@@ -127,12 +127,19 @@ def test_the_name_of_a_dataset_stays_a_name(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("config = 1\ndataset = []", r"`config` is a int, not an EvalConfig"),
-        ("rows = []\ndef score(s): ...", r"defines no `config`; it defines `rows`, `score`$"),
+        (
+            "rows = []\ndef score(s): ...",
+            r"the file does not define `config`; it defines `rows`, `score`$",
+        ),
         ("import json\nfrom json import loads", "it defines nothing"),
-        (CONFIG + "del dataset", r"defines no `dataset`; it defines `score`, `config`$"),
+        (
+            CONFIG + "del dataset",
+            r"the file does not define `dataset`; it defines `score`, `config`$",
+        ),
         (
             CONFIG + "main = config\ndel config",
-            r"defines no `config`; it .*\n  hint: name the one to run: .*my_evaluation\.py:main",
+            r"the file does not define `config`; it .*\n"
+            r"  hint: name the one to run: .*my_evaluation\.py:main",
         ),
         ("x = (", r"the file cannot be imported\n.*line 1(.*\n)*.*SyntaxError"),
         ("import sys\nsys.exit(0)", r"the file cannot be imported\nTraceback(.*\n)*SystemExit: 0"),
@@ -177,10 +184,10 @@ def test_an_error_from_elsewhere_has_no_users_traceback(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        ("missing.py", r"missing\.py: there is no such file"),
-        ("missing.py:config", r"missing\.py: there is no such file"),
-        ("rows.jsonl", "an evaluation is a Python file"),
-        ("", "an evaluation is a Python file"),
+        ("missing.py", r"missing\.py: the file does not exist"),
+        ("missing.py:config", r"missing\.py: the file does not exist"),
+        ("rows.jsonl", "the evaluation is not a Python file"),
+        ("", "the evaluation is not a Python file"),
     ],
 )
 def test_a_target_that_is_no_file_is_refused(target: str, message: str) -> None:

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from assay.cli.eval_overrides import (
-    count,
     override_config,
     parse_dollars,
     parse_failure_limit,
@@ -14,6 +13,7 @@ from assay.cli.eval_overrides import (
     read_resume_options,
     replace_model,
 )
+from assay.cli.option_numbers import parse_count
 from assay.errors import ConfigError
 from assay.providers import ClientSettings, parse_model
 from assay.runner import EvalConfig, Resume
@@ -102,16 +102,16 @@ def test_the_run_to_resume_comes_with_what_may_differ() -> None:
 def test_options_of_a_resumed_run_need_one(option: str) -> None:
     args = {"resume": None, "allow_changed_dataset": False, "take_over": False, option: True}
 
-    with pytest.raises(ConfigError, match="is for a run that is resumed"):
+    with pytest.raises(ConfigError, match="has no effect without --resume"):
         read_resume_options(Namespace(**args))
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "1.5", "", "x", "1_0"])
 def test_a_count_is_1_or_more(text: str) -> None:
-    assert count("12") == 12
+    assert parse_count("12") == 12
 
     with pytest.raises(ArgumentTypeError):
-        count(text)
+        parse_count(text)
 
 
 @pytest.mark.parametrize("text", ["-1", "nan", "inf", "", "x"])

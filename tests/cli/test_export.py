@@ -73,7 +73,7 @@ def test_an_unfinished_run_is_told_of(folder: Path, capsys: pytest.CaptureFixtur
 
     complaint = capsys.readouterr().err
     assert "the run is interrupted, with 0 results" in complaint
-    assert "nothing was written: there are no samples" in complaint
+    assert "nothing was written: the input has no samples" in complaint
 
 
 def test_nothing_to_write_is_a_no_with_the_way_out(
@@ -83,7 +83,7 @@ def test_nothing_to_write_is_a_no_with_the_way_out(
 
     assert main(["export", "trl-sft", "s.jsonl", "-o", "o.jsonl"]) == 1
 
-    assert "--all takes samples that were not judged" in capsys.readouterr().err
+    assert "--all exports samples that were not judged" in capsys.readouterr().err
     assert not Path("o.jsonl").exists()
     assert main(["export", "trl-sft", "s.jsonl", "-o", "o.jsonl", "--all"]) == 0
 
@@ -159,11 +159,17 @@ def test_text_of_a_sample_does_not_act_on_the_terminal(
         (["yaml", "s.jsonl", "-o", "o.jsonl"], "invalid choice: 'yaml'"),
         (["trl-sft", "s.jsonl"], "the following arguments are required: -o/--output"),
         (["trl-sft", "s.jsonl", "-o", "o.parquet"], "trl-sft cannot be written to a file .parquet"),
-        (["trl-sft", "s.jsonl", "-o", "s.jsonl", "--force"], "is what is read"),
+        (
+            ["trl-sft", "s.jsonl", "-o", "s.jsonl", "--force"],
+            "is also an input file; choose another path",
+        ),
         (["trl-sft", "s.jsonl", "-o", "there.jsonl"], "the file already exists"),
-        (["trl-sft", "none.jsonl", "-o", "o.jsonl"], "there is no such file"),
+        (["trl-sft", "none.jsonl", "-o", "o.jsonl"], "the file or folder does not exist"),
         (["trl-sft", "s.jsonl", "-o", "no/o.jsonl"], "the folder does not exist"),
-        (["trl-sft", "s.jsonl", "-o", "o.jsonl", "--tokenizer", "."], "has nothing to do"),
+        (
+            ["trl-sft", "s.jsonl", "-o", "o.jsonl", "--tokenizer", "."],
+            "--tokenizer has no effect with this format",
+        ),
         (["trl-sft", "s.jsonl", "-o", "o.jsonl", "--split", "2"], "is not a valid split"),
         (["trl-sft", "s.jsonl", "-o", "o.jsonl", "--min-score", "nan"], "is not a number"),
         (["trl-kto", "s.jsonl", "-o", "o.jsonl"], "pass --min-score"),

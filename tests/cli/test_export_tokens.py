@@ -45,7 +45,7 @@ def test_tokens_made_of_text_are_counted(folder: Path) -> None:
 
     trained = [token for token, on in zip(made.tokens, made.loss_mask, strict=True) if on]
     assert tiny_tokenizer().decode(trained) == "yo[end]"
-    assert list(tokens.notes()) == ["tokens made of text, not recorded: 1 samples"]
+    assert list(tokens.notes()) == ["1 samples have no recorded tokens; their text was retokenized"]
 
 
 def test_without_a_tokenizer_text_is_not_made_into_tokens() -> None:

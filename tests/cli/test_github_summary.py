@@ -55,7 +55,7 @@ def test_a_summary_that_cannot_be_written_does_not_lose_the_result(
 
     write_github_summary(MISSED, Path("agent.yaml"))
 
-    assert "the step summary could not be written" in capsys.readouterr().err
+    assert "the step summary cannot be written" in capsys.readouterr().err
 
 
 def test_a_command_cannot_be_smuggled_in() -> None:

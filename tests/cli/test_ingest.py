@@ -85,13 +85,13 @@ def test_outputs_are_cut_where_asked_and_the_account_says_so(
     cut = target.read_text("utf-8")
     assert ("0123456789" in whole, "0123456789" in cut) == (True, False)
     assert "0123… [6 more characters]" in cut
-    assert "outputs       1 cut after 4 characters\n" in capsys.readouterr().out
+    assert "outputs       1 truncated after 4 characters\n" in capsys.readouterr().out
 
 
 def test_the_store_keeps_outputs_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert ingest(DATA, "--store", str(tmp_path / "a.db"), "--max-output-chars", "4") == 2
 
-    assert "cuts outputs in a file, and none is named" in capsys.readouterr().err
+    assert "--max-output-chars has no effect without an output file" in capsys.readouterr().err
     assert not (tmp_path / "a.db").exists()
 
 
@@ -167,7 +167,10 @@ def test_a_session_that_cannot_be_written_is_skipped(
 
     assert ingest(str(path), "-o", str(tmp_path / "s.jsonl")) == 3
 
-    assert "skipped ses_1: cannot be written: Sample: the object contains Infinity" in capsys.readouterr().err
+    assert (
+        "skipped ses_1: the session cannot be written: Sample: the object contains Infinity"
+        in capsys.readouterr().err
+    )
     assert lines_of(tmp_path / "s.jsonl") == []
 
 
@@ -196,7 +199,7 @@ def test_a_session_that_is_not_there_is_named(
 ) -> None:
     assert ingest(DATA, "-o", str(tmp_path / "s.jsonl"), "--session", "ses_x") == 3
 
-    assert "not there     ses_x\n" in capsys.readouterr().out
+    assert "missing       ses_x\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -267,9 +270,9 @@ def test_the_database_may_be_named_by_the_environment(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["nowhere", "-o", "s.jsonl"], "nowhere: the file or folder does not exist"),
-        ([DATA, "--format", "eval"], "--format eval is the format of a file"),
+        ([DATA, "--format", "eval"], "--format eval has no effect without an output file"),
         ([DATA, "-o", "s", "--since", "yesterday"], "'yesterday' is neither a date"),
-        ([DATA, "-o", "none/s.jsonl"], "none/s.jsonl: cannot be written: No such file"),
+        ([DATA, "-o", "none/s.jsonl"], "none/s.jsonl: the file cannot be written: No such file"),
         ([DATA, "-o", "s", "--children", "all"], "argument --children: invalid choice"),
     ],
 )
@@ -334,7 +337,7 @@ def test_what_is_read_is_never_written_over(
 
     assert ingest(str(folder), "-o", str(folder / "opencode.db")) == 2
 
-    assert "is what is read" in capsys.readouterr().err
+    assert "is also an input file; choose another path" in capsys.readouterr().err
     assert (folder / "opencode.db").read_bytes() == before
 
 
@@ -389,10 +392,10 @@ def test_rows_for_vertex_are_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (["atif", "x", "--synthetic"], "--synthetic has no meaning for atif"),
-        (["codex", "x", "--raw-records"], "--raw-records has no meaning for codex"),
-        (["inspect", "x", "--children", "drop"], "--children has no meaning for inspect"),
-        (["atif"], "atif has no folder of its own"),
+        (["atif", "x", "--synthetic"], "--synthetic has no effect on atif sessions"),
+        (["codex", "x", "--raw-records"], "--raw-records has no effect on codex sessions"),
+        (["inspect", "x", "--children", "drop"], "--children has no effect on inspect sessions"),
+        (["atif"], "atif has no default folder"),
     ],
 )
 def test_what_a_source_does_not_know_is_refused(

@@ -63,7 +63,7 @@ def test_a_second_session_of_the_same_id_is_reported_and_not_counted(
     assert (status, told["written"]) == (3, 139)
     (skipped,) = told["skipped"]
     assert skipped["session"] == "s000"
-    assert "another session with this id is stored" in skipped["problem"]
+    assert "another session with this id is already stored" in skipped["problem"]
     assert "-o FILE" in skipped["problem"]
     assert told["written"] + len(told["skipped"]) == len(names)
 
@@ -76,6 +76,8 @@ def test_a_session_that_the_store_did_not_take_is_named_on_stderr(
     assert main(["ingest", "atif", str(path), "--store", str(tmp_path / "a.db")]) == 3
 
     captured = capsys.readouterr()
-    assert captured.err.startswith("skipped a: session a: another session with this id is stored")
+    assert captured.err.startswith(
+        "skipped a: session a: another session with this id is already stored"
+    )
     assert "sessions      2 written\n" in captured.out
     assert "skipped       1 that cannot be read or written\n" in captured.out

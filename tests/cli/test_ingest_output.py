@@ -50,5 +50,5 @@ def test_an_interrupted_file_is_not_left_behind(tmp_path: Path) -> None:
 
 
 def test_a_place_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"a\.jsonl: cannot be written"):
+    with pytest.raises(ConfigError, match=r"a\.jsonl: the file cannot be written"):
         write_file(tmp_path / "none" / "a.jsonl", iter([]), lambda _: "")

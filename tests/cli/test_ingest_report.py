@@ -34,11 +34,11 @@ def test_everything_that_was_left_out_is_counted() -> None:
     text = "\n".join(made.lines())
 
     assert "2 written" in text
-    assert "left out      1 not asked for, 2 empty, 3 of subagents" in text
+    assert "left out      1 not selected, 2 empty, 3 of subagents" in text
     assert "skipped       1 that cannot be read or written" in text
-    assert "not there     ses_0\n" in text
+    assert "missing       ses_0\n" in text
     assert "and 2 more" in text
-    assert "4 things have no place in eval" in text
+    assert "eval cannot represent 4 values" in text
     assert "note          a tree was not read" in text
     assert not made.complete
 

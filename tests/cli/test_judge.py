@@ -113,13 +113,13 @@ def test_a_refused_key_ends_the_run_and_says_how_to_go_on(folder: Path) -> None:
     script(REFUSED)
 
     with pytest.raises(
-        InconclusiveError, match=r"go on with:\n  assay judge samples.* --resume latest"
+        InconclusiveError, match=r"Resume with:\n  assay judge samples.* --resume latest"
     ):
         run()
 
     old = record(folder / ".assay" / "assay.db", *samples(a=0.0))
     with pytest.raises(
-        InconclusiveError, match=rf"go on with:\n  assay judge {old} .*--resume latest"
+        InconclusiveError, match=rf"Resume with:\n  assay judge {old} .*--resume latest"
     ):
         run("latest")
 
@@ -174,7 +174,7 @@ def test_no_samples_at_all_are_refused(folder: Path) -> None:
         (("--endpoint", "missing.json"), "cannot be read"),
         (("--panel", "mock:echo,"), "provider:model"),
         (("--labels", "missing.jsonl"), "cannot be read"),
-        (("-o", "samples.jsonl"), "is what is read"),
+        (("-o", "samples.jsonl"), "is also an input file; choose another path"),
     ],
 )
 def test_a_wrong_request_is_refused_before_a_store_is_made(
@@ -189,7 +189,7 @@ def test_a_wrong_request_is_refused_before_a_store_is_made(
 def test_labels_of_an_unknown_criterion_are_refused(folder: Path) -> None:
     (folder / "labels.jsonl").write_text('{"id": "one", "label": 1, "criterion": "tone"}')
 
-    with pytest.raises(ConfigError, match="'tone', which is no criterion"):
+    with pytest.raises(ConfigError, match="the label 'tone' is not a criterion"):
         run("samples.jsonl", "--labels", "labels.jsonl")
 
 

@@ -71,12 +71,15 @@ def test_the_environment_may_name_project_and_location(
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        ((), "nobody is there to judge"),
-        ((*MOCK, "--project", "shop"), "--project is for Vertex"),
-        ((*MOCK, "--location", "global"), "--location is for Vertex"),
-        (VERTEX, "project is not known"),
-        ((*VERTEX, "--project", "shop", "--votes", "2"), "--votes is for judges"),
-        ((*VERTEX, "--project", "shop", "--panel", "mock:echo"), "--panel is for judges"),
+        ((), "no judge model: pass --endpoint"),
+        ((*MOCK, "--project", "shop"), "--project has no effect without Vertex"),
+        ((*MOCK, "--location", "global"), "--location has no effect without Vertex"),
+        (VERTEX, "no Google Cloud project is set"),
+        ((*VERTEX, "--project", "shop", "--votes", "2"), "--votes has no effect with Vertex"),
+        (
+            (*VERTEX, "--project", "shop", "--panel", "mock:echo"),
+            "--panel has no effect with Vertex",
+        ),
     ],
 )
 def test_options_that_do_not_fit_the_backend_are_refused(
@@ -92,8 +95,14 @@ def test_options_that_do_not_fit_the_backend_are_refused(
         ("{", "is not JSON"),
         ("[]", "not an endpoint"),
         ('{"provider": "mock"}', "not an endpoint: model"),
-        ('{"provider": "mock", "model": "echo", "api_key": "k"}', "`api_key` does not belong"),
-        ('{"provider": "mock", "model": "echo", "temprature": 1}', "`temprature` does not belong"),
+        (
+            '{"provider": "mock", "model": "echo", "api_key": "k"}',
+            "`api_key` is not allowed in the file",
+        ),
+        (
+            '{"provider": "mock", "model": "echo", "temprature": 1}',
+            "`temprature` is not allowed in the file",
+        ),
     ],
 )
 def test_an_endpoint_file_with_a_mistake_is_refused(text: str, problem: str, folder: Path) -> None:

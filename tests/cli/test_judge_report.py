@@ -49,7 +49,7 @@ def test_each_member_of_a_panel_has_its_mean() -> None:
     account = account_of([graded(done=1)], [graded(done=0.5)])
 
     assert account.panel == {"mock:scripted #1": 1.0, "mock:scripted #2": 0.5}
-    assert "mock:scripted #2 gives 0.500 on average" in "\n".join(account.lines())
+    assert "mock:scripted #2: mean score 0.500" in "\n".join(account.lines())
 
 
 def test_every_sample_is_judged_or_counted_as_left_out() -> None:
@@ -66,8 +66,10 @@ def test_every_sample_is_judged_or_counted_as_left_out() -> None:
     assert not account.complete
     assert account.problems[1:] == ["failed: down", "bare: no result"]
     lines = " ".join(" ".join(account.lines()).split())
-    assert "1 that the rubric does not fit, 2 that could not be judged, 1 that failed" in lines
-    assert "judge calls 5, 2 to ask again" in lines
+    assert (
+        "1 to which the rubric does not apply, 2 that could not be judged, 1 that failed" in lines
+    )
+    assert "judge calls 5, 2 repeated for an invalid answer" in lines
 
 
 def test_a_vote_that_is_missing_is_told() -> None:
@@ -96,8 +98,8 @@ def test_calibration_is_told_with_what_it_left_out() -> None:
 
     lines = "\n".join(account.lines())
     assert "calibration   score, 1 labelled samples" in lines
-    assert "labels        1 of samples not there" in lines
-    assert "labels        1 samples have none" in lines
+    assert "labels        1 without a sample" in lines
+    assert "labels        1 samples have no label" in lines
     calibration = account.plain()["calibration"]
     assert calibration["labels_without_sample"] == ["gone"]
     assert calibration["samples_without_label"] == 1

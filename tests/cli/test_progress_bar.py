@@ -92,7 +92,7 @@ def test_plain_lines_come_every_few_seconds(
 
     now = 105.0
     display.tick()
-    assert capsys.readouterr().err == "no sample has ended yet, after 0:05\n"
+    assert capsys.readouterr().err == "no sample is finished after 0:05\n"
 
     display.watch(Progress(total=4, done=2, started=100.0))
     display.tick()
@@ -108,7 +108,7 @@ def test_a_terminal_shows_a_bar_that_is_gone_in_the_end() -> None:
     console = Console(file=screen, force_terminal=True, width=80, color_system=None)
 
     with LiveDisplay(console) as display:
-        display.say("run [bold]x")
+        display.print_line("run [bold]x")
         display.watch(so_far(total=10, done=5))
         display.tick()
         display._live.refresh()
@@ -142,7 +142,7 @@ def test_the_display_fits_where_it_is_shown(
     with choose_display(quiet=True) as quiet:
         quiet.watch(so_far())
         quiet.tick()
-        quiet.say("x")
+        quiet.print_line("x")
 
     assert isinstance(quiet, SilentDisplay)
     assert capsys.readouterr().err == ""

@@ -39,7 +39,7 @@ def test_failed_samples_are_3_and_can_be_tried_again(tmp_path: Path) -> None:
 
     assert told.exit_status == told.plain()["exit_status"] == 3
     assert told.problem == (
-        "2 failed (2 scorer). See why, and try them again, with:\n"
+        "2 failed (2 scorer). Inspect and retry them with:\n"
         "  assay show r --failed\n  assay eval f.py --resume r"
     )
     assert told.plain()["failed"] == 2
@@ -50,14 +50,14 @@ def test_an_interrupted_run_is_130_whatever_else(score: float | str, tmp_path: P
     told = ending(tmp_path, interrupted=True, a=score)
 
     assert told.exit_status == 130
-    assert "Go on with:\n  assay eval f.py --resume r" in str(told.problem)
+    assert "Resume with:\n  assay eval f.py --resume r" in str(told.problem)
 
 
 def test_a_run_of_nothing_is_no_success(tmp_path: Path) -> None:
     told = ending(tmp_path)
 
     assert told.exit_status == 3
-    assert told.problem == "the dataset has no samples: nothing was evaluated"
+    assert told.problem == "the dataset has no samples; nothing was evaluated"
 
 
 def test_rows_that_were_skipped_are_told(tmp_path: Path) -> None:
@@ -111,10 +111,10 @@ def test_the_most_frequent_reasons_are_told_in_full(
     told = replace(ending(tmp_path, a=1.0, b="broken"), failures=groups)
 
     lines = str(told.problem).splitlines()
-    assert lines[:2] == ["why samples failed", "  7 x scorer: KeyError: 'answr'"]
+    assert lines[:2] == ["reasons for failed samples", "  7 x scorer: KeyError: 'answr'"]
     assert lines[2].startswith("  2 x endpoint: EndpointError: HTTP 404: long")
     assert lines[2].endswith("end")
-    assert "1 failed (1 scorer). See why" in str(told.problem)
+    assert "1 failed (1 scorer). Inspect and retry" in str(told.problem)
     assert told.plain()["failures"][0]["samples"] == 7
 
 

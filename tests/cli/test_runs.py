@@ -68,7 +68,7 @@ def test_older_runs_are_left_out_with_a_note(
     main(given(store, limit=2, json=True))
     said = json.loads(capsys.readouterr().out)
 
-    assert printed.endswith("and older ones: --limit shows more\n")
+    assert printed.endswith("older runs are not shown; pass --limit to show more\n")
     assert runs[0] not in printed
     assert ([run["id"] for run in said["runs"]], said["more"]) == ([runs[2], runs[1]], True)
     assert said["runs"][0]["mean"] == 1.0
@@ -80,7 +80,9 @@ def test_a_store_without_runs_says_so(tmp_path: Path, capsys: pytest.CaptureFixt
     Store.open(tmp_path / "a.db").close()
 
     assert main(given(tmp_path / "a.db")) == 0
-    assert capsys.readouterr().out == "there are no runs yet: `assay eval FILE.py` makes one\n"
+    assert (
+        capsys.readouterr().out == "the store has no runs yet; `assay eval FILE.py` records one\n"
+    )
 
 
 @pytest.mark.parametrize(

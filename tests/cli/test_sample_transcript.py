@@ -122,7 +122,7 @@ def test_a_failure_is_shown_with_its_traceback() -> None:
 
     assert "score     not judged\nerror     EndpointError: no\n" in text
     assert text.endswith(
-        "--- failed: endpoint\nEndpointError: no answer (trying again cannot help)\n"
+        "--- failed: endpoint\nEndpointError: no answer (not retryable)\n"
         "Traceback\n  File x\nEndpointError: no answer"
     )
 

@@ -55,7 +55,7 @@ def test_sessions_are_listed_with_their_model_and_length(
     assert listed.splitlines()[1] == "chat"
     assert "completed" in listed
     assert "mock:echo" in listed
-    assert "there are no sessions" in none
+    assert "the store has no sessions yet" in none
     (row,) = json.loads(capsys.readouterr().out)["sessions"]
     assert (row["id"], row["messages"]) == ("chat", 2)
 
@@ -101,7 +101,7 @@ def test_a_branch_whose_question_fails_can_be_asked_again(
     assert main(words) == 0
     assert main(words) == 2
 
-    assert "there is already a session 'other'" in capsys.readouterr().err
+    assert "session 'other' already exists" in capsys.readouterr().err
     assert len(loaded("other").messages) == 4
 
 
@@ -114,7 +114,7 @@ def test_a_session_in_an_environment_is_not_continued_without_it(
 
     assert main(["sessions", "continue", "desk", "hi", "--branch", "other"]) == 2
 
-    assert "runs in an environment" in capsys.readouterr().err
+    assert "uses an environment" in capsys.readouterr().err
     with Store.open(create=False) as opened:
         assert not opened.has_session("other")
 

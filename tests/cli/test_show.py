@@ -60,7 +60,7 @@ def test_the_worst_samples_come_first(store: Path, capsys: pytest.CaptureFixture
 def test_the_list_is_bounded_and_says_so(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(given(store, limit=2))
 
-    assert "  and 3 more: --limit shows more of them\n" in capsys.readouterr().out
+    assert "  and 3 more; pass --limit to list more\n" in capsys.readouterr().out
 
 
 def test_only_failed_samples_are_listed_on_demand(
@@ -75,7 +75,7 @@ def test_only_failed_samples_are_listed_on_demand(
 
     record(store)
     main(given(store))
-    assert capsys.readouterr().out.endswith("no sample is recorded\n")
+    assert capsys.readouterr().out.endswith("the run has no samples yet\n")
 
 
 def test_everything_fits_80_columns(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -124,9 +124,9 @@ def test_a_failed_sample_is_shown_with_its_failure(
 @pytest.mark.parametrize(
     ("wanted", "message"),
     [
-        ("none", "there is no sample 'none'"),
-        ("", "there is no sample ''"),
-        ("b", "'b' begins the ids of several samples: 'bad', 'broken'"),
+        ("none", "sample 'none' does not exist"),
+        ("", "sample '' does not exist"),
+        ("b", "the prefix 'b' matches several samples: 'bad', 'broken'"),
     ],
 )
 def test_a_sample_that_is_not_one_is_refused(wanted: str, message: str, store: Path) -> None:
@@ -146,7 +146,7 @@ def test_one_of_several_repeats_is_chosen(store: Path, capsys: pytest.CaptureFix
     said = json.loads(capsys.readouterr().out)
     assert (said["repeat"], said["sample"]["id"]) == (1, "b")
     for wrong in ({"sample": "a", "repeat": 3}, {"sample": "a#3"}):
-        with pytest.raises(ConfigError, match="there is no repeat 3; there is 0, 1, 2"):
+        with pytest.raises(ConfigError, match="repeat 3 does not exist; recorded are 0, 1, 2"):
             main(given(store, **wrong))
 
 

@@ -86,7 +86,10 @@ def test_a_step_in_which_nothing_was_judged_has_no_reward(tmp_path: Path) -> Non
 
     lines = lines_of(tmp_path / "s.db")
 
-    assert lines[1:3] == ["first reward  none was judged", "last reward   none was judged"]
+    assert lines[1:3] == [
+        "first reward  no rollout was judged",
+        "last reward   no rollout was judged",
+    ]
     assert lines[5].split()[:4] == ["1", "4", "none", "unknown"]
 
 
@@ -173,7 +176,7 @@ def test_a_run_that_has_no_metrics_recorded_says_where_they_are(tmp_path: Path) 
 
     lines = lines_of(tmp_path / "s.db")
 
-    assert lines[-1] == "loss, divergence and entropy: metrics.jsonl in the output folder"
+    assert lines[-1] == "loss, KL and entropy: see metrics.jsonl in the output folder"
     assert not any("entropy " in line for line in lines[:-1])
 
 

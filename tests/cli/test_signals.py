@@ -26,7 +26,7 @@ class Heard(SilentDisplay):
     def __exit__(self, *_: object) -> None:
         self.was_left.set()
 
-    def say(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
         self.said.append(text)
 
     def tick(self) -> None:
@@ -82,7 +82,9 @@ def test_the_first_signal_leaves_samples_in_flight_their_time(number: signal.Sig
     stop, heard = asyncio.run(sent(number))
 
     assert (stop.requested, stop.at_once) == (True, False)
-    assert heard.said == ["stopping: samples in flight have 7 s to end; again to stop now"]
+    assert heard.said == [
+        "stopping: samples in flight have 7 s to end; press Ctrl-C again to stop now"
+    ]
 
 
 def test_the_second_signal_stops_now() -> None:
@@ -107,7 +109,7 @@ def test_the_third_signal_leaves_the_display_says_how_to_go_on_and_ends_the_proc
 
     assert left.status == 130
     assert heard.was_left.is_set()
-    assert "Go on with:\n  assay eval e.py --resume r-1\n" in capsys.readouterr().err
+    assert "Resume with:\n  assay eval e.py --resume r-1\n" in capsys.readouterr().err
 
 
 def test_the_second_signal_ends_a_process_whose_event_loop_is_stuck(
@@ -124,7 +126,7 @@ def test_the_second_signal_ends_a_process_whose_event_loop_is_stuck(
     asyncio.run(stuck())
 
     assert left.status == 130
-    assert capsys.readouterr().err == "interrupted; everything recorded is kept\n"
+    assert capsys.readouterr().err == "interrupted; recorded results are kept\n"
 
 
 def test_the_second_signal_ends_a_process_that_waits_for_what_does_not_come(

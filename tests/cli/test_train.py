@@ -9,8 +9,8 @@ def test_both_ways_of_training_are_offered(capsys: pytest.CaptureFixture[str]) -
     assert main(["train", "--help"]) == 0
 
     shown = capsys.readouterr().out
-    assert "sft       learn to say what samples say" in shown
-    assert "grpo      learn from the scores" in shown
+    assert "sft       fine-tune a model on samples" in shown
+    assert "grpo      train a model on the scores" in shown
 
 
 @pytest.mark.parametrize("way", ["sft", "grpo"])

@@ -39,7 +39,7 @@ def test_every_step_is_shown_where_time_has_gone_by(capsys: pytest.CaptureFixtur
 def test_quiet_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
     with TrainDisplay(quiet=True) as display:
         display.show(1, 1, "loss 1")
-        display.say("stopping")
+        display.print_line("stopping")
 
     assert capsys.readouterr().err == ""
 

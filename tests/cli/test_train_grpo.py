@@ -85,7 +85,7 @@ def test_it_goes_on_where_it_stopped_and_refuses_to_begin_twice(
 
     out, err = capsys.readouterr()
     assert json.loads(out)["steps"] == 2
-    assert ", after step 1" in err
+    assert ", resumed after step 1" in err
 
 
 def test_a_training_in_which_nothing_could_be_judged_is_no_success(
@@ -151,7 +151,7 @@ def test_a_process_that_learns_along_with_another_prints_nothing(
 WRONG: dict[str, tuple[str, str, str]] = {
     "no score": ("score_fn = looked_and_said\nenvironment_cls = Lamp", "", "neither `score_fn`"),
     "no prompts": ("prompts = PROMPTS", "prompts = []", "the dataset of prompts is empty"),
-    "no file": ("prompts = PROMPTS", "prompts = 'none.jsonl'", "there is no such file"),
+    "no file": ("prompts = PROMPTS", "prompts = 'none.jsonl'", "the file or folder does not exist"),
     "no model": ("def model():", "def other():", "'lamps' is not a folder"),
     "a file in the way": ('Path(".")', 'Path("lamp_training.py")', "the folder cannot be written"),
     "refused by TRL": (

@@ -47,9 +47,9 @@ def test_options_take_the_place_of_settings_and_are_checked_like_them(tmp_path: 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("prompts = []\ndef score_fn(s): ...", "defines no `config`"),
+        ("prompts = []\ndef score_fn(s): ...", "the file does not define `config`"),
         ("config = {}", "`config` is a dict, not a GRPOConfig"),
-        (WHOLE.replace("prompts =", "promts ="), "defines no `prompts`"),
+        (WHOLE.replace("prompts =", "promts ="), "the file does not define `prompts`"),
         (WHOLE.replace("score_fn", "score"), "neither `score_fn` nor `environment_cls`"),
         (WHOLE + "\n    model = 3\n", "`model` is a int, not a LocalModel"),
         (WHOLE + "\n    boom\n", "(?s)cannot be imported.*NameError"),
@@ -62,7 +62,7 @@ def test_what_is_wrong_with_a_file_is_said(text: str, problem: str, tmp_path: Pa
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="a training is a Python file"):
+    with pytest.raises(ConfigError, match="the training is not a Python file"):
         load_train_file("training.yaml")
-    with pytest.raises(ConfigError, match="there is no such file"):
+    with pytest.raises(ConfigError, match="the file does not exist"):
         load_train_file(str(tmp_path / "none.py"))

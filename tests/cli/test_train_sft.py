@@ -122,7 +122,11 @@ def test_a_wrong_request_exits_2(
 
 @pytest.mark.parametrize(
     ("text", "problem"),
-    [(None, "there is no such file"), ("", "the dataset is empty"), ("{no\n", "is not JSON")],
+    [
+        (None, "the file or folder does not exist"),
+        ("", "the dataset is empty"),
+        ("{no\n", "is not JSON"),
+    ],
     ids=["missing", "empty", "not JSON"],
 )
 def test_data_that_cannot_be_learned_from_exits_2(

@@ -148,7 +148,7 @@ def test_options_of_runs_are_refused_for_tests(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert bundle("--code", "x.py") == 2
-    assert "--code is for a run" in capsys.readouterr().err
+    assert "--code applies to a run, not to a summary" in capsys.readouterr().err
     assert bundle() == 0
     assert main(["eval", "--bundle", "x.tar.gz", "--trust", "--repeats", "2"]) == 2
     assert "--repeats has no effect on the tests of a bundle" in capsys.readouterr().err

@@ -94,7 +94,11 @@ def test_hostile_text_does_not_hang_a_pattern(folder: Path) -> None:
     [
         (("s.jsonl",), 2, "the following arguments are required: --checks"),
         (("s.jsonl", "--checks", "none.yaml"), 2, "none.yaml: cannot be read"),
-        (("none.jsonl", "--checks", "checks.yaml"), 2, "none.jsonl: there is no such file"),
+        (
+            ("none.jsonl", "--checks", "checks.yaml"),
+            2,
+            "none.jsonl: the file or folder does not exist",
+        ),
         (("latest", "--checks", "checks.yaml"), 3, "assay.db"),
         (("s.jsonl", "--checks", "checks.yaml", "--limit", "0"), 2, "'0' is not a number"),
     ],

@@ -171,7 +171,8 @@ def test_an_interrupted_run_keeps_its_results_and_is_resumed(
     output, errors = process.communicate(timeout=180)
 
     assert process.returncode == 130, errors
-    assert "stopping: samples in flight have 30 s to end; again to stop now\n" in errors
+    stopping = "stopping: samples in flight have 30 s to end; press Ctrl-C again to stop now\n"
+    assert stopping in errors
     assert "Traceback" not in errors
     kept = recorded(tmp_path)
     # What was in flight was finished and kept: whatever was scored is recorded.

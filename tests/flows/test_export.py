@@ -118,7 +118,7 @@ import sys
 
 import assay.cli.export as export
 from assay.cli import main
-from assay.cli.export_input import ExportInput
+from assay.cli.sample_input import SampleInput
 from assay.types import EvaluateResult, Message, Sample, Trajectory
 
 
@@ -130,7 +130,7 @@ def samples():
         print("under way", flush=True)
 
 
-export.open_export_input = lambda args, stack: ExportInput("endless", samples())
+export.open_sample_input = lambda args, stack: SampleInput("endless", samples())
 sys.exit(main(["export", "trl-sft", "endless", "-o", "o.jsonl"]))
 """
 

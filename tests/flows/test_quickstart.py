@@ -78,7 +78,7 @@ def test_the_exported_file_holds_the_calls_that_were_right(
 
 
 def test_progress_goes_to_stderr(tour: tuple[Path, dict[str, object], str]) -> None:
-    assert "answers from its head" in tour[2]
+    assert "The model answers without tools" in tour[2]
 
 
 def test_without_the_weights_nothing_is_begun(
@@ -101,7 +101,7 @@ def test_the_text_fits_a_terminal_and_shows_an_honest_gate(tmp_path: Path) -> No
     done = run(tmp_path, "--limit", "2", "--quiet")
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert "3. Did it get better?" in done.stdout
+    assert "3. Is it better?" in done.stdout
     assert "minimum" in done.stdout
     assert all(len(line) <= 80 for line in done.stdout.split("\nnext:")[0].splitlines())
 

@@ -111,7 +111,7 @@ def test_the_options_of_a_training_are_refused_without_one(
 
     assert main(["quickstart", option, "3"]) == 2
 
-    assert f"{option} is for --train" in capsys.readouterr().err
+    assert f"{option} has no effect without --train" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
@@ -132,7 +132,7 @@ def test_ctrl_c_ends_it_with_130(stage: str, tmp_path: Path) -> None:
     out, err = process.communicate(timeout=120)
 
     assert (process.returncode, out) == (130, "")
-    assert "begin again with: assay quickstart --train" in err
+    assert "start again with: assay quickstart --train" in err
     assert "Traceback" not in err
 
 

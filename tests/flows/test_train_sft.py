@@ -32,7 +32,7 @@ def test_ctrl_c_keeps_a_checkpoint_and_the_command_to_go_on_works(tmp_path: Path
 
     assert first.startswith("1/1000000 loss ")
     assert running.returncode == 130
-    assert "samples       1 read, 1 sequences learned from" in out
+    assert "samples       1 read, 1 sequences to train on" in out
     command = err.splitlines()[-1].strip()
     done = len((tmp_path / "out" / "metrics.jsonl").read_text().splitlines())
     again = [*shlex.split(command)[1:], "--json"]

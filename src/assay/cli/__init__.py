@@ -1,8 +1,8 @@
 """The command line. Commands are imported when they are called, so that `--help` is instant.
 
-Exit status: 0 yes, 1 a legitimate no, 2 the request is wrong, 3 could not tell (something was
-out of reach, the results could not be written, or the command broke off), 130 interrupted, 141 the
-reader of our output went away.
+Exit status: 0 pass, 1 fail, 2 usage error, 3 inconclusive (infrastructure error: a dataset or an
+endpoint is unreachable, results cannot be written, or the command was aborted), 130 interrupted,
+141 the reader closed stdout.
 """
 
 import errno
@@ -32,15 +32,15 @@ __all__ = ["main"]
 COMMANDS = {
     "quickstart": "evaluate a small real model, improve it and compare",
     "eval": "run the evaluation that a file defines, and record it",
-    "ingest": "make samples of recorded agent sessions",
-    "check": "hold recorded conversations to rules, without a model",
+    "ingest": "import recorded agent sessions as samples",
+    "check": "run rule-based checks on recorded conversations (no model calls)",
     "judge": "grade samples by a rubric with a model as judge",
-    "certify": "hold an agent to the definition of done in its manifest",
+    "certify": "certify an agent against its manifest",
     "runs": "list the recorded runs; delete, prune, import or back them up",
     "sessions": "list, show and continue stored conversations with models",
-    "show": "show a run, or what happened in one of its samples",
+    "show": "show a run, or the transcript of one of its samples",
     "compare": "compare two runs sample by sample",
-    "gate": "hold a run to a minimum, to a baseline, or to both",
+    "gate": "pass or fail a run by threshold and/or baseline",
     "bundle": "write a run with its dataset rows and code as one file",
     "export": "write samples as files for trainers and other tools",
     "train": "train a model on samples, or on the scores of its own rollouts",
@@ -49,26 +49,27 @@ COMMANDS = {
 }
 """Each command is the module of its name in this folder."""
 
+# Their exit status 0 is relied on, and they run user code in this process: an agent that calls
+# `os._exit(0)` must not look like a pass.
 SUPERVISED_COMMANDS = {("certify", "run"), ("certify", "plan")}
-"""Commands whose success others rely on, and which run code of others in this process."""
 
 _DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Command(Protocol):
-    """What a command's module offers."""
+    """The interface of a command's module."""
 
     def configure(self, parser: ArgumentParser) -> None: ...
 
     def main(self, args: Namespace) -> int: ...
 
 
+# The last one counts: users append `--rubric` to a saved command to override the first.
 _OVERRIDABLE_OPTIONS = frozenset({"rubric"})
-"""Options of which the last one counts: they are appended to a command that has one already."""
 
 
 class _StoreOnce(Action):
-    """Stores the value of an option, and refuses a second one: which of them is meant?"""
+    """Stores the value of an option, and refuses a second value as ambiguous."""
 
     _given = False
 
@@ -76,13 +77,13 @@ class _StoreOnce(Action):
         self, parser: ArgumentParser, namespace: Namespace, values: Any, option: str | None = None
     ) -> None:
         if option is not None and self._given and self.dest not in _OVERRIDABLE_OPTIONS:
-            raise ArgumentError(self, "give it once: it was given more than once")
+            raise ArgumentError(self, "the option is given more than once; pass it once")
         self._given = option is not None
         setattr(namespace, self.dest, values)
 
 
 class _Parser(ArgumentParser):
-    """Refuses a wrong command line the way everything else here is refused."""
+    """Raises `ConfigError` for a wrong command line, where argparse would exit."""
 
     def error(self, message: str) -> NoReturn:
         raise ConfigError(message, where=self.prog, hint=f"see `{self.prog} --help`")
@@ -109,11 +110,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run_catching_errors(argv: Sequence[str]) -> int:
-    """Run a command to its end, whatever ends it; its exit status."""
+    """Run a command and turn every exception into an exit status."""
     try:
         status = _dispatch_command(argv)
-        # Now, while a failure to write what is buffered can still become the exit status.
-        # There is no stdout when the process was started without one.
+        # Flushed here, while a failure can still become the exit status: at interpreter exit it
+        # could not. `sys.stdout` is None when the process was started without one.
         if sys.stdout is not None:
             sys.stdout.flush()
         return status
@@ -126,15 +127,14 @@ def _run_catching_errors(argv: Sequence[str]) -> int:
     except BrokenPipeError:
         return _abandon_output(141)
     except SystemExit as exit_:
-        # Code of the user's that is called along the way. Its status is not ours to give: 0 would
-        # say that all went well.
-        _print_error(f"the command broke off: code that it ran called sys.exit({exit_.code!r})")
+        # User code that the command ran. Its status is not passed on: 0 would mean a pass.
+        _print_error(f"aborted: user code called sys.exit({exit_.code!r})")
         return EXIT_INCONCLUSIVE
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _DISK_FULL_ERRNOS:
-            _print_error(f"the results could not be written: {error.strerror}")
+            _print_error(f"the results cannot be written: {error.strerror}")
             return _abandon_output(EXIT_INCONCLUSIVE)
-        # Left to Python, it would come to 1, which is a legitimate no.
+        # Left to Python, the exit status would be 1, which means a failed gate.
         _print_error("".join(traceback.format_exception(error)).rstrip())
         return EXIT_INCONCLUSIVE
 
@@ -155,7 +155,7 @@ def _dispatch_command(argv: Sequence[str]) -> int:
                 refuse(args.arguments)
             raise
     except SystemExit:
-        # What is left of argparse's exits are those after `--help` and `--version`.
+        # Argparse exits after `--help` and `--version`; its errors were raised by `_Parser`.
         return 0
     return command.main(parsed)
 
@@ -165,7 +165,7 @@ def _parse_arguments(parser: ArgumentParser, words: Sequence[str]) -> Namespace:
         # Plain `parse_args` takes an optional positional only before the first option.
         return parser.parse_intermixed_args(words)
     except TypeError:
-        # A command with actions of its own, after which their options stand.
+        # Intermixed parsing does not support subparsers, which commands with actions use.
         return parser.parse_args(words)
 
 
@@ -179,8 +179,8 @@ def _build_top_parser() -> ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"assay {__version__}")
-    parser.add_argument("command", nargs="?", help="one of the commands below")
-    parser.add_argument("arguments", nargs=REMAINDER, help="`assay COMMAND --help` lists them")
+    parser.add_argument("command", nargs="?", help="run one of the commands below")
+    parser.add_argument("arguments", nargs=REMAINDER, help="see `assay COMMAND --help`")
     return parser
 
 
@@ -195,14 +195,14 @@ def _import_command(name: str | None) -> Command:
 
 
 def _accept_every_character() -> None:
-    """Make output in a terminal of few characters lose some of them rather than fail."""
+    # A terminal with a small charset then shows `?` for a character instead of failing.
     for stream in (sys.stdout, sys.stderr):
         if reconfigure := getattr(stream, "reconfigure", None):
             reconfigure(errors="replace")
 
 
 def _abandon_output(status: int) -> int:
-    """Send what is left to nowhere, or the interpreter would fail on it again at its end."""
+    # Buffered output goes to /dev/null: the interpreter would fail on it again at exit.
     if sys.stdout is not None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
@@ -211,8 +211,8 @@ def _abandon_output(status: int) -> int:
 
 
 def _print_error(text: str) -> None:
-    # An error may quote a dataset or a model, whose text never reaches a terminal as it is.
     # Imported here: `--help` stays instant.
     from assay.types import redact
 
+    # An error may quote a dataset or a model, whose control characters must not reach a terminal.
     print(sanitize_lines(redact(text)), file=sys.stderr)

@@ -28,9 +28,8 @@ from .bundle_input import BundleInput, open_bundle_input
 from .bundle_samples import SampleFiles, redact_values
 from .exit_status import EXIT_PASS
 from .store_option import add_store_option
-from .terminal import print_json, sanitize_lines
+from .terminal import format_field, print_json, sanitize_lines
 
-_BUNDLE_LABEL_WIDTH = 14
 _MAX_LISTED_CODE_FILES = 10
 
 
@@ -39,7 +38,7 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "source",
         metavar="RUN|SUMMARY",
-        help="run id, unique prefix or `latest`; or the summary file of a pytest session",
+        help="run id, unique prefix, or `latest`; or the summary file of a pytest session",
     )
     parser.add_argument(
         "-o", "--output", metavar="FILE.tar.gz", type=Path, required=True, help="file to write"
@@ -55,14 +54,14 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--allow-changed-code",
         action="store_true",
-        help="bundle the code as it is now although it changed since the run",
+        help="bundle the current code although it changed since the run",
     )
     parser.add_argument(
         "--allow-suspected-secret",
         action="append",
         default=[],
         metavar="FILE",
-        help="bundle this file although it contains what looks like a secret (repeatable)",
+        help="bundle this file although it contains a suspected secret (repeatable)",
     )
     add_store_option(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
@@ -83,9 +82,11 @@ def main(args: Namespace) -> int:
 
 def _check_output(output: Path, *, force: bool) -> None:
     if not is_bundle(output):
-        raise ConfigError(f"{output} is not named like a bundle", hint="end the name in .tar.gz")
+        raise ConfigError(
+            f"{output} does not have the suffix of a bundle", hint="end the name in .tar.gz"
+        )
     if output.is_dir():
-        raise ConfigError(f"{output} is a folder", hint="name a file")
+        raise ConfigError(f"{output} is a folder", hint="pass -o a file name")
     if output.exists() and not force:
         raise ConfigError(f"{output} already exists", hint="pass --force to overwrite it")
     if not output.parent.is_dir():
@@ -113,7 +114,7 @@ def _write_parts(given: BundleInput, folder: Path) -> BundleManifest:
         },
     )
     plain = redact_values(manifest.model_dump(mode="json"))
-    # The digests and sizes are no secrets, whatever they look like.
+    # Digests look like secrets to the redactor, but a bundle cannot be verified without them.
     plain["files"] = manifest.model_dump(mode="json")["files"]
     text = json.dumps(plain, indent=1, sort_keys=True, ensure_ascii=False)
     create_private(folder / MANIFEST)
@@ -132,13 +133,14 @@ def _list_bundle_members(given: BundleInput, folder: Path) -> list[tuple[str, Pa
 
 
 def _write_bundle(output: Path, members: list[tuple[str, Path]]) -> None:
+    # A temporary name in the same folder, so that the final rename is atomic.
     unfinished = output.with_name(f".{os.getpid()}.{output.name}")
     unfinished.unlink(missing_ok=True)
     try:
         create_private(unfinished)
         with unfinished.open("r+b") as file:
             write_archive(file, members)
-        # What was written can be read elsewhere, or it is not written.
+        # Read back before it is published: a bundle that cannot be opened is never left behind.
         Bundle.open(unfinished)
         replace_private(unfinished, output)
     except OSError as error:
@@ -154,36 +156,33 @@ def _print_bundle(args: Namespace, given: BundleInput, manifest: BundleManifest)
         plain = manifest.model_dump(mode="json")
         print_json({"bundle": str(args.output), **plain, "notes": list(given.notes)})
         return
-    lines = [
-        f"{'bundle':<{_BUNDLE_LABEL_WIDTH}}{args.output} ({_format_size(args.output.stat().st_size)})"
-    ]
-    lines += format_bundle_manifest(manifest)
-    lines += [f"{'note':<{_BUNDLE_LABEL_WIDTH}}{note}" for note in given.notes]
+    size = _format_size(args.output.stat().st_size)
+    lines = [format_field("bundle", f"{args.output} ({size})"), *format_bundle_manifest(manifest)]
+    lines += [format_field("note", note) for note in given.notes]
     if manifest.code is not None:
         lines += ["", "to repeat it elsewhere:", f"  assay eval --bundle {args.output.name}"]
     print(sanitize_lines("\n".join(lines)))
 
 
 def format_bundle_manifest(manifest: BundleManifest) -> Iterator[str]:
-    """What a bundle contains, for a person."""
+    """Yield the report lines of a bundle's contents."""
     for run in manifest.runs:
         model = _describe_bundled_model(run.config)
-        yield f"{'run':<{_BUNDLE_LABEL_WIDTH}}{run.test or run.id}" + (
-            f" ({model})" if model else ""
-        )
-        yield f"{'':<{_BUNDLE_LABEL_WIDTH}}{format_plural(run.results, 'result')} of {format_plural(run.rows, 'dataset row')}"
+        yield format_field("run", f"{run.test or run.id}" + (f" ({model})" if model else ""))
+        rows = format_plural(run.rows, "dataset row")
+        yield format_field("", f"{format_plural(run.results, 'result')} of {rows}")
     if manifest.code is None:
-        yield f"{'code':<{_BUNDLE_LABEL_WIDTH}}none"
+        yield format_field("code", "none")
     else:
         names = sorted(name.removeprefix(CODE) for name in manifest.files if name.startswith(CODE))
-        for place, name in enumerate(names[:_MAX_LISTED_CODE_FILES]):
-            yield f"{'' if place else 'code':<{_BUNDLE_LABEL_WIDTH}}{name}"
+        for index, name in enumerate(names[:_MAX_LISTED_CODE_FILES]):
+            yield format_field("" if index else "code", name)
         if len(names) > _MAX_LISTED_CODE_FILES:
-            yield f"{'':<{_BUNDLE_LABEL_WIDTH}}and {len(names) - _MAX_LISTED_CODE_FILES} more"
+            yield format_field("", f"and {len(names) - _MAX_LISTED_CODE_FILES} more")
     for name in manifest.left_out:
-        yield f"{'left out':<{_BUNDLE_LABEL_WIDTH}}{name} (a file for secrets)"
+        yield format_field("left out", f"{name} (a file for secrets)")
     if manifest.redacted:
-        yield f"{'redacted':<{_BUNDLE_LABEL_WIDTH}}secrets in {format_plural(manifest.redacted, 'line')}"
+        yield format_field("redacted", f"secrets in {format_plural(manifest.redacted, 'line')}")
 
 
 def _describe_bundled_model(config: dict[str, object]) -> str:

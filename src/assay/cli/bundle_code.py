@@ -1,4 +1,4 @@
-"""The code that goes into a bundle: found by reading it, named by its place in the project."""
+"""The code of a bundle: found by static analysis, named by its path in the project."""
 
 import os
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ _MAX_LISTED_CHANGED_FILES = 5
 
 @dataclass(frozen=True)
 class CodeRequest:
-    """Which code is bundled."""
+    """The code to bundle, and the conditions for it."""
 
     kind: Literal["eval", "pytest"]
     scripts: tuple[Path, ...]
@@ -29,7 +29,7 @@ class CodeRequest:
     """The folder where the command was started."""
 
     root: Path | None = None
-    """The folder of the project. None: it is looked for around the script."""
+    """The project's root folder. None: search the parents of the script."""
 
     config: str = "config"
     tests: tuple[str, ...] = ()
@@ -38,12 +38,12 @@ class CodeRequest:
 
     options: Mapping[str, str | int] = field(default_factory=dict)
     modules: Mapping[str, str] = field(default_factory=dict)
-    """Files that were imported when the run was made, with their digests then."""
+    """Files that the run imported, with their digests at that time."""
 
     leave_out: frozenset[Path] = frozenset()
     allow_changed: bool = False
     allow_suspected: frozenset[str] = frozenset()
-    """Files that may contain what looks like a secret."""
+    """Files that may contain a suspected secret."""
 
 
 @dataclass(frozen=True)
@@ -56,20 +56,20 @@ class SelectedCode:
 
 
 def collect_code(request: CodeRequest) -> SelectedCode:
-    """Find the files. Raises `ConfigError` for changed files and for secrets in them."""
+    """Find the files. Raises `ConfigError` for changed files and for files with secrets."""
     scripts = [Path(os.path.abspath(each)) for each in request.scripts]
     for script in scripts:
         if not script.is_file():
             raise ConfigError(
-                f"the code of the run is not at {script}",
-                hint="start the command where the run was made, or name the file with --code",
+                f"the code of the run is missing: {script} does not exist",
+                hint="start the command in the folder of the run, or name the file with --code",
             )
     modules = _check_modules(request) if request.kind == "eval" else []
     root = request.root or _find_project_root(scripts[0], request.start)
     folders = tuple(each for each in (request.start, root, root / "src") if each.is_dir())
     located = locate_code([*scripts, *modules], folders, request.leave_out)
     if request.kind == "pytest":
-        # A session also imports tests that are not evaluations: only what is bundled counts.
+        # A session also imports tests that are not evaluations: only bundled files must match.
         bundled = {os.path.relpath(file, request.start) for file in located.files}
         known = {name: each for name, each in request.modules.items() if name in bundled}
         _check_modules(replace(request, modules=known))
@@ -99,7 +99,7 @@ def collect_code(request: CodeRequest) -> SelectedCode:
 
 
 def _check_modules(request: CodeRequest) -> list[Path]:
-    """The modules that the run imported. Raises `ConfigError` when they changed since then."""
+    """Return the modules that the run imported. Raises `ConfigError` if one has changed."""
     found, changed = [], []
     for name, digest in request.modules.items():
         file = request.start / name
@@ -113,25 +113,24 @@ def _check_modules(request: CodeRequest) -> list[Path]:
         )
         raise ConfigError(
             f"the code changed since the run was made: {listed}",
-            hint="run the evaluation again; or pass --allow-changed-code to bundle the code of now",
+            hint="run the evaluation again, or bundle the current code with --allow-changed-code",
         )
     return found
 
 
 def _find_project_root(script: Path, start: Path) -> Path:
-    """The folder of the project around a script, or where the command was started."""
     marked = (
         folder
         for folder in script.parents
         if any((folder / mark).exists() for mark in _ROOT_MARKERS) and folder != Path.home()
     )
     root = next(marked, script.parent)
-    # The code may open files relative to where it was started.
+    # The code may open files relative to the folder in which it was started.
     return start if script.is_relative_to(start) and root.is_relative_to(start) else root
 
 
 class _CodeLayout:
-    """Names of files inside `code/`: as in the project, and by import folder outside of it."""
+    """Maps files to names inside `code/`: the project path, or a numbered import folder."""
 
     def __init__(self, root: Path, import_folders: tuple[Path, ...]) -> None:
         self._root = root

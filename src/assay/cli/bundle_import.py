@@ -1,28 +1,29 @@
-"""The results of a bundle as runs of the store. Only data is read."""
+"""Import of a bundle's results as runs. Reads data only and runs no bundled code."""
 
 import asyncio
 import re
 from collections.abc import Iterator
 from itertools import islice
 
-from assay.datasets import Bundle, BundledRun, load_samples
+from assay.datasets import Bundle, load_samples
 from assay.errors import ConfigError, DatasetError
 from assay.store import Run, RunSpec, Store, now, sample_key
 from assay.types import Sample
 
+# The writer commits per batch: small enough for memory, large enough to amortise the commit.
 _IMPORT_BATCH_SIZE = 200
 _MAX_IMPORTED_ID_CHARS = 150
 _REPEAT_SUFFIX = re.compile(r"#(\d{1,9})$")
 
 
 def import_bundle(bundle: Bundle, store: Store) -> list[str]:
-    """Record the runs of a bundle, unless they were before; their ids in this store."""
+    """Record the runs of a bundle that are not recorded yet; return their ids in this store."""
     stream = load_samples(bundle.path).with_repeats()
-    # All of them are read before the first is recorded.
+    # Read once in full before anything is recorded: a damaged bundle must leave no partial run.
     found, listed = sum(1 for _ in stream), sum(run.results for run in bundle.manifest.runs)
     if found != listed:
         raise DatasetError(
-            f"the bundle is refused: it has {found} results, and its manifest lists {listed}",
+            f"the bundle has {found} results, but its manifest lists {listed}",
             where=str(bundle.path),
         )
     samples = iter(stream)
@@ -43,14 +44,11 @@ def _build_run_specs(bundle: Bundle) -> Iterator[RunSpec]:
             config_fingerprint=run.config_fingerprint or bundle.sha256,
             dataset=run.dataset or "unknown",
             dataset_fingerprint=run.dataset_fingerprint,
-            total=_compute_run_total(run),
+            # Without a total the run stays resumable, as it was when it was bundled.
+            total=run.rows if run.status == "completed" else None,
             repeats=run.repeats,
             created_at=run.created_at or now(),
         )
-
-
-def _compute_run_total(run: BundledRun) -> int | None:
-    return run.rows if run.status == "completed" else None
 
 
 def _import_run(spec: RunSpec, samples: Iterator[Sample], count: int, store: Store) -> str:
@@ -58,10 +56,11 @@ def _import_run(spec: RunSpec, samples: Iterator[Sample], count: int, store: Sto
     if run is not None:
         totals = run.totals
         if totals.recorded + totals.failed >= count:
-            for _ in samples:  # the samples of the next run come after them
+            # All runs share one stream: skip these samples to reach those of the next run.
+            for _ in samples:
                 pass
             return run.id
-        # An import that was killed: what is recorded is not recorded again.
+        # An earlier import was killed. Recorded samples keep their keys and are not repeated.
         run = store.resume_run(spec.id, spec, take_over=True)
     else:
         run = store.start_run(spec)
@@ -79,7 +78,7 @@ def _find_imported_run(spec: RunSpec, store: Store) -> Run | None:
         found = store.run(spec.id)
     except ConfigError:
         return None
-    # A run is also found by the beginning of its id.
+    # The store also matches unique prefixes of ids.
     return found if found.id == spec.id else None
 
 
@@ -99,7 +98,7 @@ async def _record_imported_samples(run: Run, spec: RunSpec, samples: Iterator[Sa
 
 
 def _number_repeats(samples: Iterator[Sample]) -> Iterator[tuple[Sample, int]]:
-    """Each sample with the number of its rollout: repeats are side by side."""
+    # Repeats of a sample are adjacent in a bundle.
     last, repeat = None, 0
     for sample in samples:
         repeat = repeat + 1 if sample.id == last else 0

@@ -1,4 +1,4 @@
-"""What `assay bundle` reads: a recorded run, or the summary of a pytest session."""
+"""The input of `assay bundle`: a recorded run, or the summary of a pytest session."""
 
 import os
 from argparse import Namespace
@@ -14,10 +14,9 @@ from assay.types import Sample
 
 from .bundle_code import CodeRequest, SelectedCode, collect_code
 from .bundle_summary import PytestSummary, read_summary_runs, strip_dataset_folder
-from .check import is_sample_file
 from .eval_file import split_target
-from .export_input import find_summary_rows
 from .run_code import RunCode, read_run_code
+from .sample_input import find_summary_rows, is_sample_file
 from .store_option import find_store_location, open_store
 
 _PYTEST_CONFIG_SECTIONS = {
@@ -30,10 +29,10 @@ _PYTEST_CONFIG_SECTIONS = {
 
 @dataclass(frozen=True)
 class BundleInput:
-    """Runs and their code."""
+    """The runs to bundle and their code."""
 
     runs: Iterator[tuple[BundledRun, Iterator[Sample]]]
-    """Each run with its samples. The counts are filled in by what is read."""
+    """Each run with its samples; its counts are filled in after reading."""
 
     code: SelectedCode | None
     notes: tuple[str, ...] = ()
@@ -48,7 +47,7 @@ def open_bundle_input(args: Namespace, stack: ExitStack) -> BundleInput:
     notes = []
     if row.status == "running":
         raise ConfigError(
-            f"run {run.id!r} is still being recorded", hint="bundle it when it has ended"
+            f"run {run.id!r} is still in progress", hint="bundle it when it has ended"
         )
     if row.status != "completed":
         notes.append(f"the run is {row.status}: rows that were not evaluated are not bundled")
@@ -67,7 +66,10 @@ def _open_summary(args: Namespace) -> BundleInput:
             hint="name a run of the store, or the summary file that pytest wrote",
         )
     if args.code is not None:
-        raise ConfigError("--code is for a run", hint="a summary names the files of its tests")
+        raise ConfigError(
+            "--code applies to a run, not to a summary",
+            hint="leave it out: a summary names the files of its tests",
+        )
     summary = PytestSummary.model_validate_json(path.read_bytes())
     code = None if args.no_code else collect_code(_build_summary_request(args, path, summary))
     return BundleInput(read_summary_runs(summary, rows), code)
@@ -101,11 +103,12 @@ def _build_code_request(args: Namespace, row: RunRow) -> CodeRequest:
         bundled = row.spec.config.get("bundle") is not None
         raise ConfigError(
             f"run {row.id!r} does not record which file defines it",
-            hint="it comes from a bundle: hand on that one; or pass --no-code"
+            hint="it was imported from a bundle: share that bundle, or pass --no-code"
             if bundled
             else "name it with --code FILE.py, or pass --no-code to bundle the samples only",
         )
     by_hand = args.code is not None or recorded is None
+    dataset = None if recorded is None else recorded.dataset
     return CodeRequest(
         kind="eval",
         scripts=(start / path,),
@@ -113,25 +116,21 @@ def _build_code_request(args: Namespace, row: RunRow) -> CodeRequest:
         config=config,
         options={} if recorded is None else recorded.options,
         modules={} if by_hand or recorded is None else recorded.modules,
-        leave_out=_exclude_dataset_file(start, None if recorded is None else recorded.dataset),
+        # The bundle contains the rows that were used instead of the whole dataset file.
+        leave_out=frozenset() if dataset is None else frozenset({(start / dataset).resolve()}),
         allow_changed=args.allow_changed_code,
         allow_suspected=frozenset(args.allow_suspected_secret),
     )
 
 
 def _find_start_folder(args: Namespace, recorded: RunCode | None) -> Path:
-    """The folder where the run was made: the current one, or the one that has the store."""
+    # The run may have been made in the folder of the store, while the command runs elsewhere.
     here, where = Path.cwd(), os.fspath(find_store_location(args) or "")
     if args.code is not None or recorded is None or not where or "://" in where:
         return here
     around = Path(os.path.abspath(where)).parent
     project = around.parent if around.name == ".assay" else around
     return next((each for each in (here, project) if (each / recorded.file).is_file()), here)
-
-
-def _exclude_dataset_file(start: Path, dataset: str | None) -> frozenset[Path]:
-    """The dataset file: the bundle has the rows of it that were used."""
-    return frozenset() if dataset is None else frozenset({(start / dataset).resolve()})
 
 
 def _build_summary_request(args: Namespace, path: Path, summary: PytestSummary) -> CodeRequest:
@@ -143,7 +142,7 @@ def _build_summary_request(args: Namespace, path: Path, summary: PytestSummary) 
     )
     if root is None or not files:
         raise ConfigError(
-            f"the test files of {path} are neither around it nor around the current folder",
+            f"the test files of {path} are neither near it nor in the current folder",
             hint="start the command in the project; or pass --no-code to bundle the samples only",
         )
     datasets = (root / test.dataset for test in summary.tests if test.dataset)
@@ -167,7 +166,6 @@ def _find_conftests(root: Path, files: list[str]) -> list[Path]:
 
 
 def _find_pytest_settings(root: Path) -> Iterator[Path]:
-    """The files that pytest reads its settings from."""
     for name, mark in _PYTEST_CONFIG_SECTIONS.items():
         if (root / name).is_file() and mark in (root / name).read_text("utf-8", "replace"):
             yield root / name

@@ -1,4 +1,4 @@
-"""The samples of a bundle: results and dataset rows as lines, without secrets."""
+"""The samples of a bundle: results and dataset rows as JSON lines, with secrets redacted."""
 
 import json
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ class SampleFiles:
 
     def __init__(self, folder: Path) -> None:
         self.redacted = 0
-        """Lines from which a secret was removed."""
+        """The number of lines in which a secret was redacted."""
 
         with ExitStack() as stack:
             self._results = stack.enter_context(open_private(folder / RESULTS))
@@ -38,9 +38,9 @@ class SampleFiles:
             self._files = stack.pop_all()
 
     def add(self, samples: Iterable[Sample], *, rolled_out: bool) -> tuple[int, int]:
-        """Write the samples of one run, repeats side by side; how many results and rows.
+        """Write the samples of one run, repeats adjacent; return the numbers of results and rows.
 
-        `rolled_out`: trajectories are results of the run, rather than a part of its dataset.
+        `rolled_out`: trajectories are results of the run rather than a part of its dataset.
         """
         results = rows = 0
         last: str | None = None
@@ -57,6 +57,7 @@ class SampleFiles:
         line = sample.to_json()
         if redact(line) != line:
             self.redacted += 1
+            # Redacted value by value: in the raw line a replacement could break the JSON.
             plain = redact_values(json.loads(line))
             line = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
         file.write(f"{line}\n")
@@ -74,14 +75,14 @@ class SampleFiles:
 
 
 def restore_row(sample: Sample, *, rolled_out: bool) -> Sample:
-    """The sample as it was before it was evaluated."""
+    """Return the sample as it was before its evaluation."""
     return sample.model_copy(
         update={**_CLEARED_OUTCOME, **(_CLEARED_ROLLOUT if rolled_out else {})}
     )
 
 
 def redact_values(value: Any) -> Any:
-    """Plain values with every secret in their texts removed."""
+    """Redact every secret in the strings of plain values."""
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, dict):

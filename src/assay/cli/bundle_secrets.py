@@ -1,4 +1,4 @@
-"""Secrets in files that are about to be bundled."""
+"""Detection of secrets in files that are about to be bundled."""
 
 import ast
 import re
@@ -33,37 +33,37 @@ _SECRET_NAME_IN_CODE = re.compile(
     r"|^authorization$",
     re.IGNORECASE,
 )
+# A name and its value in a settings file, such as `api_key: "..."`.
 _SETTING_LINE = re.compile(r"""["']?([\w.-]+)["']?\s*[:=]\s*["']?([^\s"',;]+)""")
-"""A name and its value in a file of settings, such as `api_key: "..."`."""
-
 _PASSWORD_IN_ADDRESS = re.compile(r"://[^\s/:@{}]*:[^\s/@{}<$]{4,}@")
 _SETTINGS_SUFFIXES = frozenset({".cfg", ".conf", ".ini", ".json", ".toml", ".yaml", ".yml"})
+# Shorter values are mostly ports, versions and placeholders.
 _MIN_SUSPECTED_LENGTH = 8
+# Without values from the environment it finds secrets by pattern only.
 _PATTERN_REDACTOR = Redactor(())
-"""Knows no secret, only what secrets look like."""
 
 
 def is_secret_file(path: Path) -> bool:
-    """Whether a file is one for secrets, by its name."""
+    """Whether the name of a file marks it as one for secrets."""
     name = path.name.lower()
     return path.suffix != ".py" and any(fnmatch(name, pattern) for pattern in _SECRET_FILES)
 
 
 def refuse_secrets(path: Path, name: str, *, allow_suspected: bool) -> None:
-    """Raise `ConfigError` for a file that contains a secret, with the line of it.
+    """Raise `ConfigError` with the line of the first secret in a file.
 
-    `allow_suspected`: what only looks like one is allowed; a secret of this process never is.
+    `allow_suspected` permits text that only looks like a secret, never one of this process.
     """
     line = next(_find_known_secrets(path), None)
     if line is not None:
         raise ConfigError(
-            f"{name}:{line} contains a secret that an environment variable of this process holds",
+            f"{name}:{line} contains the secret of an environment variable of this process",
             hint="read it from the environment in the code, then run the evaluation again",
         )
     line = None if allow_suspected else next(_find_suspected_secrets(path), None)
     if line is not None:
         raise ConfigError(
-            f"{name}:{line} contains what looks like a secret",
+            f"{name}:{line} contains a suspected secret",
             hint="read it from an environment variable; if it is not a secret, pass "
             f"--allow-suspected-secret {name}",
         )
@@ -98,7 +98,7 @@ def _is_secret_setting(line: str) -> bool:
 
 
 def _find_secret_literals(path: Path) -> Iterator[int]:
-    """Lines that give something named like a secret as text, such as `api_key="..."`."""
+    """Yield the lines that assign a literal to a secret's name, such as `api_key="..."`."""
     try:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError, RecursionError):
@@ -134,9 +134,9 @@ def _read_last_name(node: ast.expr) -> str:
 
 
 def _find_literal_texts(value: ast.expr) -> Iterator[str]:
-    """The texts that a value may be: itself, or what it is where a variable is not set."""
+    """Yield the literals that a value may be: itself, or the fallback of a variable."""
     if isinstance(value, ast.Constant) and isinstance(value.value, str):
-        # After the word for how it is sent: `Token ...`.
+        # The value follows the scheme of a header, as in `Token ...`.
         yield value.value.rpartition(" ")[2] if value.value.count(" ") == 1 else value.value
     elif isinstance(value, ast.JoinedStr | ast.BoolOp):
         for each in value.values:
@@ -148,13 +148,13 @@ def _find_literal_texts(value: ast.expr) -> Iterator[str]:
         "getenv",
         "SecretStr",
     ):
-        # The first argument of the others is the name of the variable.
+        # The first argument of `get` and `getenv` is the name of the variable, not a value.
         for each in value.args[0 if _read_last_name(value.func) == "SecretStr" else 1 :]:
             yield from _find_literal_texts(each)
 
 
 def _is_secret_text(text: str) -> bool:
-    """Letters and digits without spaces: placeholders such as `not-needed` have no digits."""
+    # Letters and digits without spaces; placeholders such as `not-needed` have no digits.
     if len(text) < _MIN_SUSPECTED_LENGTH or any(map(str.isspace, text)):
         return False
     return any(map(str.isdigit, text)) and any(map(str.isalpha, text))

@@ -29,18 +29,18 @@ class SummaryTest(_SummaryModel):
 
 
 class PytestSummary(_SummaryModel):
-    """What a bundle takes from a summary."""
+    """The fields of a summary that a bundle uses."""
 
     created: str
     tests: tuple[SummaryTest, ...]
     code: dict[str, str] = Field(default_factory=dict)
-    """Files of the tests and of what they imported, with the sha256 of each."""
+    """Files of the tests and of their imports, with the sha256 of each."""
 
 
 def read_summary_runs(
     summary: PytestSummary, rows: Path
 ) -> Iterator[tuple[BundledRun, Iterator[Sample]]]:
-    """Each test with its samples, which follow one another in the file."""
+    """Yield each test with its samples, which are adjacent in the file."""
     samples = _SamplesByTest(rows)
     for number, test in enumerate(summary.tests, start=1):
         repeats = test.config.get("repeats")
@@ -64,7 +64,7 @@ def read_summary_runs(
 
 
 class _SamplesByTest:
-    """Samples of a file, one test after another."""
+    """Reads the samples of a file test by test, in one pass."""
 
     def __init__(self, rows: Path) -> None:
         self._samples = iter(load_samples(rows).with_repeats())
@@ -77,5 +77,5 @@ class _SamplesByTest:
 
 
 def strip_dataset_folder(dataset: str) -> str:
-    """The name of a dataset without the folders of this machine."""
+    """Return the name of a dataset without the folders of this machine."""
     return os.path.basename(dataset) if os.path.isabs(dataset) else dataset

@@ -1,4 +1,4 @@
-"""`assay certify`: hold an agent to the definition of done in its manifest."""
+"""`assay certify`: certify an agent against its manifest."""
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
@@ -12,11 +12,14 @@ from . import (
 )
 
 CERTIFY_ACTIONS = {
-    "plan": (certify_plan, "show what a certification would run, prove and cost; calls nothing"),
+    "plan": (
+        certify_plan,
+        "show the calls, the provable criteria and the cost of a certification; makes no calls",
+    ),
     "run": (certify_run, "run a certification and record it"),
-    "verify": (certify_verify, "hold a certificate against the manifest of what is deployed"),
-    "diff": (certify_diff, "show what changed between two manifests, and what was weakened"),
-    "keygen": (certify_keygen, "make a key to sign certificates with"),
+    "verify": (certify_verify, "verify a certificate against the manifest of the deployed agent"),
+    "diff": (certify_diff, "show the changes between two manifests, and which of them weaken it"),
+    "keygen": (certify_keygen, "generate a key pair for signing certificates"),
 }
 """Each action is a module of its own, with `configure` and `main` like a command."""
 
@@ -32,12 +35,12 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def main(args: Namespace) -> int:
-    """Do what the action does; each has its own exit status."""
+    """Run the action; each has its own exit status."""
     status: int = CERTIFY_ACTIONS[args.action][0].main(args)
     return status
 
 
 def refuse(words: Sequence[str]) -> None:
-    """Leave no earlier certificate behind when the command line of a run is wrong."""
+    """Set earlier certificates aside when the command line of a run is wrong."""
     if words and words[0] == "run":
         certify_run.set_aside_on_usage_error(words[1:])

@@ -1,4 +1,4 @@
-"""`assay certify diff`: what changed between two manifests, and whether the bar was lowered."""
+"""`assay certify diff`: the changes between two manifests, and which of them weaken it."""
 
 import json
 from argparse import ArgumentParser, Namespace
@@ -11,34 +11,34 @@ from assay.certify import ChangeClass, ManifestChange, compare_manifests
 from assay.types import Manifest
 
 from .exit_status import EXIT_FAIL, EXIT_PASS
-from .terminal import cut, print_json, sanitize_lines
+from .terminal import format_field, print_json, sanitize_lines
 
 _CHANGE_CLASSES: tuple[ChangeClass, ...] = ("weakened", "moved", "strengthened", "other")
 
 
 def configure(parser: ArgumentParser) -> None:
     """Declare the arguments of the action."""
-    parser.add_argument("old", type=Path, metavar="OLD.yaml", help="the manifest as it was")
-    parser.add_argument("new", type=Path, metavar="NEW.yaml", help="the manifest as it is to be")
-    parser.add_argument("--agent", metavar="ID", help="one agent (default: everything)")
+    parser.add_argument("old", type=Path, metavar="OLD.yaml", help="the old manifest")
+    parser.add_argument("new", type=Path, metavar="NEW.yaml", help="the new manifest")
+    parser.add_argument("--agent", metavar="ID", help="compare one agent (default: all of them)")
     add_guard_options(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
 
 
 def add_guard_options(parser: ArgumentParser) -> None:
-    """Declare which changes are refused."""
+    """Declare the options that refuse changes."""
     parser.add_argument(
-        "--no-weaken", action="store_true", help="exit 1 when anything is asked less strictly"
+        "--no-weaken", action="store_true", help="exit 1 when a requirement is less strict"
     )
     parser.add_argument(
         "--no-move",
         action="store_true",
-        help="exit 1 when a dataset, a judge or a metric is another one",
+        help="exit 1 when a dataset, a judge or a metric is replaced",
     )
 
 
 def main(args: Namespace) -> int:
-    """Exit status: 0, or 1 when a change is of a class that was not to be; 2 a manifest is bad."""
+    """Exit status: 0, 1 when the options refuse a change, 2 when a manifest is invalid."""
     changes = compare_manifests(Manifest.load(args.old), Manifest.load(args.new), agent=args.agent)
     status = EXIT_FAIL if has_refused_change(changes, args) else EXIT_PASS
     if args.json:
@@ -49,13 +49,13 @@ def main(args: Namespace) -> int:
 
 
 def has_refused_change(changes: Sequence[ManifestChange], args: Namespace) -> bool:
-    """Whether one of the changes is of a class that the options refuse."""
+    """Whether the options refuse one of the changes."""
     classes = {each.change for each in changes}
     return (args.no_weaken and "weakened" in classes) or (args.no_move and "moved" in classes)
 
 
 def changes_to_dict(changes: Sequence[ManifestChange]) -> dict[str, Any]:
-    """What the lines say."""
+    """Return the changes as plain values, with a count of each class."""
     return {
         "counts": _count_change_classes(changes),
         "changes": [json.loads(each.model_dump_json()) for each in changes],
@@ -63,7 +63,7 @@ def changes_to_dict(changes: Sequence[ManifestChange]) -> dict[str, Any]:
 
 
 def format_manifest_changes(changes: Sequence[ManifestChange]) -> list[str]:
-    """A block for each change, and a count of the classes."""
+    """Return a block of lines for each change, and the counts of the classes."""
     if not changes:
         return ["nothing changed"]
     lines = []
@@ -71,14 +71,14 @@ def format_manifest_changes(changes: Sequence[ManifestChange]) -> list[str]:
         where = each.path if each.agent is None else f"{each.agent}: {each.path}"
         note = f" ({each.note})" if each.note else ""
         lines += [
-            f"{each.change:<14}{cut(f'{where}{note}', 100)}",
-            f"{'':<14}{cut(f'old  {_format_manifest_value(each.old)}', 200)}",
-            f"{'':<14}{cut(f'new  {_format_manifest_value(each.new)}', 200)}",
+            format_field(each.change, f"{where}{note}", columns=100),
+            format_field("", f"old  {_format_manifest_value(each.old)}", columns=200),
+            format_field("", f"new  {_format_manifest_value(each.new)}", columns=200),
         ]
     counted = ", ".join(
         f"{count} {name}" for name, count in _count_change_classes(changes).items() if count
     )
-    return [*lines, "", f"{'changes':<14}{counted}"]
+    return [*lines, "", format_field("changes", counted)]
 
 
 def _count_change_classes(changes: Sequence[ManifestChange]) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""The options of `assay certify run` about the certificate, and about the manifest's own past."""
+"""The options of `assay certify run` for the certificate and for the baseline manifest."""
 
 import os
 import re
@@ -18,7 +18,7 @@ from assay.types import Manifest
 
 from .certify_diff import add_guard_options, format_manifest_changes
 from .certify_keygen import add_passphrase_option, read_passphrase
-from .eval_overrides import count
+from .option_numbers import parse_count
 from .terminal import sanitize_lines
 
 _ALGORITHM_AND_DIGEST = re.compile(r"([A-Za-z][A-Za-z0-9_]{0,31}):([0-9a-f]{8,256})")
@@ -26,20 +26,20 @@ _ISSUE_DEFAULTS = IssueOptions()
 
 
 def add_issue_options(parser: ArgumentParser) -> None:
-    """Declare how certificates are issued."""
+    """Declare the options for issuing certificates."""
     parser.add_argument(
         "--sign",
         type=Path,
         metavar="KEY.pem",
-        help="sign the certificate with this key, which `assay certify keygen` makes",
+        help="sign the certificate with this key from `assay certify keygen`",
     )
-    add_passphrase_option(parser, "the key of --sign has")
+    add_passphrase_option(parser, "the passphrase of the --sign key")
     parser.add_argument(
         "--valid-days",
-        type=count,
+        type=parse_count,
         default=_ISSUE_DEFAULTS.valid_days,
         metavar="N",
-        help="how long the certificate holds after the last call (default: %(default)s)",
+        help="days for which the certificate is valid after the last call (default: %(default)s)",
     )
     parser.add_argument(
         "--subject",
@@ -53,13 +53,13 @@ def add_issue_options(parser: ArgumentParser) -> None:
         "--baseline",
         type=Path,
         metavar="OLD.yaml",
-        help="tell what changed since this manifest, before anything is run",
+        help="report the changes since this manifest before anything is run",
     )
     add_guard_options(parser)
 
 
 def parse_subject(text: str) -> Resource:
-    """An artifact by name and digest."""
+    """Parse an artifact given by name and digest."""
     name, _, rest = text.rpartition("=")
     algorithm, value = parse_digest(rest)
     if not name:
@@ -68,13 +68,13 @@ def parse_subject(text: str) -> Resource:
 
 
 def format_subject(resource: Resource) -> str:
-    """What `parse_subject` reads."""
+    """Format an artifact so that `parse_subject` reads it back."""
     ((algorithm, value),) = resource.digest.items()
     return f"{resource.name}={algorithm}:{value}"
 
 
 def parse_digest(text: str) -> tuple[str, str]:
-    """`sha256:...`, `gitCommit:...`: an algorithm and a digest in lower-case hexadecimal."""
+    """Parse an algorithm and a digest in lower-case hexadecimal, such as `sha256:...`."""
     found = _ALGORITHM_AND_DIGEST.fullmatch(text)
     if found is None:
         raise ArgumentTypeError(f"{text!r} is not ALGORITHM:DIGEST, such as sha256:0123abcd...")
@@ -82,13 +82,15 @@ def parse_digest(text: str) -> tuple[str, str]:
 
 
 def build_issue_options(args: Namespace) -> IssueOptions:
-    """How certificates are issued. Raises `ConfigError` before anything is run."""
+    """Build the options for issuing. Raises `ConfigError` before anything is run."""
     if args.sign is not None and args.output is None:
-        raise ConfigError("there is no place for what --sign signs", hint="give -o FOLDER")
+        raise ConfigError(
+            "--sign needs an output folder for the certificate", hint="pass -o FOLDER"
+        )
     if args.output is not None:
         _check_certificate_folder(args.output)
     if args.sign is None and args.passphrase_env is not None:
-        raise ConfigError("--passphrase-env is for the key of --sign")
+        raise ConfigError("--passphrase-env has no effect without --sign")
     key = None
     if args.sign is not None:
         key = read_signing_key(args.sign, passphrase=read_passphrase(args))
@@ -96,15 +98,15 @@ def build_issue_options(args: Namespace) -> IssueOptions:
 
 
 def _check_certificate_folder(folder: Path) -> None:
-    """Refuse now what could not be written to after everything was paid for."""
+    # Checked now: after the calls are paid for it would be too late.
     whole = folder.absolute()
-    there = next(each for each in (whole, *whole.parents) if each.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        raise ConfigError("nothing can be written there", where=str(folder))
+    existing = next(each for each in (whole, *whole.parents) if each.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        raise ConfigError("the output folder is not writable", where=str(folder))
 
 
 def compare_with_old_manifest(args: Namespace) -> tuple[ManifestChange, ...]:
-    """What changed since `--baseline`, told on stderr. Nothing where none is given."""
+    """Print the changes since `--baseline` to stderr and return them; none without the option."""
     if args.baseline is None:
         if args.no_weaken or args.no_move:
             raise ConfigError("--no-weaken and --no-move need --baseline OLD.yaml")

@@ -1,37 +1,41 @@
-"""The options that `assay certify plan` and `run` share, and what they come to."""
+"""The options that `assay certify plan` and `run` share, and the settings built from them."""
 
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from assay.certify import CertifySettings, Runner
 from assay.datasets import FetchRules
 
-from .eval_overrides import count, parse_seconds
+from .eval_overrides import parse_seconds
 from .judge_backends import read_endpoint_option
+from .option_numbers import parse_count, parse_whole_number
 
 _CERTIFY_DEFAULTS = CertifySettings()
 
 
 def add_certify_options(parser: ArgumentParser) -> None:
-    """Declare what is certified and how."""
-    parser.add_argument("manifest", metavar="MANIFEST.yaml", help="holds the agents")
+    """Declare the agent, the dataset and the call options of a certification."""
     parser.add_argument(
-        "--agent", metavar="ID", help="one agent (default: all that have an `evaluation`)"
+        "manifest", metavar="MANIFEST.yaml", help="manifest that defines the agents"
+    )
+    parser.add_argument(
+        "--agent", metavar="ID", help="certify one agent (default: all that have an `evaluation`)"
     )
     parser.add_argument(
         "--runner",
         metavar="RUNNER",
-        help="what is tested instead of the manifest's own model: module:function, "
-        "http://host/v1, cmd:COMMAND; PROVIDER:MODEL[@URL] or an endpoint's FILE.json is the "
+        help="test this instead of the manifest's own model: module:function, "
+        "http://host/v1, cmd:COMMAND; PROVIDER:MODEL[@URL] or an endpoint's FILE.json runs the "
         "manifest's own agent on that endpoint",
     )
     parser.add_argument(
-        "--tools", metavar="MODULE", help="has a function for each inline tool of the agent"
+        "--tools", metavar="MODULE", help="module with a function for each inline tool of the agent"
     )
     parser.add_argument(
         "--judge",
         metavar="PROVIDER:MODEL[@URL]|FILE.json",
-        help="where the judge is; another model than the manifest's makes it a rehearsal",
+        help="endpoint of the judge; with a model other than the manifest's the result is not "
+        "certifiable",
     )
     _add_golden_dataset_options(parser)
     _add_call_options(parser)
@@ -39,58 +43,66 @@ def add_certify_options(parser: ArgumentParser) -> None:
 
 def _add_golden_dataset_options(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "--dataset", metavar="PATH|URI", help="rehearse with another dataset: no certificate"
+        "--dataset", metavar="PATH|URI", help="use another dataset; the result is not certifiable"
     )
     parser.add_argument(
-        "--limit", type=count, metavar="N", help="rehearse with N samples: no certificate"
+        "--limit",
+        type=parse_count,
+        metavar="N",
+        help="run N samples only; the result is not certifiable",
     )
     parser.add_argument(
         "--allow-private",
         action="store_true",
-        help="let the golden dataset be on this machine's network",
+        help="allow a golden dataset on a private network address",
     )
     parser.add_argument(
         "--allow-outside",
         action="store_true",
-        help="let the golden dataset be outside of the manifest's folder",
+        help="allow a golden dataset outside the manifest's folder",
     )
 
 
 def _add_call_options(parser: ArgumentParser) -> None:
-    parser.add_argument("--seed", type=int, metavar="N", help="make the seeds of calls from N")
+    parser.add_argument("--seed", type=int, metavar="N", help="derive the seeds of calls from N")
     parser.add_argument(
         "--timeout",
         type=parse_seconds,
         default=_CERTIFY_DEFAULTS.timeout_s,
         metavar="SECONDS",
-        help="an agent that takes longer has failed (default: %(default)g)",
+        help="fail an agent call that takes longer (default: %(default)g)",
     )
     parser.add_argument(
         "--concurrency",
-        type=count,
+        type=parse_count,
         default=_CERTIFY_DEFAULTS.concurrency,
         metavar="N",
         help="samples in progress at once (default: %(default)s)",
     )
     parser.add_argument(
         "--latency-concurrency",
-        type=count,
+        type=parse_count,
         default=_CERTIFY_DEFAULTS.latency_concurrency,
         metavar="N",
-        help="calls of the agent at once where its times are limited (default: %(default)s)",
+        help="concurrent agent calls when latency is a criterion (default: %(default)s)",
     )
     parser.add_argument(
         "--warmup",
-        type=_parse_warmup,
+        type=parse_whole_number,
         metavar="N",
-        help="calls before the first that counts (default: 1 where times are limited)",
+        help="uncounted calls before the first measured one (default: 1 when latency is a "
+        "criterion)",
     )
 
 
 def build_certify_settings(args: Namespace) -> CertifySettings:
-    """The settings that the options describe. Raises `ConfigError` for wrong ones."""
+    """Build the settings from the options. Raises `ConfigError` for invalid ones."""
+    runner: Runner | None = args.runner
+    # Only an existing file: `x.json` may also be the end of a command or of a URL.
+    if args.runner is not None and is_endpoint_file(args.runner):
+        runner = read_endpoint_option(args.runner)
     return CertifySettings(
-        runner=_read_runner_option(args.runner),
+        runner=runner,
         tools=args.tools,
         judge=None if args.judge is None else read_endpoint_option(args.judge),
         dataset=args.dataset,
@@ -104,13 +116,6 @@ def build_certify_settings(args: Namespace) -> CertifySettings:
     )
 
 
-def _read_runner_option(text: str | None) -> Runner | None:
-    if text is not None and text.lower().endswith(".json") and Path(text).is_file():
-        return read_endpoint_option(text)
-    return text
-
-
-def _parse_warmup(text: str) -> int:
-    if not text.isdecimal():
-        raise ArgumentTypeError(f"{text!r} is not a number of 0 or more")
-    return int(text)
+def is_endpoint_file(text: str) -> bool:
+    """Whether the value of a runner option is the JSON file of an endpoint."""
+    return text.lower().endswith(".json") and Path(text).is_file()

@@ -1,4 +1,4 @@
-"""`assay certify plan`: what a certification would run, prove and cost. Calls nothing."""
+"""`assay certify plan`: the calls, criteria and cost of a certification. Makes no calls."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ from assay.certify import (
 from .certify_options import add_certify_options, build_certify_settings
 from .exit_status import EXIT_PASS
 from .redirect import redirect_output_to_stderr
-from .terminal import cut, pad, print_json, sanitize_lines
+from .terminal import cut, format_field, pad, print_json, sanitize_lines
 
 _PLAN_NAME_WIDTH, _PLAN_GRADER_WIDTH, _PLAN_THRESHOLD_WIDTH, _PLAN_NEEDED_WIDTH = 18, 24, 11, 24
 
@@ -31,8 +31,8 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def main(args: Namespace) -> int:
-    """Exit status: 0 it can be run, 2 the manifest or the request is wrong."""
-    # Whatever the user's own modules print when they are imported is no result of this command.
+    """Exit status: 0 the certification can be run, 2 usage error or invalid manifest."""
+    # User modules may print when they are imported; stdout is for the report.
     with TemporaryDirectory(prefix="assay-") as folder, redirect_output_to_stderr():
         plans = plan_certifications(
             args.manifest, build_certify_settings(args), agent=args.agent, folder=Path(folder)
@@ -53,72 +53,64 @@ async def _close_plans(plans: tuple[CertificationPlan, ...]) -> None:
 
 
 def format_skipped_agents(manifest: CertifiedManifest) -> list[str]:
-    """The agents of a manifest that are not certified, as one text; none where all are."""
-    lines = [
-        line
-        for key, why in manifest.skipped.items()
-        for line in _format_plan_line("skipped", f"{key}: {why}")
-    ]
+    """Return the agents of a manifest that are skipped, as one text; empty if there are none."""
+    lines = [_format_line("skipped", f"{key}: {why}") for key, why in manifest.skipped.items()]
     return ["\n".join(lines)] if lines else []
 
 
 def format_plan(report: PlanReport) -> list[str]:
-    """A plan in lines of at most 80 columns."""
+    """Format a plan in lines of at most 80 columns."""
     calls = f"{report.agent_calls} of the agent, {report.warmup} more to warm up"
     if report.judge is not None:
         calls += f"; {report.judge_calls} of the judge"
+    judge = "none" if report.judge is None else _format_minimum_usd(report.judge_usd_at_least)
     lines = [
-        *_format_plan_line("agent", f"{report.agent}: {report.runner}"),
-        *_format_plan_line("dataset", f"{report.dataset.uri}, {report.dataset.size}"),
-        *_format_plan_line("judge", report.judge or "none: code measures everything"),
-        *_format_plan_line("calls", calls),
-        *_format_plan_line("cost", _format_plan_cost(report)),
+        _format_line("agent", f"{report.agent}: {report.runner}"),
+        _format_line("dataset", f"{report.dataset.uri}, {report.dataset.size}"),
+        _format_line("judge", report.judge or "none: code measures everything"),
+        _format_line("calls", calls),
+        _format_line(
+            "cost", f"agent {_format_minimum_usd(report.agent_usd_at_least)}, judge {judge}"
+        ),
         "",
-        _format_plan_row("criterion", "graded by", "bar", "to prove it"),
+        _format_plan_row("criterion", "graded by", "threshold", "to prove it"),
     ]
     for each in report.criteria:
         graded = f"{each.graded_by.by} {each.graded_by.name}"
         lines.append(
             _format_plan_row(each.name, graded, format_threshold(each), _format_rows_needed(each))
         )
-    lines += [f"rehearsal: {reason}" for reason in report.rehearsal]
+    lines += [f"not certifiable: {reason}" for reason in report.rehearsal]
     lines += [f"note: {notice.text}" for notice in report.warnings]
     return lines
 
 
 def _format_rows_needed(planned: PlannedCriterion) -> str:
     if planned.rows_needed is None:
-        return "no number is enough"
+        return "not provable"
     words = f"{planned.rows_needed} samples"
     return words if planned.provable else f"{words}: too few"
 
 
-def format_threshold(bar: ResolvedCriterion) -> str:
-    """`>= 0.9`, with a `?` behind what only warns."""
-    sign = ">=" if bar.direction == "max" else "<="
-    return f"{sign} {bar.threshold:g}{'' if bar.strict else ' ?'}"
-
-
-def _format_plan_cost(report: PlanReport) -> str:
-    judge = "none" if report.judge is None else _format_minimum_usd(report.judge_usd_at_least)
-    return f"agent {_format_minimum_usd(report.agent_usd_at_least)}, judge {judge}"
+def format_threshold(criterion: ResolvedCriterion) -> str:
+    """Format a threshold such as `>= 0.9`; a trailing `?` marks one that only warns."""
+    sign = ">=" if criterion.direction == "max" else "<="
+    return f"{sign} {criterion.threshold:g}{'' if criterion.strict else ' ?'}"
 
 
 def _format_minimum_usd(value: float | None) -> str:
-    if value is None:
-        return "unknown"
-    return f"at least ${value:.4f}"
+    return "unknown" if value is None else f"at least ${value:.4f}"
 
 
-def _format_plan_row(name: str, graded: str, bar: str, needed: str) -> str:
+def _format_plan_row(name: str, graded: str, threshold: str, needed: str) -> str:
     cells = (
         pad(name, _PLAN_NAME_WIDTH),
         pad(graded, _PLAN_GRADER_WIDTH),
-        pad(bar, _PLAN_THRESHOLD_WIDTH),
+        pad(threshold, _PLAN_THRESHOLD_WIDTH),
         cut(needed, _PLAN_NEEDED_WIDTH),
     )
     return " ".join(cells).rstrip()
 
 
-def _format_plan_line(label: str, text: str) -> list[str]:
-    return [f"{label:<14}{cut(text, 66)}"]
+def _format_line(label: str, text: str) -> str:
+    return format_field(label, text, columns=66)

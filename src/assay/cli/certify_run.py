@@ -1,10 +1,9 @@
-"""`assay certify run`: run a certification, record it, and say what came of it."""
+"""`assay certify run`: run a certification, record it, and report the result."""
 
 import asyncio
 import json
 import os
 import re
-import shlex
 import sys
 from argparse import ArgumentError, ArgumentParser, Namespace
 from collections.abc import Sequence
@@ -32,13 +31,13 @@ from assay.store import Store
 from assay.types import Manifest
 
 from .certify_diff import changes_to_dict, has_refused_change
+from .certify_format import format_certification
 from .certify_issue import (
     add_issue_options,
     build_issue_options,
     compare_with_old_manifest,
     format_subject,
 )
-from .certify_lines import format_certification
 from .certify_options import add_certify_options, build_certify_settings
 from .certify_plan import format_skipped_agents
 from .eval_overrides import parse_seconds
@@ -52,18 +51,18 @@ from .exit_status import (
 from .github_summary import write_github_summary
 from .progress_bar import choose_display
 from .redirect import redirect_output_to_stderr
-from .resume import redact_option_value
+from .resume import format_options, format_resume_hint, join_resume_command
 from .signals import exit_interrupted, stop_on_signals, tick_periodically
 from .store_option import add_store_option, build_next_command, find_store_location
-from .terminal import print_json, sanitize_lines
+from .terminal import format_field, print_json, sanitize_lines
 
 _CERTIFY_RESUME_OPTIONS = (
-    "agent runner tools judge dataset limit seed timeout concurrency latency-concurrency warmup "
-    "store output sign passphrase-env valid-days"
+    "agent runner tools judge dataset limit seed timeout concurrency latency_concurrency warmup "
+    "store output sign passphrase_env valid_days"
 ).split()
-_CERTIFY_RESUME_FLAGS = ("allow-private", "allow-outside", "fail-on-warn")
+_CERTIFY_RESUME_FLAGS = dict.fromkeys(("allow_private", "allow_outside", "fail_on_warn"), False)
+# A failure comes before an inconclusive result: resuming the other agents cannot change it.
 _STATUS_PRECEDENCE = (EXIT_INTERRUPTED, EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_PASS)
-"""A definite no comes before what could not be told: no second try can change it."""
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -79,19 +78,21 @@ def configure(parser: ArgumentParser) -> None:
     )
     add_issue_options(parser)
     parser.add_argument(
-        "--fail-on-warn", action="store_true", help="exit 1 when a criterion that warns is missed"
+        "--fail-on-warn",
+        action="store_true",
+        help="exit 1 when a criterion that only warns is missed",
     )
     parser.add_argument(
         "--resume",
         metavar="RUN",
-        help="go on with a run; answers that were given already are not asked for again",
+        help="resume a run; recorded answers are not requested again",
     )
     parser.add_argument(
         "--grace",
         type=parse_seconds,
         default=30.0,
         metavar="SECONDS",
-        help="after Ctrl-C, how long samples in flight may take to end (default: 30)",
+        help="time for samples in flight to end after Ctrl-C (default: 30)",
     )
     add_store_option(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
@@ -99,7 +100,7 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def main(args: Namespace) -> int:
-    """Exit status: 0 certified, 1 a strict criterion failed, 2 nothing was run, 3 could not tell,
+    """Exit status: 0 certified, 1 a strict criterion failed, 2 nothing was run, 3 inconclusive,
     130 interrupted.
     """
     aside = _set_aside_earlier_results(args)
@@ -110,7 +111,7 @@ def main(args: Namespace) -> int:
 
 
 def set_aside_on_usage_error(words: Sequence[str]) -> None:
-    """Rename earlier results also where the command line is wrong, as far as it can be read."""
+    """Rename earlier results when the command line is wrong, as far as it can be parsed."""
     known = ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     known.add_argument("-o", "--output", type=Path)
     known.add_argument("--agent")
@@ -128,13 +129,16 @@ def _print_set_aside(aside: list[Path]) -> None:
 
 
 def _set_aside_earlier_results(args: Namespace) -> list[Path]:
-    """Rename earlier certificates and reports before anything can end this run; the new names."""
+    """Rename earlier certificates and reports; return the new names.
+
+    Done first, so that a run that is aborted leaves no certificate that looks like its own.
+    """
     if args.output is None:
         return []
     try:
         agents = [args.agent] if args.agent else list(Manifest.load(args.manifest).agents)
     except AssayError:
-        agents = []  # which is told when the plan is made
+        agents = []  # reported when the plan is made
     folders = [args.output, *(args.output / _make_folder_name(agent) for agent in agents)]
     try:
         return [path for folder in folders for path in back_up_reports(folder)]
@@ -148,21 +152,21 @@ def _run_certifications(args: Namespace) -> int:
     if has_refused_change(changes := compare_with_old_manifest(args), args):
         if args.json:
             print_json({"exit_status": EXIT_FAIL, "results": [], **changes_to_dict(changes)})
-        print("the manifest is not as strict as it was; nothing was run", file=sys.stderr)
+        print("the manifest is weaker than the baseline; nothing was run", file=sys.stderr)
         return EXIT_FAIL
-    # Whatever the user's own code prints is no result of this command.
+    # User code may print; stdout is for the report.
     with TemporaryDirectory(prefix="assay-") as folder, redirect_output_to_stderr():
         plans = plan_certifications(
             args.manifest, build_certify_settings(args), agent=args.agent, folder=Path(folder)
         )
         if args.resume is not None and len(plans) > 1:
-            raise ConfigError("--resume is for one agent", hint="say which with --agent")
+            raise ConfigError("--resume applies to one agent", hint="choose it with --agent")
         for plan in plans:
             check_provable(plan)
-        places = _OutputFolders(args.output, several=len(plans) > 1)
-        _refuse_shared_folders(places, plans)
+        outputs = _OutputFolders(args.output, several=len(plans) > 1)
+        _refuse_shared_folders(outputs, plans)
         with Store.open(find_store_location(args)) as store:
-            ends = [_certify_and_report(plan, store, args, places, options) for plan in plans]
+            ends = [_certify_and_report(plan, store, args, outputs, options) for plan in plans]
     status = min((end.status for end in ends), key=_STATUS_PRECEDENCE.index)
     _print_certifications(ends, plans, args, status)
     if status == EXIT_INTERRUPTED:
@@ -172,7 +176,7 @@ def _run_certifications(args: Namespace) -> int:
 
 @dataclass(frozen=True)
 class _AgentOutcome:
-    """What became of one agent."""
+    """The outcome of one agent's certification."""
 
     agent: str
     status: int
@@ -183,7 +187,7 @@ class _AgentOutcome:
 
 @dataclass(frozen=True)
 class _OutputFolders:
-    """Where the files of each agent go."""
+    """Chooses the output folder of each agent."""
 
     folder: Path | None
     several: bool
@@ -194,11 +198,12 @@ class _OutputFolders:
         return self.folder / _make_folder_name(agent)
 
 
-def _refuse_shared_folders(places: _OutputFolders, plans: tuple[CertificationPlan, ...]) -> None:
-    folders = [places.of(plan.definition.id) for plan in plans]
-    if places.folder is not None and len(set(folders)) < len(folders):
+def _refuse_shared_folders(outputs: _OutputFolders, plans: tuple[CertificationPlan, ...]) -> None:
+    folders = [outputs.of(plan.definition.id) for plan in plans]
+    if outputs.folder is not None and len(set(folders)) < len(folders):
         raise ConfigError(
-            "two agents have ids that come to one folder's name", hint="certify each with --agent"
+            "two agents have ids that map to the same folder name",
+            hint="certify each of them with --agent",
         )
 
 
@@ -206,35 +211,36 @@ def _certify_and_report(
     plan: CertificationPlan,
     store: Store,
     args: Namespace,
-    places: _OutputFolders,
+    outputs: _OutputFolders,
     options: IssueOptions,
 ) -> _AgentOutcome:
     agent = plan.definition.id
     try:
         result = asyncio.run(_certify_with_display(plan, store, args))
     except CertificationInterrupted as stopped:
-        problem = f"interrupted; what was measured is kept. {_format_resume_hint(args, agent, stopped.run_id)}"
+        problem = f"interrupted; {_format_hint(args, agent, stopped.run_id)}"
         return _AgentOutcome(agent, EXIT_INTERRUPTED, problem=problem)
     except CertificationAborted as broken:
-        problem = f"{broken}\nwhat was measured is kept. {_format_resume_hint(args, agent, broken.run_id)}"
+        problem = f"{broken}\n{_format_hint(args, agent, broken.run_id)}"
         return _AgentOutcome(agent, EXIT_INCONCLUSIVE, problem=problem)
     except ConfigError:
         raise
     except AssayError as error:
-        # The other agents may be within reach.
+        # Not raised: the endpoints of the other agents may be reachable.
         return _AgentOutcome(agent, choose_exit_status(error), problem=str(error))
     status = result.exit_status(fail_on_warn=args.fail_on_warn)
+    hint = _format_hint(args, agent, result.run)
     written: tuple[Path, ...] = ()
-    if (out := places.of(agent)) is not None:
+    if (out := outputs.of(agent)) is not None:
         try:
             written = write_reports(result, out, definition=plan.definition, options=options)
         except OSError as error:
-            problem = f"cannot be written: {error}. {_format_resume_hint(args, agent, result.run)}"
+            problem = f"the reports cannot be written: {error}; {hint}"
             return _AgentOutcome(agent, EXIT_INCONCLUSIVE, result, problem=problem)
     write_github_summary(result, Path(args.manifest))
-    unsure = status == EXIT_INCONCLUSIVE
-    go_on = f"could not be told. {_format_resume_hint(args, agent, result.run)}" if unsure else None
-    return _AgentOutcome(agent, status, result, written, go_on)
+    if status == EXIT_INCONCLUSIVE:
+        return _AgentOutcome(agent, status, result, written, f"inconclusive; {hint}")
+    return _AgentOutcome(agent, status, result, written)
 
 
 async def _certify_with_display(
@@ -242,7 +248,9 @@ async def _certify_with_display(
 ) -> CertificationResult:
     stop = Stop(grace_s=args.grace)
     with choose_display(quiet=args.quiet) as display, stop_on_signals(stop, display):
-        display.say(f"certifying {plan.definition.id}: {plan.agent_calls} calls of the agent")
+        display.print_line(
+            f"certifying {plan.definition.id}: {plan.agent_calls} calls of the agent"
+        )
         async with tick_periodically(display):
             return await certify(
                 plan, store=store, resume=args.resume, watch=display.watch, stop=stop
@@ -257,11 +265,11 @@ def _print_certifications(
         results = [_agent_outcome_to_dict(end) for end in ends]
         print_json({"exit_status": status, "results": results, "skipped": skipped})
     else:
-        told = [
+        texts = [
             "\n".join(
                 [
                     *format_certification(end.result),
-                    *(f"{'written':<14}{path}" for path in end.written),
+                    *(format_field("written", path) for path in end.written),
                     "next:",
                     f"  {build_next_command(args, 'show', end.result.run)}",
                 ]
@@ -269,8 +277,8 @@ def _print_certifications(
             for end in ends
             if end.result is not None
         ]
-        if told:
-            print(sanitize_lines("\n\n".join([*told, *format_skipped_agents(plans[0].manifest)])))
+        if texts:
+            print(sanitize_lines("\n\n".join([*texts, *format_skipped_agents(plans[0].manifest)])))
     for end in ends:
         if end.problem is not None:
             print(sanitize_lines(f"{end.agent}: {end.problem}"), file=sys.stderr)
@@ -292,15 +300,12 @@ def _make_folder_name(agent: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]+", "-", agent).strip("-") or "agent"
 
 
-def _format_resume_hint(args: Namespace, agent: str, run_id: str) -> str:
-    """The command that goes on with a run, without passwords."""
+def _format_hint(args: Namespace, agent: str, run_id: str) -> str:
+    # A run has one agent, also when the command named none and certifies all of them.
+    given = Namespace(**{**vars(args), "agent": agent})
     words = ["assay", "certify", "run", args.manifest]
-    given = {**vars(args), "agent": agent}
-    for name in _CERTIFY_RESUME_OPTIONS:
-        value = given[name.replace("-", "_")]
-        if value is not None:
-            words += [f"--{name}", redact_option_value(str(value))]
+    words += format_options(given, _CERTIFY_RESUME_OPTIONS)
     for each in args.subject:
         words += ["--subject", format_subject(each)]
-    words += [f"--{name}" for name in _CERTIFY_RESUME_FLAGS if given[name.replace("-", "_")]]
-    return f"Go on with:\n  {shlex.join([*words, '--resume', run_id])}"
+    words += format_options(given, _CERTIFY_RESUME_FLAGS, _CERTIFY_RESUME_FLAGS)
+    return format_resume_hint(join_resume_command(words, run_id), kept="measurements")

@@ -1,11 +1,10 @@
-"""`assay certify verify`: whether a certificate still says what the manifest asks for."""
+"""`assay certify verify`: check a certificate against the manifest of the deployed agent."""
 
 import json
 import re
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 from assay.certify import (
     CertificateFinding,
@@ -19,10 +18,11 @@ from assay.stats import format_plural
 from assay.types import Endpoint
 
 from .certify_issue import parse_digest
-from .eval_overrides import count
+from .certify_options import is_endpoint_file
 from .exit_status import EXIT_FAIL, EXIT_PASS
 from .judge_backends import read_endpoint_option
-from .terminal import cut, print_json, sanitize_lines, sanitize_to_line
+from .option_numbers import parse_count
+from .terminal import format_field, print_json, sanitize_lines, sanitize_to_line
 
 _FINDING_LABELS = {"ok": "ok", "mismatch": "MISMATCH", "unchecked": "not checked"}
 
@@ -37,24 +37,33 @@ _DURATION_UNITS = {
 def configure(parser: ArgumentParser) -> None:
     """Declare the arguments of the action."""
     parser.add_argument(
-        "certificate", type=Path, metavar="CERTIFICATE.json", help="signed or not signed"
+        "certificate",
+        type=Path,
+        metavar="CERTIFICATE.json",
+        help="certificate to verify, signed or unsigned",
     )
     parser.add_argument(
-        "--manifest", type=Path, required=True, metavar="MANIFEST.yaml", help="of what is deployed"
+        "--manifest",
+        type=Path,
+        required=True,
+        metavar="MANIFEST.yaml",
+        help="manifest of the deployed agent",
     )
-    parser.add_argument("--agent", metavar="ID", help="which one, where the manifest has several")
+    parser.add_argument(
+        "--agent", metavar="ID", help="verify this agent of a manifest with several"
+    )
     parser.add_argument(
         "--key",
         type=Path,
         action="append",
         default=[],
         metavar="KEY.pub.pem",
-        help="whoever signed it must have the private half; of several, one is enough",
+        help="require a signature by this key (repeatable: by one of them)",
     )
     parser.add_argument(
         "--allow-unsigned",
         action="store_true",
-        help="let the content alone decide, whoever wrote it",
+        help="accept a certificate without a verified signature",
     )
     parser.add_argument(
         "--require-subject",
@@ -62,35 +71,35 @@ def configure(parser: ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="ALGORITHM:DIGEST",
-        help="this artifact must be among those certified",
+        help="require this artifact among those certified (repeatable)",
     )
     parser.add_argument(
         "--require-runner",
         metavar="RUNNER",
-        help="the agent must have been tested like this, as `tested as` shows it; an endpoint's "
-        "FILE.json must have all its settings",
+        help="require that the agent was tested like this, as `tested as` shows it; an "
+        "endpoint's FILE.json requires all its settings",
     )
     parser.add_argument(
         "--max-age",
         type=parse_duration,
         metavar="DURATION",
-        help="the last measurement must not be older, such as 30d or 12h",
+        help="reject a certificate whose last measurement is older, such as 30d or 12h",
     )
     parser.add_argument(
         "--max-tries",
-        type=count,
+        type=parse_count,
         metavar="N",
-        help="the store must have had at most N runs of the agent on the dataset",
+        help="allow at most N runs of the agent on the dataset in the store",
     )
     parser.add_argument(
-        "--judge-host", metavar="HOST", help="the judge must have been asked at this host"
+        "--judge-host", metavar="HOST", help="require that the judge was called at this host"
     )
     parser.add_argument(
         "--judge-model",
         action="append",
         default=[],
         metavar="NAME",
-        help="the judge's API may also have answered under this name",
+        help="accept this name too in the answers of the judge's API (repeatable)",
     )
     _add_refetch_options(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
@@ -103,15 +112,15 @@ def _add_refetch_options(parser: ArgumentParser) -> None:
         help="fetch the golden dataset and compare it with the one that was used",
     )
     parser.add_argument(
-        "--allow-private", action="store_true", help="let it be on this machine's network"
+        "--allow-private", action="store_true", help="allow a dataset on a private network address"
     )
     parser.add_argument(
-        "--allow-outside", action="store_true", help="let it be outside of the manifest's folder"
+        "--allow-outside", action="store_true", help="allow a dataset outside the manifest's folder"
     )
 
 
 def main(args: Namespace) -> int:
-    """Exit status: 0 verified, 1 not, 2 no certificate or no manifest, 3 the dataset is away."""
+    """Exit status: 0 verified, 1 not verified, 2 usage error, 3 the dataset is unreachable."""
     endpoint = read_required_endpoint(args.require_runner)
     policy = VerifyPolicy(
         keys=tuple(read_verifying_key(path) for path in args.key),
@@ -129,14 +138,14 @@ def main(args: Namespace) -> int:
     found = verify_certificate(args.certificate, args.manifest, agent=args.agent, policy=policy)
     status = EXIT_PASS if found.verified else EXIT_FAIL
     if args.json:
-        print_json({"exit_status": status, **_verification_to_dict(found)})
+        print_json({"exit_status": status, **json.loads(found.model_dump_json())})
     else:
         print(sanitize_lines("\n".join(format_verification(found, str(args.certificate)))))
     return status
 
 
 def parse_duration(text: str) -> timedelta:
-    """`30d`, `12h`, `90m`, `2w`: a length of time."""
+    """Parse a duration such as `30d`, `12h`, `90m` or `2w`."""
     found = re.fullmatch(r"(\d{1,6})([mhdw])", text)
     if found is None or not int(found[1]):
         raise ArgumentTypeError(f"{text!r} is not a duration such as 30d, 12h or 2w")
@@ -144,54 +153,47 @@ def parse_duration(text: str) -> timedelta:
 
 
 def read_required_endpoint(runner: str | None) -> Endpoint | None:
-    """The endpoint that `--require-runner` names by its file; None for other runners."""
-    if runner is None or not runner.lower().endswith(".json") or not Path(runner).is_file():
+    """Read the endpoint that `--require-runner` names by its file; None for other runners."""
+    if runner is None or not is_endpoint_file(runner):
         return None
     return read_endpoint_option(runner)
 
 
 def format_verification(found: Verification, certificate: str) -> list[str]:
-    """A line for each check, and what is expected and found of each that does not match."""
-    lines = [_format_verification_line("certificate", certificate)]
-    if (said := found.certification) is not None:
-        until = f"{said.valid_until:%Y-%m-%d}"
+    """Format a line for each check, with the expected and found value of each mismatch."""
+    lines = [format_field("certificate", certificate, columns=66)]
+    if (certified := found.certification) is not None:
+        until = f"{certified.valid_until:%Y-%m-%d}"
         lines += [
-            _format_verification_line("agent", said.agent.id),
-            _format_verification_line("tested as", said.agent.runner),
-            _format_verification_line("result", f"{said.verdict}, valid until {until}"),
+            format_field("agent", certified.agent.id, columns=66),
+            format_field("tested as", certified.agent.runner, columns=66),
+            format_field("result", f"{certified.verdict}, valid until {until}", columns=66),
         ]
     lines.append("")
     for finding in found.findings:
         lines += _format_verification_finding(finding)
-    return [*lines, "", _format_verification_line("verdict", _format_verification_verdict(found))]
+    return [*lines, "", format_field("verdict", _format_verification_verdict(found), columns=66)]
 
 
 def _format_verification_finding(finding: CertificateFinding) -> list[str]:
-    said = _FINDING_LABELS[finding.status]
+    label = _FINDING_LABELS[finding.status]
     if finding.status != "mismatch":
-        return [_format_verification_line(said, f"{finding.check}: {finding.found}")]
+        return [format_field(label, f"{finding.check}: {finding.found}", columns=66)]
+    # Not cut: the end of a digest or of an address may be the part that differs.
     return [
-        f"{said:<14}{sanitize_to_line(finding.check)}",
-        f"{'':<14}  expected  {sanitize_to_line(finding.expected)}",
-        f"{'':<14}  found     {sanitize_to_line(finding.found)}",
+        format_field(label, sanitize_to_line(finding.check)),
+        format_field("", f"  expected  {sanitize_to_line(finding.expected)}"),
+        format_field("", f"  found     {sanitize_to_line(finding.found)}"),
     ]
 
 
 def _format_verification_verdict(found: Verification) -> str:
     if not found.verified:
-        return f"NOT VERIFIED: {len(found.mismatches)} of {format_plural(len(found.findings), 'check')}"
+        checks = format_plural(len(found.findings), "check")
+        return f"NOT VERIFIED: {len(found.mismatches)} of {checks}"
     if found.signature == "signed":
         return "VERIFIED, and signed"
     return f"VERIFIED, but {_SIGNATURE_NOTES[found.signature]}: anybody could have written it"
 
 
 _SIGNATURE_NOTES = {"unsigned": "unsigned", "not checked": "its signature was not checked"}
-
-
-def _verification_to_dict(found: Verification) -> dict[str, Any]:
-    shown: dict[str, Any] = json.loads(found.model_dump_json())
-    return shown
-
-
-def _format_verification_line(label: str, text: str) -> str:
-    return f"{label:<14}{cut(text, 66)}"

@@ -1,30 +1,32 @@
-"""`assay check`: hold recorded conversations to rules, without a model."""
+"""`assay check`: run rule-based checks on recorded conversations (no model calls)."""
 
-import os
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from assay.datasets import SampleStream, load_samples
-from assay.errors import ConfigError, DatasetError
+from assay.datasets import load_samples
+from assay.errors import ConfigError
 from assay.scorers import Checks, checks_from
-from assay.store import Run
 from assay.types import Sample
 
-from .eval_overrides import count
-from .exit_status import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_PASS, InconclusiveError
+from .exit_status import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_PASS
 from .ingest_output import write_file, write_stdout
-from .store_option import add_store_option, open_store
-from .terminal import cut, pad, print_json, sanitize_lines
+from .option_numbers import parse_count
+from .sample_input import (
+    SampleInput,
+    is_sample_file,
+    open_run_samples,
+    open_stream,
+    refuse_to_overwrite,
+)
+from .store_option import add_store_option
+from .terminal import cut, format_field, pad, print_json, sanitize_lines
 
-_SAMPLE_FILE_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".parquet", ".gz")
 _MAX_LISTED_FINDINGS = 20
-_CHECK_LABEL_WIDTH = 14
 _CHECK_LINE_WIDTH = 80
 _CHECK_NAME_WIDTH = 30
 
@@ -34,12 +36,14 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "source",
         metavar="FILE|RUN",
-        help="a file of samples or evaluation records, or a run's id, its beginning, or latest",
+        help="file of samples or evaluation records; or run id, unique prefix, or `latest`",
     )
     parser.add_argument(
-        "--checks", metavar="FILE", required=True, help="the YAML file that lists the checks"
+        "--checks", metavar="FILE", required=True, help="YAML file that lists the checks"
     )
-    parser.add_argument("--limit", type=count, metavar="N", help="check the first N samples only")
+    parser.add_argument(
+        "--limit", type=parse_count, metavar="N", help="check the first N samples only"
+    )
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="write the samples with their results, - for stdout"
     )
@@ -48,12 +52,20 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def main(args: Namespace) -> int:
-    """Exit status: 0 all pass, 1 some check failed, 3 something could not be judged or read."""
+    """Exit status: 0 all pass, 1 a check failed, 3 a sample could not be judged or read."""
     checks = checks_from(args.checks)
-    _refuse_to_overwrite_source(args)
-    account = CheckReport(checks, args.source, args.output)
+    if args.output == "-" and args.json:
+        raise ConfigError("--json and `-o -` both write to stdout", hint="pass -o a file")
+    if args.output not in (None, "-"):
+        refuse_to_overwrite(Path(args.output), (Path(args.source), Path(args.checks)))
     with ExitStack() as stack:
-        samples = _check_samples(_open_checked_samples(args, account, stack), account)
+        if is_sample_file(args.source):
+            stream = load_samples(args.source, args.limit, on_bad_row="skip")
+            given = open_stream(args.source, stream)
+        else:
+            given = open_run_samples(args, stack, limit=args.limit)
+        report = CheckReport(checks, given, args.output)
+        samples = map(report.judge, given.samples)
         if args.output is None:
             for _ in samples:
                 pass
@@ -62,21 +74,12 @@ def main(args: Namespace) -> int:
         else:
             write_file(Path(args.output), samples, Sample.to_json)
     if args.output == "-":
-        print(sanitize_lines("\n".join(account.lines())), file=sys.stderr)
+        print(sanitize_lines("\n".join(report.lines())), file=sys.stderr)
     elif args.json:
-        print_json(account.json())
+        print_json(report.json())
     else:
-        print(sanitize_lines("\n".join(account.lines())))
-    return account.exit_status
-
-
-def _refuse_to_overwrite_source(args: Namespace) -> None:
-    if args.output == "-" and args.json:
-        raise ConfigError("--json and `-o -` both write to stdout", hint="give -o a file")
-    for given in (args.source, args.checks):
-        same = args.output and os.path.exists(args.output) and os.path.exists(given)
-        if same and os.path.samefile(args.output, given):
-            raise ConfigError("is what is read: it would be lost", where=f"-o {args.output}")
+        print(sanitize_lines("\n".join(report.lines())))
+    return report.exit_status
 
 
 @dataclass
@@ -90,17 +93,15 @@ class CheckCounts:
 
 @dataclass
 class CheckReport:
-    """What was found, in constant memory: counts, and the first of what is worth showing."""
+    """The outcome in constant memory: counts, and the first findings."""
 
     checks: Checks
-    source: str
+    given: SampleInput
     output: str | None
     samples: int = 0
     passed: int = 0
     """Samples on which every check that decides passed."""
 
-    stream: SampleStream | None = None
-    unfinished: str | None = None
     tallies: list[CheckCounts] = field(init=False)
     listed: dict[str, list[tuple[str, str, str]]] = field(init=False)
     """The first failed and not judged: sample, check and reason."""
@@ -110,7 +111,7 @@ class CheckReport:
         self.listed = {"failed": [], "not judged": []}
 
     def judge(self, sample: Sample) -> Sample:
-        """The sample with its result."""
+        """Check a sample, count its findings, and return it with its result."""
         findings = self.checks.findings(sample)
         self.samples += 1
         good = True
@@ -128,29 +129,27 @@ class CheckReport:
         return sample.model_copy(update={"score": self.checks.result(findings)})
 
     @property
-    def unread(self) -> int:
-        return self.stream.skipped.count if self.stream is not None else 0
-
-    @property
     def exit_status(self) -> int:
-        """A no stands whatever else is missing; a yes needs everything to be judged."""
+        """A failure is final; a pass needs every sample to be read and judged."""
         pairs = zip(self.checks.checks, self.tallies, strict=True)
         deciding = [tally for check, tally in pairs if check.decides]
         if any(tally.failed for tally in deciding):
             return EXIT_FAIL
-        missing = self.unread or self.unfinished or any(tally.not_judged for tally in deciding)
+        missing = (
+            self.given.unread
+            or self.given.unfinished
+            or any(tally.not_judged for tally in deciding)
+        )
         return EXIT_INCONCLUSIVE if missing or not self.samples else EXIT_PASS
 
     def lines(self) -> Iterator[str]:
-        """The same as `json`, for people."""
-        yield _format_check_line("source", cut(self.source, _CHECK_LINE_WIDTH - _CHECK_LABEL_WIDTH))
-        yield _format_check_line(
-            "samples", f"{self.samples} checked, {self.passed} pass every check"
-        )
-        if self.stream is not None and self.unread:
-            yield _format_check_line("not read", str(self.stream.skipped))
-        if self.unfinished is not None:
-            yield _format_check_line("unfinished", self.unfinished)
+        """Yield the report as text; `json` has the same content."""
+        yield format_field("source", self.given.name, columns=66)
+        yield format_field("samples", f"{self.samples} checked, {self.passed} pass every check")
+        if self.given.stream is not None and self.given.unread:
+            yield format_field("not read", self.given.stream.skipped)
+        if self.given.unfinished is not None:
+            yield format_field("unfinished", self.given.unfinished)
         yield "checks"
         for check, tally in zip(self.checks.checks, self.tallies, strict=True):
             counts = f"{tally.passed} passed, {tally.failed} failed"
@@ -160,7 +159,7 @@ class CheckReport:
         for kind in self.listed:
             yield from self._format_listed(kind)
         if self.output is not None and self.output != "-":
-            yield _format_check_line("file", self.output)
+            yield format_field("file", self.output)
 
     def _format_listed(self, kind: str) -> Iterator[str]:
         found = self.listed[kind]
@@ -179,9 +178,8 @@ class CheckReport:
     def json(self) -> dict[str, Any]:
         pairs = zip(self.checks.checks, self.tallies, strict=True)
         keys = ("sample", "check", "reason")
-        problems = [] if self.stream is None else self.stream.skipped.problems
         return {
-            "source": self.source,
+            "source": self.given.name,
             "exit_status": self.exit_status,
             "samples": self.samples,
             "passed": self.passed,
@@ -197,48 +195,7 @@ class CheckReport:
                 kind.replace(" ", "_"): self._count_findings(kind) - len(found)
                 for kind, found in self.listed.items()
             },
-            "not_read": {"count": self.unread, "problems": [str(each) for each in problems]},
-            "unfinished": self.unfinished,
+            "not_read": {"count": self.given.unread, "problems": self.given.problems},
+            "unfinished": self.given.unfinished,
             "file": self.output,
         }
-
-
-def _open_checked_samples(
-    args: Namespace, account: CheckReport, stack: ExitStack
-) -> Iterator[Sample]:
-    """The samples of a file or of a run. What is not there is refused before one is read."""
-    if is_sample_file(args.source):
-        account.stream = load_samples(args.source, args.limit, on_bad_row="skip")
-        return iter(account.stream)
-    run = stack.enter_context(open_store(args)).run(args.source)
-    account.source = f"run {run.id}"
-    account.unfinished = _describe_unfinished_run(run)
-    return islice(run.samples(), args.limit)
-
-
-def is_sample_file(source: str) -> bool:
-    """Whether a name is a file's or a dataset's, rather than a run's."""
-    looks_so = source.lower().endswith(_SAMPLE_FILE_SUFFIXES) or "/" in source or os.sep in source
-    return looks_so or os.path.exists(source)
-
-
-def _describe_unfinished_run(run: Run) -> str | None:
-    row = run.row()
-    if row.status == "completed":
-        return None
-    return f"the run is {row.status}, with {row.totals.recorded} results"
-
-
-def _check_samples(samples: Iterator[Sample], account: CheckReport) -> Iterator[Sample]:
-    try:
-        for sample in samples:
-            yield account.judge(sample)
-    except DatasetError as error:
-        if not account.samples:
-            raise
-        # What was read was judged; what is behind the fault may be just what would have failed.
-        raise InconclusiveError(error.message, where=error.where, hint=error.hint) from error
-
-
-def _format_check_line(label: str, text: str) -> str:
-    return f"{label:<{_CHECK_LABEL_WIDTH}}{text}"

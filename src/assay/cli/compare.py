@@ -1,4 +1,4 @@
-"""`assay compare`: what got better or worse from one run to another, and if it could be chance."""
+"""`assay compare`: improvements and regressions between two runs, with their significance."""
 
 import json
 from argparse import ArgumentParser, Namespace
@@ -8,29 +8,33 @@ from assay.stats import compare as compare_results
 from assay.store import PROVENANCE, Run
 
 from .exit_status import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_PASS
-from .option_numbers import count
+from .option_numbers import parse_count
 from .store_option import add_store_option, open_store
-from .terminal import print_json, sanitize_lines
+from .terminal import format_field, print_json, sanitize_lines
 
 
 def configure(parser: ArgumentParser) -> None:
     """Declare the arguments of the command."""
-    parser.add_argument("a", metavar="A", help="the baseline: a run's id, its beginning, or latest")
-    parser.add_argument("b", metavar="B", help="the run to judge")
+    parser.add_argument("a", metavar="A", help="baseline: run id, unique prefix, or `latest`")
+    parser.add_argument("b", metavar="B", help="run to compare with it")
     parser.add_argument(
-        "--limit", type=count, default=20, metavar="N", help="samples in each list (default: 20)"
+        "--limit",
+        type=parse_count,
+        default=20,
+        metavar="N",
+        help="list N samples each (default: 20)",
     )
     parser.add_argument(
         "--fail-on-regression",
         action="store_true",
-        help="exit 1 when B is worse, 3 when there are too few samples to tell",
+        help="exit 1 when B is worse, 3 when the samples are too few to decide",
     )
     add_store_option(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
 
 
 def main(args: Namespace) -> int:
-    """Exit status 0; with `--fail-on-regression` 1 when worse, 3 when it cannot be told."""
+    """Exit status 0; with `--fail-on-regression` 1 when worse, 3 when inconclusive."""
     with open_store(args) as store:
         a, b = store.run(args.a), store.run(args.b)
         bounds = find_shared_bounds(a.spec.config, b.spec.config)
@@ -51,14 +55,15 @@ def main(args: Namespace) -> int:
 
 
 def list_config_differences(a: Run, b: Run) -> list[str]:
-    """The parts of the configurations that are not the same."""
+    """Return the keys in which the configurations differ."""
     old, new = a.spec.config, b.spec.config
     return sorted(key for key in {*old, *new} - PROVENANCE if old.get(key) != new.get(key))
 
 
 def _format_compared_runs(a: Run, b: Run) -> list[str]:
     parts = ", ".join(list_config_differences(a, b)) or "nothing of their configurations"
-    return [f"{'first run':<14}{a.id}", f"{'second run':<14}{b.id}", f"{'differ in':<14}{parts}"]
+    fields = {"first run": a.id, "second run": b.id, "differ in": parts}
+    return [format_field(label, text) for label, text in fields.items()]
 
 
 def _choose_compare_exit_status(comparison: Comparison) -> int:

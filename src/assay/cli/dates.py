@@ -1,4 +1,4 @@
-"""Points in time as options of commands: a date, a time, or how long ago."""
+"""Points in time as option values: a date, a time, or an age."""
 
 import re
 from argparse import ArgumentTypeError
@@ -8,13 +8,13 @@ _AGE_UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(we
 
 
 def parse_moment(text: str) -> datetime:
-    """A date, a time in ISO 8601 (in UTC unless it says otherwise), or so many h, d or w ago."""
+    """Parse a date, an ISO 8601 time (UTC without an offset), or an age such as `30d`."""
     if ago := re.fullmatch(r"(\d{1,6})([hdw])", text):
         return datetime.now(UTC) - int(ago[1]) * _AGE_UNITS[ago[2]]
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
         raise ArgumentTypeError(
-            f"{text!r} is neither a date, such as 2026-02-14, nor a time ago, such as 30d"
+            f"{text!r} is neither a date such as 2026-02-14 nor an age such as 30d"
         ) from None
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)

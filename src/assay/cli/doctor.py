@@ -1,4 +1,4 @@
-"""`assay doctor`: what is installed, whether the store opens, and which endpoints answer."""
+"""`assay doctor`: check the installed packages, the store and the endpoints."""
 
 import asyncio
 import os
@@ -27,11 +27,10 @@ from .eval_overrides import (
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_PASS
 from .resume import redact_option_value
 from .store_option import add_store_option, find_store_location, open_store
-from .terminal import print_json, sanitize_lines, sanitize_to_line
+from .terminal import format_field, print_json, sanitize_lines, sanitize_to_line
 
 _REQUIREMENT = re.compile(r"""(?P<package>[\w.-]+).*;.*extra\s*==\s*['"](?P<extra>[\w-]+)['"]""")
 _DEVELOPMENT_EXTRAS = frozenset({"dev"})
-_DOCTOR_LABEL_WIDTH = 14
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -41,7 +40,7 @@ def configure(parser: ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="PROVIDER:MODEL[@URL]",
-        help="ask this endpoint for its models; may be given more than once",
+        help="check this endpoint by listing its models (repeatable)",
     )
     add_key_option(parser)
     add_plain_http_option(parser)
@@ -50,7 +49,7 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def main(args: Namespace) -> int:
-    """Exit status: 0 all is well, 3 the store or an endpoint that was asked does not answer."""
+    """Exit status: 0 healthy, 3 the store or a checked endpoint does not answer."""
     asked = [
         replace(each, endpoint=apply_plain_http_option(each.endpoint, args))
         for each in (
@@ -72,7 +71,7 @@ def main(args: Namespace) -> int:
 
 @dataclass(frozen=True)
 class Extra:
-    """A package that an extra needs, and which version of it is there."""
+    """A package that an extra needs, and its installed version."""
 
     name: str
     package: str
@@ -81,7 +80,7 @@ class Extra:
 
 @dataclass(frozen=True)
 class StoreCheck:
-    """What became of opening the store."""
+    """The outcome of opening the store."""
 
     where: str
     words: str
@@ -95,11 +94,11 @@ class EndpointRequest:
     name: str
     endpoint: Endpoint
     by_key: str | None = None
-    """The variable whose key it was found by. Then no model was asked for."""
+    """The variable that holds its key, when the endpoint was found by it rather than named."""
 
 
 def read_extras(requirements: Iterable[str]) -> Iterator[Extra]:
-    """The extras that users install, from the package's own requirements."""
+    """Yield the extras for users, from the package's own requirements."""
     for requirement in requirements:
         match = _REQUIREMENT.match(requirement)
         if match is not None and match["extra"] not in _DEVELOPMENT_EXTRAS:
@@ -110,7 +109,7 @@ def _read_requirements() -> list[str]:
     try:
         return requires(DISTRIBUTION) or []
     except PackageNotFoundError:
-        return []  # run from its source, without being installed
+        return []  # run from a source tree that is not installed
 
 
 def _find_package_version(package: str) -> str | None:
@@ -121,11 +120,11 @@ def _find_package_version(package: str) -> str | None:
 
 
 def check_store(args: Namespace) -> StoreCheck:
-    """Whether the store opens. That there is none yet is no fault."""
-    place = find_store_location(args)
-    where = ".assay/assay.db" if place is None else redact_option_value(str(place))
+    """Check whether the store opens. A store that does not exist yet is healthy."""
+    location = find_store_location(args)
+    where = ".assay/assay.db" if location is None else redact_option_value(str(location))
     if "://" not in where and not _has_store(Path(where)):
-        return StoreCheck(where, "none here yet; `assay eval` makes one", well=True)
+        return StoreCheck(where, "the store does not exist yet; `assay eval` creates it", well=True)
     try:
         with open_store(args) as store:
             return StoreCheck(store.where, _describe_newest_run(store), well=True)
@@ -146,7 +145,7 @@ def _describe_newest_run(store: Store) -> str:
 def request_named_endpoints(
     models: list[str], args: Namespace | None = None
 ) -> Iterator[EndpointRequest]:
-    """The endpoints of `--model`. Raises `ConfigError` for a string that is none."""
+    """Yield the endpoints of `--model`. Raises `ConfigError` for an invalid model string."""
     for text in models:
         yield EndpointRequest(
             redact_option_value(text), apply_key_option(parse_model(text), args or Namespace())
@@ -154,7 +153,7 @@ def request_named_endpoints(
 
 
 def request_endpoints_by_key(environment: Mapping[str, str]) -> Iterator[EndpointRequest]:
-    """An endpoint for each provider whose key is in the environment."""
+    """Yield an endpoint for each provider that has a key in the environment."""
     for name, provider in PROVIDERS.items():
         variable = provider.key_variable
         if variable is not None and environment.get(variable, "").strip():
@@ -164,14 +163,14 @@ def request_endpoints_by_key(environment: Mapping[str, str]) -> Iterator[Endpoin
 async def check_endpoints(
     asked: list[EndpointRequest],
 ) -> list[tuple[EndpointRequest, EndpointCheck]]:
-    """Ask all of them at once."""
+    """Check all endpoints concurrently."""
     checks = await asyncio.gather(*(check_endpoint(each.endpoint) for each in asked))
     return list(zip(asked, checks, strict=True))
 
 
 @dataclass(frozen=True)
 class DoctorReport:
-    """Everything that was looked at."""
+    """The results of all checks."""
 
     extras: list[Extra]
     store: StoreCheck
@@ -183,17 +182,17 @@ class DoctorReport:
 
     def lines(self) -> list[str]:
         lines = [
-            f"{'python':<{_DOCTOR_LABEL_WIDTH}}{platform.python_version()} on {platform.system()}",
-            f"{'assay':<{_DOCTOR_LABEL_WIDTH}}{__version__}",
+            format_field("python", f"{platform.python_version()} on {platform.system()}"),
+            format_field("assay", __version__),
             *_format_extras(self.extras),
-            f"{'store':<{_DOCTOR_LABEL_WIDTH}}{self.store.where}",
+            format_field("store", self.store.where),
             *format_labelled("", sanitize_to_line(self.store.words)),
         ]
         for asked, check in self.endpoints:
             lines += _format_endpoint_check(asked, check)
         if not self.endpoints:
             lines += format_labelled(
-                "endpoints", "none asked: give --model, or set a provider's key"
+                "endpoints", "none checked: pass --model, or set a provider's key"
             )
         return lines
 
@@ -209,12 +208,11 @@ class DoctorReport:
 
 
 def _format_extras(extras: list[Extra]) -> Iterator[str]:
-    """For each extra the versions that are there, or what is missing of it."""
     for name in dict.fromkeys(extra.name for extra in extras):
         needed = [extra for extra in extras if extra.name == name]
         words = ", ".join(f"{each.package} {each.version}" for each in needed)
         if missing := ", ".join(each.package for each in needed if each.version is None):
-            words = f"not installed: {install_command(name)} brings {missing}"
+            words = f"not installed: {install_command(name)} adds {missing}"
         yield from format_labelled(f"[{name}]", words)
 
 
@@ -225,7 +223,7 @@ def _works(asked: EndpointRequest, check: EndpointCheck) -> bool:
 def _format_endpoint_check(asked: EndpointRequest, check: EndpointCheck) -> Iterator[str]:
     reason = f" (by {asked.by_key})" if asked.by_key else ""
     took = "" if check.latency_s is None else f" in {check.latency_s:.2f} s"
-    yield f"{'endpoint':<{_DOCTOR_LABEL_WIDTH}}{sanitize_to_line(asked.name)}{reason}"
+    yield format_field("endpoint", f"{sanitize_to_line(asked.name)}{reason}")
     yield from format_labelled("", f"{check.verdict}{took}: {sanitize_to_line(check.detail)}")
     if check.proxy is not None:
         yield from format_labelled("", f"through the proxy {sanitize_to_line(check.proxy)}")
@@ -234,7 +232,7 @@ def _format_endpoint_check(asked: EndpointRequest, check: EndpointCheck) -> Iter
 
 
 def _choose_endpoint_hint(asked: EndpointRequest, check: EndpointCheck) -> str | None:
-    # Found by its key, it was asked for no model that could be missing.
+    # An endpoint that was found by its key has no requested model that could be missing.
     return None if asked.by_key is not None and check.verdict == "answers" else check.hint
 
 

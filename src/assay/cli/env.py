@@ -1,4 +1,4 @@
-"""`assay env serve`: environments for clients on the other side of a connection."""
+"""`assay env serve`: serve environments over HTTP to remote rollouts."""
 
 import asyncio
 import inspect
@@ -29,6 +29,7 @@ _BUILTIN_ENVIRONMENTS = ("basic", "calculator")
 
 
 def configure(parser: ArgumentParser) -> None:
+    """Declare the arguments of the command."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="serve")
     serve = actions.add_parser(
         "serve",
@@ -39,29 +40,38 @@ def configure(parser: ArgumentParser) -> None:
     serve.add_argument(
         "environment", help="module:Class, module:function, or a name such as gym:FrozenLake-v1"
     )
-    serve.add_argument("--host", default="127.0.0.1", help="default: 127.0.0.1, this machine only")
-    serve.add_argument("--port", type=int, default=0, help="default: any free one")
+    serve.add_argument(
+        "--host",
+        default="127.0.0.1",
+        help="listen on this address (default: 127.0.0.1, this machine only)",
+    )
+    serve.add_argument(
+        "--port", type=int, default=0, help="listen on this port (default: any free port)"
+    )
     serve.add_argument(
         "--token",
         action="store_true",
-        help=f"demand a bearer token, taken from ${TOKEN_VARIABLE} or else made up and shown once; "
-        "always done when other machines are let in",
+        help=f"require a bearer token, read from ${TOKEN_VARIABLE} or else generated and shown "
+        "once; always required when the address is not a loopback one",
     )
     serve.add_argument(
-        "--capacity", type=int, default=100, help="sessions at once (default: %(default)s)"
+        "--capacity",
+        type=int,
+        default=100,
+        help="serve this many sessions at once (default: %(default)s)",
     )
     serve.add_argument(
         "--idle",
         type=float,
         default=600.0,
         metavar="SECONDS",
-        help="a session unused for this long is closed (default: %(default)g)",
+        help="close a session that is unused for this long (default: %(default)g)",
     )
     serve.add_argument("--json", action="store_true", help="print the address as a JSON object")
 
 
 def main(args: Namespace) -> int:
-    """Exit status: 0 after SIGINT or SIGTERM, 2 when nothing could be served."""
+    """Exit status: 0 after SIGINT or SIGTERM, 2 when the environment cannot be served."""
     served = load_served_environment(args.environment)
     given = os.environ.get(TOKEN_VARIABLE) or None
     made = None
@@ -104,12 +114,12 @@ def _announce(url: str, mcp: bool, *, as_json: bool, made_token: str | None) -> 
     if made_token is not None:
         print(f"token: {made_token}", file=sys.stderr)
     if mcp_url is None:
-        print("no MCP: the tools are unknown without a task", file=sys.stderr)
+        print("MCP is not served: the tools are unknown without a task", file=sys.stderr)
 
 
 @dataclass(frozen=True)
 class ServedEnvironment:
-    """What a target on the command line stands for."""
+    """The environment that a target on the command line names."""
 
     name: str
     make: MakeEnvironment
@@ -117,7 +127,7 @@ class ServedEnvironment:
 
 
 def load_served_environment(target: str) -> ServedEnvironment:
-    """Find what makes the environments. Raises `ConfigError` for whatever is wrong with it."""
+    """Load the factory of the environments. Raises `ConfigError` if it is invalid."""
     if target in _BUILTIN_ENVIRONMENTS or target.startswith("gym:"):
         shipped = environment_by_name(target)
         return ServedEnvironment(target, lambda task: shipped(), takes_task=False)
@@ -128,7 +138,7 @@ def load_served_environment(target: str) -> ServedEnvironment:
         made = _call_environment_factory(factory, parameter, task)
         if not isinstance(made, Environment):
             raise ConfigError(
-                f"makes a {type(made).__name__}, which is no environment",
+                f"the factory returns a {type(made).__name__}, not an environment",
                 where=target,
                 hint="an environment has `tools`, `open`, `step` and `close`",
             )
@@ -142,12 +152,12 @@ def _import_environment_factory(target: str) -> Callable[..., object]:
     if not module or not colon or not name:
         names = ", ".join((*_BUILTIN_ENVIRONMENTS, "gym:NAME"))
         raise ConfigError(
-            "an environment is given as module:Class",
+            "the environment is not of the form module:Class",
             where=target,
-            hint=f"such as my_package.desk:OrderDesk, or one of {names}",
+            hint=f"write my_package.desk:OrderDesk, or one of {names}",
         )
     if "" not in sys.path and os.getcwd() not in sys.path:
-        # As `python -m` does it: a module in the current folder is meant.
+        # As with `python -m`, modules in the current folder can be imported.
         sys.path.insert(0, os.getcwd())
     try:
         found = pkgutil.resolve_name(target)
@@ -155,16 +165,17 @@ def _import_environment_factory(target: str) -> Callable[..., object]:
         raise ConfigError(str(error), where=target, hint="check the name and the folder") from error
     except Exception as error:
         raise ConfigError(
-            f"importing it fails: {type(error).__name__}: {error}", where=target
+            f"the import fails: {type(error).__name__}: {error}", where=target
         ) from error
     if not callable(found):
-        raise ConfigError(f"is a {type(found).__name__}, not a class or a function", where=target)
+        raise ConfigError(
+            f"the target is a {type(found).__name__}, not a class or a function", where=target
+        )
     factory: Callable[..., object] = found
     return factory
 
 
 def _find_task_parameter(factory: Callable[..., object], target: str) -> inspect.Parameter | None:
-    """The parameter that takes the task, if there is one."""
     try:
         parameters = inspect.signature(factory).parameters
     except (TypeError, ValueError):
@@ -180,7 +191,7 @@ def _find_task_parameter(factory: Callable[..., object], target: str) -> inspect
     if not required:
         return None
     raise ConfigError(
-        f"needs {', '.join(f'`{parameter.name}`' for parameter in required)}",
+        f"the factory requires {', '.join(f'`{parameter.name}`' for parameter in required)}",
         where=target,
         hint="give the parameters defaults, or serve a function that takes `task` only",
     )
@@ -197,9 +208,9 @@ def _call_environment_factory(
 
 
 async def probe_tools(served: ServedEnvironment) -> Sequence[ToolSpec] | None:
-    """The tools of an environment made for the purpose; None if it takes a task to make one.
+    """Create an environment to list its tools; None if creating one requires a task.
 
-    Raises `ConfigError` when not even an environment without a task can be made.
+    Raises `ConfigError` when an environment that takes no task cannot be created.
     """
     try:
         environment = served.make({})
@@ -209,7 +220,7 @@ async def probe_tools(served: ServedEnvironment) -> Sequence[ToolSpec] | None:
         if isinstance(error, AssayError):
             raise
         raise ConfigError(
-            f"cannot be made: {type(error).__name__}: {error}", where=served.name
+            f"the environment cannot be created: {type(error).__name__}: {error}", where=served.name
         ) from error
     try:
         return tuple(environment.tools)

@@ -17,7 +17,6 @@ from .eval_file import EvalFile, format_user_traceback, load_eval_file
 from .eval_overrides import (
     add_key_option,
     add_plain_http_option,
-    count,
     names_model,
     override_config,
     parse_dollars,
@@ -26,9 +25,10 @@ from .eval_overrides import (
     read_resume_options,
 )
 from .exit_status import EXIT_USAGE_ERROR, InconclusiveError
+from .option_numbers import parse_count
 from .progress_bar import Display, choose_display
 from .redirect import redirect_output_to_stderr
-from .resume import build_resume_command
+from .resume import build_resume_command, format_resume_hint
 from .run_code import describe_run_code
 from .run_summary import EvalCommandReport
 from .signals import exit_interrupted, stop_on_signals, tick_periodically
@@ -45,8 +45,8 @@ def configure(parser: ArgumentParser) -> None:
         "file",
         nargs="?",
         metavar="FILE.py[:config]",
-        help="defines `config`, an EvalConfig, and `dataset`: a path beside the file, a dataset "
-        "name or an iterable",
+        help="file that defines `config`, an EvalConfig, and `dataset`: a path beside the file, a "
+        "dataset name or an iterable",
     )
     parser.add_argument(
         "--bundle",
@@ -61,17 +61,19 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--model",
         metavar="PROVIDER:MODEL[@URL]",
-        help="ask this model instead, with the sampling settings of the file's endpoint",
+        help="use this model instead, with the sampling settings of the file's endpoint",
     )
     add_key_option(parser)
     add_plain_http_option(parser)
-    parser.add_argument("--limit", type=count, metavar="N", help="stop after N samples")
-    parser.add_argument("--repeats", type=count, metavar="N", help="rollouts of each sample")
+    parser.add_argument("--limit", type=parse_count, metavar="N", help="stop after N samples")
     parser.add_argument(
-        "--concurrency", type=count, metavar="N", help="N samples and N requests at once"
+        "--repeats", type=parse_count, metavar="N", help="run N rollouts of each sample"
     )
-    parser.add_argument("--seed", type=int, metavar="N", help="make the seeds of rollouts from N")
-    parser.add_argument("--name", help="what the run is called")
+    parser.add_argument(
+        "--concurrency", type=parse_count, metavar="N", help="run N samples and N requests at once"
+    )
+    parser.add_argument("--seed", type=int, metavar="N", help="derive the seeds of rollouts from N")
+    parser.add_argument("--name", help="name of the run")
     _add_limit_options(parser)
     _add_session_options(parser)
     _add_resume_options(parser)
@@ -118,31 +120,31 @@ def _add_resume_options(parser: ArgumentParser) -> None:
         nargs="?",
         const="latest",
         metavar="RUN",
-        help="go on with a run: do what is missing or failed (default: the newest run)",
+        help="resume a run: execute missing and failed samples (default: the newest run)",
     )
     parser.add_argument(
         "--allow-changed-dataset",
         action="store_true",
-        help="resume though the dataset changed: samples are matched by id",
+        help="resume even if the dataset changed: samples are matched by id",
     )
     parser.add_argument(
         "--take-over",
         action="store_true",
-        help="resume although another process works on the run: model calls of samples that are "
-        "not recorded yet may be repeated, at most once each",
+        help="resume even if another process holds the run: model calls of samples that are not "
+        "recorded yet may be repeated, at most once each",
     )
     parser.add_argument(
         "--rescore",
         action="store_true",
         help="score the recorded rollouts of the run again, as a new run: only missing rollouts "
-        "are made",
+        "are executed",
     )
     parser.add_argument(
         "--grace",
         type=parse_seconds,
         default=30.0,
         metavar="SECONDS",
-        help="after Ctrl-C, how long samples in flight may take to end (default: 30)",
+        help="time for samples in flight to end after Ctrl-C (default: 30)",
     )
 
 
@@ -152,15 +154,17 @@ def main(args: Namespace) -> int:
     """
     if args.bundle is None:
         if args.trust:
-            raise ConfigError("--trust is for a bundle", hint="name it with --bundle")
+            raise ConfigError(
+                "--trust has no effect without a bundle", hint="name the bundle with --bundle"
+            )
         if args.file is None:
             raise ConfigError(
-                "no evaluation is named",
+                "no evaluation file is given",
                 where="assay eval",
                 hint="name a file, FILE.py[:config], or a bundle with --bundle",
             )
         return _run_file(args)
-    # Imported here: evaluations of files need none of it.
+    # Imported here: the evaluation of a file needs none of it.
     from .eval_bundle import confirm_code, open_bundle, trust_bundle
 
     bundle = open_bundle(args)
@@ -206,7 +210,7 @@ def _run_bundle(trusted: "TrustedBundle", args: Namespace) -> int:
 def _evaluate_and_summarise(
     session: "_EvalInvocation", store: "_RunTrackingStore", baseline: str
 ) -> EvalCommandReport:
-    """Run the evaluation. `baseline`: the run to compare with next."""
+    """Run the evaluation. `baseline` is the run that the report suggests comparing with."""
     args = session.args
     if args.session is not None:
         config = replace(session.config, session=store.load_session(args.session))
@@ -236,12 +240,12 @@ def _print_run_summary(ending: EvalCommandReport, args: Namespace) -> int:
 
 
 class _RunTrackingStore(Store):
-    """Remembers which run was begun, to tell a run that broke off from one that never was."""
+    """Remembers the started run: an error after its start is reported with a resume hint."""
 
-    begun: Run | None = None
+    started: Run | None = None
     display: Display | None = None
     provenance: Mapping[str, Any] = MappingProxyType({})
-    """Where the run comes from: its code, or a bundle."""
+    """The origin of the run: its code, or a bundle."""
 
     def start_run(self, spec: RunSpec) -> Run:
         named = replace(spec, config={**spec.config, **self.provenance})
@@ -268,7 +272,7 @@ class _RunTrackingStore(Store):
         return self._note(run)
 
     def _warn(self, run: Run) -> None:
-        """Say what may be done twice while the other process lives."""
+        """Report the work that may be repeated while the other process lives."""
         row, display = run.row(), self.display
         if row.holder is None or display is None:
             return
@@ -277,21 +281,21 @@ class _RunTrackingStore(Store):
             most = (
                 f"up to {format_plural(total * row.spec.repeats - row.totals.recorded, 'sample')}"
             )
-        display.say(
-            f"{row.holder} works on this run as well: the model calls of {most} may be repeated; "
+        display.print_line(
+            f"{row.holder} also holds this run: the model calls of {most} may be repeated; "
             "each result is recorded once"
         )
 
     def _note(self, run: Run) -> Run:
-        self.begun = run
+        self.started = run
         if self.display is not None:
-            self.display.say(f"run {run.id}")
+            self.display.print_line(f"run {run.id}")
         return run
 
 
 @dataclass(frozen=True)
 class _EvalInvocation:
-    """One invocation: what to run, and how it was asked for."""
+    """One invocation of the command: the evaluation and its options."""
 
     file: EvalFile
     config: EvalConfig
@@ -299,22 +303,26 @@ class _EvalInvocation:
     resume: Resume | None
 
     def run(self, store: _RunTrackingStore) -> EvalReport:
-        """Evaluate until it is done or stopped. Raises `InconclusiveError` when a begun run breaks."""
+        """Evaluate to the end or until stopped.
+
+        Raises `InconclusiveError` when a run that was started is aborted.
+        """
         try:
             with choose_display(quiet=self.args.quiet) as store.display:
                 return asyncio.run(self._evaluate(store, store.display))
         except Exception as error:
-            if store.begun is not None and not isinstance(error, ConfigError):
-                self._raise_with_resume_hint(error, store.begun)
+            if store.started is not None and not isinstance(error, ConfigError):
+                self._raise_with_resume_hint(error, store.started)
             raise
 
     async def _evaluate(self, store: _RunTrackingStore, display: Display) -> EvalReport:
         stop = Stop(grace_s=self.args.grace)
 
-        def go_on() -> str | None:
-            return None if store.begun is None else build_resume_command(self.args, store.begun.id)
+        def resume_command() -> str | None:
+            run = store.started
+            return None if run is None else build_resume_command(self.args, run.id)
 
-        with stop_on_signals(stop, display, go_on):
+        with stop_on_signals(stop, display, resume_command):
             async with tick_periodically(display):
                 return await evaluate(
                     self.file.dataset,
@@ -326,13 +334,10 @@ class _EvalInvocation:
                 )
 
     def _raise_with_resume_hint(self, error: Exception, run: Run) -> NoReturn:
-        """Raise what ended the run, with the way to go on."""
-        go_on = (
-            f"what was recorded is kept; go on with:\n  {build_resume_command(self.args, run.id)}"
-        )
+        hint = format_resume_hint(build_resume_command(self.args, run.id))
         if isinstance(error, AssayError):
-            raise InconclusiveError(f"{error}\n{go_on}") from error
+            raise InconclusiveError(f"{error}\n{hint}") from error
         shown = format_user_traceback(error, self.file.path)
         if shown is None:
             raise error
-        raise InconclusiveError(f"the run broke off in your code\n{shown}\n{go_on}") from error
+        raise InconclusiveError(f"the run was aborted in your code\n{shown}\n{hint}") from error

@@ -1,4 +1,4 @@
-"""`assay eval --bundle`: repeat an evaluation that somebody else bundled."""
+"""`assay eval --bundle`: repeat a bundled evaluation on this machine."""
 
 import os
 import sys
@@ -26,7 +26,7 @@ from .terminal import sanitize_lines
 
 @dataclass(frozen=True)
 class TrustedBundle:
-    """A bundle whose code the user allowed to run."""
+    """A bundle with code that the user allowed to run."""
 
     bundle: Bundle
     code: BundledCode
@@ -35,9 +35,9 @@ class TrustedBundle:
 
     @contextmanager
     def extract(self) -> Iterator[EvalFile]:
-        """The evaluation, from a private folder that is removed afterwards.
+        """Extract the evaluation into a private folder that is removed afterwards.
 
-        Inside of it the current folder is the one that corresponds to where the run was made.
+        Inside, the current folder corresponds to the one in which the run was made.
         """
         with ExitStack() as stack:
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="assay-bundle-")))
@@ -55,21 +55,22 @@ class TrustedBundle:
             yield file
 
     def _replace_dataset(self, file: EvalFile, rows: Path) -> EvalFile:
-        # The rows are those that were used: a limit of the file was applied to them already.
+        # The file's own limit was already applied to the bundled rows.
         stream = load_samples(rows, self.args.limit, adapter=Sample.model_validate)
         stream.name = self.bundle.manifest.runs[0].dataset or DATASET_FILE
         return replace(file, config=replace(file.config, max_samples=None), dataset=stream)
 
     def import_results(self, store: Store) -> list[str]:
-        """The bundled results as runs of the store, to compare with."""
+        """Record the bundled results as runs to compare with; return their ids."""
         return import_bundle(self.bundle, store)
 
 
 def open_bundle(args: Namespace) -> Bundle:
-    """The bundle that was named, checked as a whole. Raises `ConfigError` for a wrong request."""
+    """Open the named bundle and verify all of it. Raises `ConfigError` for a usage error."""
     if args.file is not None:
         raise ConfigError(
-            "--bundle and an evaluation file are given", hint="a bundle has a file of its own"
+            "--bundle and an evaluation file are both given",
+            hint="leave out the file: the bundle contains its own",
         )
     path = Path(args.bundle)
     if not path.is_file():
@@ -98,7 +99,7 @@ def confirm_code(bundle: Bundle, *, quiet: bool) -> bool:
 
 
 def trust_bundle(bundle: Bundle, args: Namespace) -> TrustedBundle:
-    """The bundle, ready to run. Raises `ConfigError` when it has no code."""
+    """Prepare the bundle to run. Raises `ConfigError` when it has no code."""
     code = bundle.manifest.code
     if code is None:
         raise ConfigError(
@@ -110,13 +111,13 @@ def trust_bundle(bundle: Bundle, args: Namespace) -> TrustedBundle:
     for name in RECORDED_OPTIONS:
         if getattr(args, name) is None and name in code.options:
             setattr(effective, name, code.options[name])
-    # The current folder changes before the samples are read.
+    # Absolute: the current folder changes before the samples are read.
     absolute = replace(bundle, path=Path(os.path.abspath(bundle.path)))
     return TrustedBundle(absolute, code, effective)
 
 
 def resolve_store_location(args: Namespace) -> str | Path:
-    """Where the store is, also after the current folder changed."""
+    """Return the absolute location of the store, valid after the current folder changes."""
     where = find_store_location(args)
     if where is None:
         return Path.cwd() / ".assay" / "assay.db"

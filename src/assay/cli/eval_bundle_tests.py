@@ -1,4 +1,4 @@
-"""`assay eval --bundle` for the summary of a pytest session: its tests, run again by pytest."""
+"""`assay eval --bundle` for a pytest session: pytest runs the bundled tests again."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from .exit_status import (
     InconclusiveError,
 )
 from .store_option import build_next_command
-from .terminal import print_json, sanitize_lines
+from .terminal import format_field, print_json, sanitize_lines
 
 _EXIT_STATUS_BY_PYTEST_CODE = {0: EXIT_PASS, 1: EXIT_FAIL, 2: EXIT_INTERRUPTED}
 _FORWARDED_OPTIONS = ("model", "limit", "fail_on_error", "max_cost_usd")
@@ -33,12 +33,12 @@ _UNSUPPORTED_OPTIONS = (
 
 
 def run_bundled_tests(trusted: TrustedBundle, args: Namespace) -> int:
-    """Run the bundled tests on the bundled rows. Exit status: that of pytest, as of a command."""
+    """Run the bundled tests on the bundled rows. The exit status is mapped from pytest's."""
     for name in _UNSUPPORTED_OPTIONS:
         if getattr(args, name, None) not in (None, False):
             flag = f"--{name.replace('_', '-')}"
             raise ConfigError(f"{flag} has no effect on the tests of a bundle")
-    # Not the file that a session of this folder's own tests writes.
+    # A name of its own: the folder's own pytest sessions write the default summary.
     summary = Path.cwd() / ".assay" / f"bundle-{trusted.bundle.sha256[:8]}.json"
     store = resolve_store_location(args)
     with Store.open(store) as opened:
@@ -46,33 +46,34 @@ def run_bundled_tests(trusted: TrustedBundle, args: Namespace) -> int:
     with TemporaryDirectory(prefix="assay-bundle-") as name:
         folder = Path(name).resolve()
         trusted.bundle.extract(folder)
-        status = _run_pytest(trusted, args, folder, (summary, store))
+        status = _run_pytest(trusted, args, folder, summary, store)
     tests = [run.test or "" for run in trusted.bundle.manifest.runs]
     _print_test_runs(args, summary, dict(zip(tests, baselines, strict=True)))
     return _EXIT_STATUS_BY_PYTEST_CODE.get(status, EXIT_INCONCLUSIVE)
 
 
 def _run_pytest(
-    trusted: TrustedBundle, args: Namespace, folder: Path, places: tuple[Path, str | Path]
+    trusted: TrustedBundle, args: Namespace, folder: Path, summary: Path, store: str | Path
 ) -> int:
     code = folder / CODE
     words = [f"--rootdir={code}", "-p", "no:cacheprovider", f"--assay-rows={folder / DATASET_FILE}"]
-    words += [f"--assay-summary={places[0]}"]
+    words += [f"--assay-summary={summary}"]
     for name in _FORWARDED_OPTIONS:
         value = getattr(args, name, None)
         if value is not None:
             words.append(f"--assay-{name.replace('_', '-')}={_format_option_value(value)}")
     imported = [str(code / each) for each in trusted.code.import_folders]
     kept = [each for each in [os.environ.get("PYTHONPATH")] if each]
-    places[0].unlink(missing_ok=True)  # so that an older one is not taken for the new
+    # An old summary must not pass for the new one when pytest fails to write it.
+    summary.unlink(missing_ok=True)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *words, "--", *trusted.code.tests],
         cwd=code,
         env={
             **os.environ,
             "PYTHONPATH": os.pathsep.join([*imported, *kept]),
-            # Not on the command line, where others could read a password in it.
-            "ASSAY_STORE": str(places[1]),
+            # Not an argument: process lists would show a password in the URL.
+            "ASSAY_STORE": str(store),
         },
         stdout=sys.stderr.fileno(),
         check=False,
@@ -85,9 +86,8 @@ def _format_option_value(value: object) -> str:
 
 
 def _print_test_runs(args: Namespace, summary: Path, baselines: dict[str, str]) -> None:
-    """Name the new runs beside the bundled ones."""
     if not summary.is_file():
-        raise InconclusiveError("pytest wrote no summary: no evaluation of the bundle was run")
+        raise InconclusiveError("pytest wrote no summary, so no evaluation of the bundle was run")
     tests: list[dict[str, Any]] = json.loads(summary.read_text("utf-8"))["tests"]
     compared = [
         (test["test"], baselines[test["test"]], test["run"])
@@ -98,6 +98,6 @@ def _print_test_runs(args: Namespace, summary: Path, baselines: dict[str, str]) 
         found = [{"test": test, "bundled": old, "run": new} for test, old, new in compared]
         print_json({"summary": str(summary), "tests": found})
         return
-    lines = [f"{'summary':<14}{summary}", "next:"]
+    lines = [format_field("summary", summary), "next:"]
     lines += [f"  {build_next_command(args, 'compare', old, new)}" for _, old, new in compared]
     print(sanitize_lines("\n".join(lines)))

@@ -1,4 +1,4 @@
-"""Options of `assay eval` that take the place of what the file says."""
+"""Options of `assay eval` that override the evaluation file, shared with other commands."""
 
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from dataclasses import replace
@@ -9,10 +9,7 @@ from assay.providers import parse_model
 from assay.runner import EvalConfig, Resume, parse_fail_on_error
 from assay.types import Endpoint
 
-# Also for the options here; commands that do not evaluate import them from their own module.
-from .option_numbers import count as count
-from .option_numbers import whole_number as whole_number
-
+# Fields that belong to the server of an endpoint; the others are sampling settings.
 _SERVER_FIELDS = (
     "api_base",
     "api_key",
@@ -22,11 +19,10 @@ _SERVER_FIELDS = (
     "extra_params",
     "allow_plain_http",
 )
-"""What of an endpoint belongs to its server; the rest says how a model is to answer."""
 
 
 def override_config(config: EvalConfig, args: Namespace) -> EvalConfig:
-    """The file's configuration with the options that were given."""
+    """Apply the given options to the file's configuration."""
     changes: dict[str, Any] = {
         name: value
         for name, value in (
@@ -47,7 +43,7 @@ def override_config(config: EvalConfig, args: Namespace) -> EvalConfig:
         changes["endpoint"] = apply_key_option(apply_plain_http_option(endpoint, args), args)
     elif getattr(args, "key_env", None) is not None:
         raise ConfigError(
-            "--key-env has no effect: the file has no endpoint", hint="name one with --model"
+            "--key-env has no effect: the file has no endpoint", hint="add one with --model"
         )
     if args.concurrency is not None:
         changes["concurrency"] = args.concurrency
@@ -56,7 +52,7 @@ def override_config(config: EvalConfig, args: Namespace) -> EvalConfig:
 
 
 def names_model(args: Namespace) -> bool:
-    """Whether the command line names a model, itself or by a session."""
+    """Whether the command line names a model, directly or by a session."""
     return args.model is not None or getattr(args, "session", None) is not None
 
 
@@ -65,7 +61,7 @@ def add_plain_http_option(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--allow-plain-http",
         action="store_true",
-        help="send a key from the environment also to an http:// address of another machine",
+        help="allow sending a key to an http:// address of another machine",
     )
 
 
@@ -80,33 +76,33 @@ def add_key_option(parser: ArgumentParser) -> None:
 
 
 def apply_key_option(endpoint: Endpoint, args: Namespace) -> Endpoint:
-    """The endpoint, with its key from the variable that was named on the command line."""
+    """Make the endpoint read its key from the variable that `--key-env` names."""
     name = getattr(args, "key_env", None)
     if name is None:
         return endpoint
-    # In place of every other key, which may be meant for another address.
+    # All other keys are dropped: they may belong to another address.
     return endpoint.model_copy(update={"key_env": name, "api_key": "", "oauth_token": ""})
 
 
 def _parse_variable_name(text: str) -> str:
     if not text.isidentifier() or not text.isascii():
-        # Not shown: it may be the key itself.
-        raise ArgumentTypeError("give the name of an environment variable, not the key")
+        # The value is not quoted: it may be the key itself.
+        raise ArgumentTypeError("the value must be the name of an environment variable")
     return text
 
 
 def apply_plain_http_option(endpoint: Endpoint, args: Namespace) -> Endpoint:
-    """The endpoint, with the permission that was given on the command line."""
+    """Give the endpoint the permission of `--allow-plain-http`."""
     if not getattr(args, "allow_plain_http", False):
         return endpoint
     return endpoint.model_copy(update={"allow_plain_http": True})
 
 
 def replace_model(own: Endpoint | None, wanted: Endpoint) -> Endpoint:
-    """`wanted`, asked with the sampling settings of `own`.
+    """Return `wanted` with the sampling settings of `own`.
 
-    The same provider without another address: only the model changes. Otherwise nothing that
-    belongs to the old server goes to the new one, its keys least of all.
+    With the same provider and address only the model changes. Otherwise no field of the old
+    server is passed to the new one, in particular no key.
     """
     if own is None:
         return wanted
@@ -115,12 +111,12 @@ def replace_model(own: Endpoint | None, wanted: Endpoint) -> Endpoint:
     server = {name: getattr(wanted, name) for name in _SERVER_FIELDS}
     changed = {"provider": wanted.provider, "model": wanted.model, **server}
     known = {name: getattr(own, name) for name in Endpoint.model_fields}
-    # Made anew: fields that this version does not know may be secrets of the old server.
+    # Validated anew instead of copied: unknown extra fields may be secrets of the old server.
     return Endpoint.model_validate(known | changed)
 
 
 def read_resume_options(args: Namespace) -> Resume | None:
-    """Which run to go on with. Raises `ConfigError` for options that only a resumed run has."""
+    """Read which run to resume. Raises `ConfigError` for options that need `--resume`."""
     if args.resume is not None:
         return Resume(
             args.resume,
@@ -132,13 +128,13 @@ def read_resume_options(args: Namespace) -> Resume | None:
         if getattr(args, option, False):
             flag = f"--{option.replace('_', '-')}"
             raise ConfigError(
-                f"{flag} is for a run that is resumed", hint=f"add --resume to {flag}"
+                f"{flag} has no effect without --resume", hint=f"add --resume to {flag}"
             )
     return None
 
 
 def parse_failure_limit(text: str) -> bool | int | float:
-    """A value of `fail_on_error`."""
+    """Parse a value of `fail_on_error`."""
     try:
         return parse_fail_on_error(text)
     except ConfigError:
@@ -148,7 +144,7 @@ def parse_failure_limit(text: str) -> bool | int | float:
 
 
 def parse_dollars(text: str) -> float:
-    """An amount of money above 0."""
+    """Parse an amount of US dollars above 0."""
     try:
         value = float(text)
     except ValueError:
@@ -159,7 +155,7 @@ def parse_dollars(text: str) -> float:
 
 
 def parse_seconds(text: str) -> float:
-    """A time of 0 or more."""
+    """Parse a number of seconds of 0 or more."""
     try:
         value = float(text)
     except ValueError:

@@ -1,27 +1,27 @@
-"""The exit statuses, and which error comes to which."""
+"""The exit statuses of commands, and the status of each error."""
 
 from assay.errors import AssayError, DatasetOutOfReach, EndpointError, RunStopped, StoreError
 
 EXIT_PASS = 0
 EXIT_FAIL = 1
-"""A legitimate no: a gate failed, a run got worse."""
+"""A gate failed, or a run got worse."""
 
 EXIT_USAGE_ERROR = 2
-"""Nothing was run."""
+"""The command line or a configuration is wrong; nothing was run."""
 
 EXIT_INCONCLUSIVE = 3
-"""Something was out of reach, the results could not be written, or the command broke off."""
+"""A resource is unreachable, results cannot be written, or the command was aborted."""
 
 EXIT_INTERRUPTED = 130
 
 
 class InconclusiveError(AssayError):
-    """Something that was under way could not be brought to its end."""
+    """A command was aborted after it had started: its outcome is unknown."""
 
 
 def choose_exit_status(error: AssayError) -> int:
-    """What a command exits with when this error ends it."""
-    out_of_reach = isinstance(
+    """Return the exit status of a command that this error ends."""
+    inconclusive = isinstance(
         error, InconclusiveError | DatasetOutOfReach | EndpointError | RunStopped | StoreError
     )
-    return EXIT_INCONCLUSIVE if out_of_reach else EXIT_USAGE_ERROR
+    return EXIT_INCONCLUSIVE if inconclusive else EXIT_USAGE_ERROR

@@ -1,4 +1,4 @@
-"""Why samples of a run failed: the most frequent reasons, each in full, with their counts."""
+"""The most frequent reasons for failed samples, each in full, with their counts."""
 
 import textwrap
 from collections.abc import Sequence
@@ -12,10 +12,10 @@ _MAX_FAILURE_CHARS = 1000
 
 
 def format_failures(groups: Sequence[FailureGroup], failed: int) -> list[str]:
-    """One paragraph for each reason; nothing where no sample failed."""
+    """Format one paragraph for each reason; empty if no sample failed."""
     if not groups:
         return []
-    lines = ["why samples failed"]
+    lines = ["reasons for failed samples"]
     for group in groups:
         text = cut(f"{group.boundary}: {group.kind}: {group.message}", _MAX_FAILURE_CHARS)
         first = f"  {group.samples} x "
@@ -32,7 +32,7 @@ def format_failures(groups: Sequence[FailureGroup], failed: int) -> list[str]:
 
 
 def failures_to_dicts(groups: Sequence[FailureGroup]) -> list[dict[str, Any]]:
-    """The same as plain values."""
+    """Return the groups as plain values."""
     return [
         {
             "samples": group.samples,

@@ -1,4 +1,4 @@
-"""`assay gate`: fail the build when a recorded run is below its bar, or worse than another."""
+"""`assay gate`: fail the build when a run is below its threshold, or worse than a baseline."""
 
 import json
 from argparse import ArgumentParser, Namespace
@@ -17,47 +17,46 @@ from assay.stats import (
 from assay.store import Run, RunRow, Store
 
 from .store_option import add_store_option, open_store
-from .terminal import print_json, sanitize_lines
+from .terminal import format_field, print_json, sanitize_lines
 
 
 def configure(parser: ArgumentParser) -> None:
     """Declare the arguments of the command."""
-    parser.add_argument("run", metavar="RUN", help="a run's id, its beginning, or latest")
+    parser.add_argument("run", metavar="RUN", help="run id, unique prefix, or `latest`")
     parser.add_argument(
-        "--min", dest="minimum", type=float, metavar="X", help="the lowest mean score that passes"
+        "--min", dest="minimum", type=float, metavar="X", help="lowest mean score that passes"
     )
     parser.add_argument(
         "--proven",
         action="store_true",
-        help="ask that the lower bound of the mean reaches --min, not only the mean",
+        help="require that the lower bound of the mean reaches --min, not only the mean",
     )
-    parser.add_argument(
-        "--baseline", metavar="RUN", help="a run that this one must not be worse than"
-    )
+    parser.add_argument("--baseline", metavar="RUN", help="fail if the run is worse than this one")
     parser.add_argument(
         "--tolerance",
         type=float,
         metavar="X",
-        help="how far the mean may fall below the baseline's (default: no drop that a test shows)",
+        help="largest drop of the mean below the baseline's (default: no statistically "
+        "significant drop)",
     )
     parser.add_argument(
         "--max-not-judged",
         type=float,
         default=0.05,
         metavar="SHARE",
-        help="the largest share of results without a judgement (default: 0.05)",
+        help="largest share of results without a judgement (default: 0.05)",
     )
     parser.add_argument(
         "--allow-unfinished",
         action="store_true",
-        help="also judge a run that was interrupted, failed or is still running",
+        help="judge also a run that was interrupted, failed or is still in progress",
     )
     add_store_option(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
 
 
 def main(args: Namespace) -> int:
-    """Exit status: 0 passed, 1 failed, 3 could not tell."""
+    """Exit status: 0 passed, 1 failed, 3 inconclusive."""
     rule = GateRule(
         minimum=args.minimum,
         proven=args.proven,
@@ -76,14 +75,20 @@ def main(args: Namespace) -> int:
             }
         )
     else:
-        print(sanitize_lines("\n".join([f"{'run':<14}{run.id}", *verdict.lines()])))
+        print(sanitize_lines("\n".join([format_field("run", run.id), *verdict.lines()])))
     return verdict.exit_status
 
 
 def _judge_recorded_run(store: Store, run: Run, rule: GateRule, args: Namespace) -> Verdict:
     comparison = None
     if args.baseline is not None:
-        baseline = _find_baseline_run(store, run, args)
+        baseline = store.run(args.baseline)
+        if baseline.id == run.id:
+            raise ConfigError(
+                f"the baseline is the run to judge itself, {run.id!r}",
+                where=f"--baseline {args.baseline}",
+                hint="choose another run as the baseline",
+            )
         bounds = find_shared_bounds(baseline.spec.config, run.spec.config)
         comparison = compare(baseline.results(), run.results(), bounds=bounds)
     summary = summarise_recorded(run.results(), run.spec.config)
@@ -95,23 +100,12 @@ def _judge_recorded_run(store: Store, run: Run, rule: GateRule, args: Namespace)
     return Verdict(outcome=Outcome.COULD_NOT_TELL, checks=checks, unscored=verdict.unscored)
 
 
-def _find_baseline_run(store: Store, run: Run, args: Namespace) -> Run:
-    baseline = store.run(args.baseline)
-    if baseline.id == run.id:
-        raise ConfigError(
-            f"run {run.id!r} is the one to judge: no run is worse than itself",
-            where=f"--baseline {args.baseline}",
-            hint="name another run",
-        )
-    return baseline
-
-
 def build_finished_check(row: RunRow) -> Check:
-    """Says that a run is not whole: what is missing may be just what would have failed."""
+    """Build the check that an unfinished run fails: its missing samples might have failed."""
     total = row.spec.total
     of = "" if total is None else f" of {total * row.spec.repeats}"
     text = (
         f"the run is {row.status}, with {row.totals.recorded}{of} results; resume it, "
-        "or allow it with --allow-unfinished"
+        "or pass --allow-unfinished"
     )
     return Check(name="finished", outcome=Outcome.COULD_NOT_TELL, text=text)

@@ -1,4 +1,4 @@
-"""What GitHub Actions shows of a certification: a table, and annotations beside the manifest."""
+"""The GitHub Actions output of a certification: a table, and annotations on the manifest."""
 
 import os
 import sys
@@ -11,21 +11,21 @@ _MAX_ANNOTATION_CHARS = 1000
 
 
 def write_github_summary(result: CertificationResult, manifest: Path) -> None:
-    """Add to the step summary, and annotate what was missed; nothing outside of GitHub."""
+    """Append to the step summary and annotate missed criteria; outside of GitHub do nothing."""
     if page := os.environ.get("GITHUB_STEP_SUMMARY"):
         try:
             with open(page, "a", encoding="utf-8") as file:
                 file.write(summary_markdown(result))
         except OSError as error:
-            # A certification is not lost for the want of a page about it.
-            print(f"the step summary could not be written: {error.strerror}", file=sys.stderr)
+            # Not raised: the certification itself is complete.
+            print(f"the step summary cannot be written: {error.strerror}", file=sys.stderr)
     if os.environ.get("GITHUB_ACTIONS") == "true":
         for line in format_criterion_annotations(result, _find_path_in_checkout(manifest)):
             print(line, file=sys.stderr)
 
 
 def format_criterion_annotations(result: CertificationResult, file: str) -> list[str]:
-    """A workflow command for each criterion that was not met."""
+    """Return a workflow command for each criterion that is not met."""
     found = []
     for outcome in result.outcomes:
         if outcome.status is CriterionStatus.PASSED:
@@ -40,7 +40,7 @@ def format_criterion_annotations(result: CertificationResult, file: str) -> list
 
 
 def _find_path_in_checkout(path: Path) -> str:
-    """A path from the top of the checkout, which is what annotations are attached to."""
+    # Annotations are attached to paths relative to the root of the checkout.
     workspace = os.environ.get("GITHUB_WORKSPACE")
     whole = path.absolute()
     if workspace and whole.is_relative_to(workspace):

@@ -1,4 +1,4 @@
-"""`assay ingest`: recorded agent sessions as samples, in a file or in the store."""
+"""`assay ingest`: import recorded agent sessions as samples, into a file or the store."""
 
 import asyncio
 import os
@@ -17,17 +17,19 @@ from assay.store import Run, RunSpec, Store, sample_key
 from assay.types import Sample, stable_id
 
 from .dates import parse_moment
-from .eval_overrides import count
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_PASS
 from .ingest_output import FORMATS, write_file, write_stdout
 from .ingest_report import IngestReport
 from .ingest_sources import SOURCES, Stream, find_default_path, read_sessions
+from .option_numbers import parse_count
+from .sample_input import refuse_to_overwrite
 from .store_option import add_store_option, build_next_command, find_store_location
 from .terminal import sanitize_lines
 
+# Samples are held in memory until their batch is committed.
 _STORE_BATCH_SIZE = 64
-"""Samples that wait together for the store; more would be held in memory."""
 
+# Names of files that agents record. Such a file is never overwritten.
 _SESSION_FILE_PATTERNS = {
     "opencode": ("*.json", "*.db", "*.db-*"),
     "claude-code": ("*.jsonl",),
@@ -35,77 +37,85 @@ _SESSION_FILE_PATTERNS = {
     "atif": ("*.json", "*.jsonl"),
     "inspect": ("*.eval", "*.json"),
 }
-"""Names of the files that agents record. One of them is never overwritten."""
-
+# Enough for the first key, which identifies the files that this command writes.
 _OUTPUT_PREFIX_BYTES = 20
 
 
 def configure(parser: ArgumentParser) -> None:
     """Declare the arguments of the command."""
-    parser.add_argument("source", choices=SOURCES, help="which agent recorded the sessions")
+    parser.add_argument("source", choices=SOURCES, help="agent that recorded the sessions")
     parser.add_argument(
         "path",
         metavar="PATH",
         nargs="?",
         type=Path,
-        help="a data folder, a database, or recorded files (default: this machine's)",
+        help="data folder, database or recorded files (default: the agent's own data folder)",
     )
     parser.add_argument(
-        "-o", "--output", metavar="FILE", help="write JSON lines here, - for stdout; not the store"
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="write JSON lines here, - for stdout, instead of the store",
     )
     parser.add_argument(
-        "--format", choices=FORMATS, default="sample", help="of the file (default: sample)"
+        "--format", choices=FORMATS, default="sample", help="format of the file (default: sample)"
     )
     parser.add_argument(
         "--max-output-chars",
-        type=count,
+        type=parse_count,
         metavar="N",
-        help="cut longer outputs of tools in the file, and say so there (default: none is cut)",
+        help="truncate longer tool outputs in the file, with a note (default: no limit)",
     )
     add_session_filter_options(parser)
     parser.add_argument(
         "--children",
         choices=get_args(Children),
         default="inline",
-        help="sessions of subagents: samples of their own, inside their parent's (default), "
-        "or left out",
+        help="import sessions of subagents as samples of their own, inside their parent's "
+        "(default), or not at all",
     )
     parser.add_argument(
-        "--keep-reverted", action="store_true", help="keep messages that the user has undone"
+        "--keep-reverted", action="store_true", help="keep messages that the user reverted"
     )
     parser.add_argument(
         "--synthetic",
         action="store_true",
-        help="keep texts that the program put into user messages",
+        help="keep text that the agent program inserted into user messages",
     )
     parser.add_argument(
         "--raw-records",
         action="store_true",
-        help="keep records that are not messages, as they are (claude-code)",
+        help="keep records that are not messages, unchanged (claude-code)",
     )
     add_store_option(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
 
 
 def add_session_filter_options(parser: ArgumentParser) -> None:
-    """Declare which sessions are asked for."""
+    """Declare the options that select sessions."""
     parser.add_argument(
         "--since",
         type=parse_moment,
         metavar="WHEN",
-        help="used since 2026-02-14, or in the last 30d",
+        help="only sessions used since 2026-02-14, or in the last 30d",
     )
     parser.add_argument(
-        "--project", metavar="NAME|FOLDER|ID", help="of this project, or below this folder"
+        "--project",
+        metavar="NAME|FOLDER|ID",
+        help="only sessions of this project, or below this folder",
     )
     parser.add_argument(
-        "--session", metavar="ID", action="append", default=[], help="this one; may be repeated"
+        "--session",
+        metavar="ID",
+        action="append",
+        default=[],
+        help="only this session (repeatable)",
     )
-    parser.add_argument("--title", metavar="TEXT", help="with this in its title")
+    parser.add_argument("--title", metavar="TEXT", help="only sessions with this text in the title")
 
 
 def main(args: Namespace) -> int:
-    """Exit status: 0 all sessions were read, 3 some could not be; what could is written."""
+    """Exit status: 0 all sessions were imported, 3 some cannot be read and were skipped."""
     _check_output_options(args)
     path = args.path if args.path is not None else find_default_path(args.source, os.environ)
     stream = read_sessions(args, path)
@@ -131,34 +141,31 @@ def main(args: Namespace) -> int:
 def _check_output_options(args: Namespace) -> None:
     if args.output is None and args.format != "sample":
         raise ConfigError(
-            f"--format {args.format} is the format of a file, and none is named",
+            f"--format {args.format} has no effect without an output file",
             hint="add -o FILE; the store keeps whole samples, which `assay show` reads",
         )
     if args.output is None and args.max_output_chars is not None:
         raise ConfigError(
-            "--max-output-chars cuts outputs in a file, and none is named",
+            "--max-output-chars has no effect without an output file",
             hint="add -o FILE; the store keeps whole samples",
         )
 
 
 def _refuse_to_overwrite_sessions(target: Path, source: Path, agent: str) -> None:
-    """Raise when the file to be written is one that is read."""
     if not target.exists():
         return
-    files = [source, source / "opencode.db"]
-    if any(each.exists() and each.samefile(target) for each in files):
-        raise ConfigError(f"{str(target)!r} is what is read", hint="name another file after -o")
+    refuse_to_overwrite(target, (source, source / "opencode.db"))
     inside = target.resolve().is_relative_to(source.resolve())
     named = any(target.match(pattern) for pattern in _SESSION_FILE_PATTERNS[agent])
     if inside and named and not _is_own_output(target, agent):
         raise ConfigError(
-            f"{str(target)!r} exists in the folder that is read, and may be a recorded session",
-            hint="name a file in another folder after -o",
+            f"-o {target} exists in the input folder and may be a recorded session",
+            hint="choose a path outside the input folder",
         )
 
 
 def _is_own_output(target: Path, agent: str) -> bool:
-    """Whether a file holds samples or evaluation records, as an earlier command wrote them."""
+    """Whether an earlier command wrote the file, as samples or evaluation records."""
     if agent not in ("claude-code", "atif") or target.suffix != ".jsonl" or not target.is_file():
         return False
     with target.open("rb") as file:
@@ -166,14 +173,13 @@ def _is_own_output(target: Path, agent: str) -> bool:
 
 
 def _iterate_samples(stream: Stream, account: IngestReport) -> Iterator[Sample]:
-    """The samples, with each session that cannot be read reported when it is met."""
+    """Yield the samples, and report each skipped session when it is reached."""
     for sample in stream:
         _print_skipped(account)
         yield sample
 
 
 def _print_skipped(account: IngestReport) -> None:
-    """Name the sessions that were skipped since the last call."""
     for each in account.skipped[account.named :]:
         print(sanitize_lines(f"skipped {each.session_id}: {each.problem}"), file=sys.stderr)
     account.named = len(account.skipped)
@@ -199,7 +205,7 @@ def _store_sessions(stream: Stream, account: IngestReport, args: Namespace) -> N
         dataset=str(stream.path),
     )
     samples = _iterate_samples(stream, account)
-    # The source is opened before a run is begun in its name.
+    # The source is opened before the run is started: a wrong path leaves no empty run behind.
     first = next(samples, None)
     with Store.open(find_store_location(args)) as store:
         account.store, account.run, account.stored = store.where, spec.id, 0

@@ -42,7 +42,6 @@ def write_file(target: Path, samples: Iterator[Sample], output: LineFormatter) -
             f"the file cannot be written: {error.strerror}",
             where=str(target),
             hint="check that the folder exists and is writable",
-       
         ) from None
     try:
         with file:

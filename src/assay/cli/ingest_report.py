@@ -1,4 +1,4 @@
-"""What `assay ingest` tells of what it read, wrote and left out."""
+"""The report of `assay ingest`: sessions read, written and left out."""
 
 import json
 from collections import Counter
@@ -8,19 +8,20 @@ from typing import Any
 from assay.errors import AssayError, BadRow, StoreError
 from assay.formats import cut_outputs
 from assay.sessions import CONVERSION_ERRORS, TranscriptReading, UnreadableSession
+from assay.stats import format_plural
 from assay.types import Sample
 
 from .ingest_output import LineFormatter, format_sample_line
 from .ingest_sources import Stream
+from .terminal import format_field
 
-_INGEST_LABEL_WIDTH = 14
 _MAX_LISTED_MISSING = 20
 _MAX_LISTED_KINDS = 10
 
 
 @dataclass
 class IngestReport:
-    """Counts of one ingestion, filled in while it goes on."""
+    """Counts of one ingestion, updated while it runs."""
 
     stream: Stream
     output: str | None
@@ -30,12 +31,12 @@ class IngestReport:
     run: str | None = None
     next: str | None = None
     unplaced: int = 0
-    """Things that the format has no place for."""
+    """Values that the format cannot represent."""
 
     outputs_cut: int = 0
     unwritten: int = 0
     named: int = 0
-    """Skipped sessions that were already reported one by one."""
+    """Skipped sessions that are already reported one by one."""
 
     stored: int | None = None
     """Samples that the store confirmed as inserted; None where a file is written."""
@@ -46,7 +47,7 @@ class IngestReport:
 
     @property
     def complete(self) -> bool:
-        """Whether every session that was asked for is written."""
+        """Whether every selected session is written."""
         reading = self.stream.reading
         damaged = isinstance(reading, TranscriptReading) and reading.damaged
         return not (self.skipped or reading.missing or damaged)
@@ -58,7 +59,7 @@ class IngestReport:
         return self.stream.reading.read - self.unwritten
 
     def build_formatter(self, form: str) -> LineFormatter:
-        """Lines of `form`. A sample that cannot be written is skipped like an unreadable one."""
+        """Return a formatter that skips a sample it cannot write like an unreadable one."""
 
         def write(sample: Sample) -> str | None:
             try:
@@ -67,7 +68,7 @@ class IngestReport:
                     self.outputs_cut += cut
                 line, lost = format_sample_line(sample, form)
             except CONVERSION_ERRORS as error:
-                self.skip(sample.id, BadRow(f"cannot be written: {error}"))
+                self.skip(sample.id, BadRow(f"the session cannot be written: {error}"))
                 return None
             self.unplaced += lost
             return line
@@ -79,13 +80,13 @@ class IngestReport:
         self.skipped.append(UnreadableSession(session_id, problem.with_traceback(None)))
 
     def count_stored(self, session_id: str, *, inserted: bool) -> None:
-        """Count a sample that the store inserted; report one whose id is stored already."""
+        """Count a sample that the store inserted; report one with an id that is already stored."""
         assert self.stored is not None
         if inserted:
             self.stored += 1
             return
         problem = BadRow(
-            "another session with this id is stored; this one is not",
+            "another session with this id is already stored; this one was skipped",
             where=f"session {session_id}",
             hint="write both to a file with -o FILE",
         )
@@ -96,57 +97,47 @@ class IngestReport:
         return not isinstance(error, StoreError)
 
     def lines(self) -> list[str]:
-        """The same as `json`, for people."""
+        """Return the report as text; `json` has the same content."""
         reading = self.stream.reading
         sessions = f"{self.written} written"
         if reading.inlined:
             sessions += f", {reading.inlined} of subagents inside them"
         left = {
-            "not asked for": reading.not_chosen,
+            "not selected": reading.not_chosen,
             "empty": reading.empty,
             "of subagents": reading.dropped,
         }
         lines = [
-            _format_ingest_line("source", str(self.stream.path)),
-            _format_ingest_line("sessions", sessions),
+            format_field("source", str(self.stream.path)),
+            format_field("sessions", sessions),
         ]
         if any(left.values()):
             counted = ", ".join(f"{count} {what}" for what, count in left.items() if count)
-            lines.append(_format_ingest_line("left out", counted))
+            lines.append(format_field("left out", counted))
         if self.skipped:
             lines.append(
-                _format_ingest_line(
-                    "skipped", f"{len(self.skipped)} that cannot be read or written"
-                )
+                format_field("skipped", f"{len(self.skipped)} that cannot be read or written")
             )
-        lines += [
-            _format_ingest_line("not there", each) for each in reading.missing[:_MAX_LISTED_MISSING]
-        ]
+        lines += [format_field("missing", each) for each in reading.missing[:_MAX_LISTED_MISSING]]
         if len(reading.missing) > _MAX_LISTED_MISSING:
-            lines.append(
-                _format_ingest_line("", f"and {len(reading.missing) - _MAX_LISTED_MISSING} more")
-            )
+            lines.append(format_field("", f"and {len(reading.missing) - _MAX_LISTED_MISSING} more"))
         if self.unplaced:
-            have = "thing has" if self.unplaced == 1 else "things have"
-            lines.append(
-                _format_ingest_line("format", f"{self.unplaced} {have} no place in {self.format}")
-            )
+            values = format_plural(self.unplaced, "value")
+            lines.append(format_field("format", f"{self.format} cannot represent {values}"))
         if self.max_output_chars is not None:
-            cut = f"{self.outputs_cut} cut after {self.max_output_chars} characters"
-            lines.append(_format_ingest_line("outputs", cut))
+            cut = f"{self.outputs_cut} truncated after {self.max_output_chars} characters"
+            lines.append(format_field("outputs", cut))
         if reading.unknown_kinds:
-            lines.append(
-                _format_ingest_line("unknown", _format_unknown_kinds(reading.unknown_kinds))
-            )
-        lines += [_format_ingest_line("note", note) for note in reading.notes]
+            lines.append(format_field("unknown", _format_unknown_kinds(reading.unknown_kinds)))
+        lines += [format_field("note", note) for note in reading.notes]
         if self.run is not None:
             lines += [
-                _format_ingest_line("run", self.run),
-                _format_ingest_line("store", str(self.store)),
+                format_field("run", self.run),
+                format_field("store", str(self.store)),
             ]
             lines += ["next:", f"  {self.next}"]
         elif self.output != "-":
-            lines.append(_format_ingest_line("file", f"{self.output} ({self.format})"))
+            lines.append(format_field("file", f"{self.output} ({self.format})"))
         return lines
 
     def json(self) -> str:
@@ -177,14 +168,9 @@ class IngestReport:
 
 
 def _format_unknown_kinds(kinds: Counter[str]) -> str:
-    """Such as `12 records of 2 unknown kinds: hologram (11), mirror (1)`."""
+    # Such as `12 records of 2 unknown kinds: hologram (11), mirror (1)`.
     records, named = kinds.total(), kinds.most_common(_MAX_LISTED_KINDS)
-    text = f"{records} {'record' if records == 1 else 'records'} of {len(kinds)} unknown "
-    text += "kind: " if len(kinds) == 1 else "kinds: "
+    text = f"{format_plural(records, 'record')} of {format_plural(len(kinds), 'unknown kind')}: "
     text += ", ".join(f"{kind} ({count})" for kind, count in named)
     left = len(kinds) - len(named)
-    return f"{text}, and {left} more {'kind' if left == 1 else 'kinds'}" if left else text
-
-
-def _format_ingest_line(label: str, text: str) -> str:
-    return f"{label:<{_INGEST_LABEL_WIDTH}}{text}"
+    return f"{text}, and {format_plural(left, 'more kind')}" if left else text

@@ -1,4 +1,4 @@
-"""The readers of recorded sessions, by the name of what recorded them."""
+"""The readers of recorded sessions, by the name of the agent that recorded them."""
 
 from argparse import Namespace
 from collections.abc import Mapping
@@ -20,12 +20,12 @@ from assay.sessions import (
 Stream = SessionStream | TranscriptStream
 
 SOURCES = ("opencode", "claude-code", "codex", "atif", "inspect")
+# Their formats do not mark reverted or synthetic messages.
 _SOURCES_WITHOUT_OPTIONS = ("atif", "inspect")
-"""Files that tell nothing of reverted or synthetic messages."""
 
 
 def read_sessions(args: Namespace, path: Path) -> Stream:
-    """The sessions that a command line asks for, not read yet."""
+    """Open the sessions that the command line selects; nothing is read yet."""
     choice = SessionChoice(args.since, args.project, frozenset(args.session), args.title)
     options = SampleOptions(
         keep_reverted=args.keep_reverted,
@@ -56,19 +56,19 @@ def _check_source_options(args: Namespace) -> None:
         if given
     ]
     if meaningless:
-        raise ConfigError(f"{meaningless[0]} has no meaning for {args.source}")
+        raise ConfigError(f"{meaningless[0]} has no effect on {args.source} sessions")
 
 
 def find_default_path(source: str, environment: Mapping[str, str]) -> Path:
-    """Where a program keeps its sessions on this machine."""
+    """Return the folder in which an agent keeps its sessions on this machine."""
     home = Path.home()
     if source == "opencode":
         share = environment.get("XDG_DATA_HOME") or str(home / ".local" / "share")
         root = Path(share) / "opencode"
-        # A database of another name; an absolute one replaces the folder.
+        # The name of another database; an absolute path replaces the folder.
         return root / environment["OPENCODE_DB"] if environment.get("OPENCODE_DB") else root
     if source == "claude-code":
         return Path(environment.get("CLAUDE_CONFIG_DIR") or home / ".claude")
     if source == "codex":
         return Path(environment.get("CODEX_HOME") or home / ".codex")
-    raise ConfigError(f"{source} has no folder of its own", hint="name the file or folder to read")
+    raise ConfigError(f"{source} has no default folder", hint="name the file or folder to read")

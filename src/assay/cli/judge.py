@@ -1,8 +1,7 @@
-"""`assay judge`: samples of a file or a run, graded by a rubric with a model as judge."""
+"""`assay judge`: grade the samples of a file or a run by a rubric with a model as judge."""
 
 import asyncio
 import json
-import shlex
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
@@ -27,26 +26,30 @@ from assay.scorers import Calibrator, Judge, VertexJudge, read_labels
 from assay.store import Store
 from assay.types import Sample
 
-from .eval_overrides import count
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_PASS, InconclusiveError
 from .ingest_output import write_file, write_stdout
 from .judge_backends import add_backend_options, build_judge
 from .judge_report import JudgeReport
+from .option_numbers import parse_count
 from .progress_bar import choose_display
-from .resume import redact_option_value
+from .resume import format_options, format_resume_hint, join_resume_command
+from .sample_input import SAMPLE_FILE_SUFFIXES, refuse_to_overwrite
 from .signals import exit_interrupted, stop_on_signals, tick_periodically
 from .store_option import add_store_option, build_next_command, find_store_location
-from .terminal import print_json, sanitize_lines
+from .terminal import format_field, print_json, sanitize_lines
 
-_JUDGED_FILE_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".parquet", ".gz")
 _JUDGE_CONCURRENCY = 20
+# Options that define the judging or its speed; a resumed run must get the same ones.
 _JUDGE_RESUME_OPTIONS = (
     *("rubric", "backend", "endpoint", "key_env", "panel", "votes", "project", "location"),
-    *("labels", "limit", "concurrency", "name", "store"),
+    *("labels", "limit", "concurrency", "name", "store", "allow_plain_http"),
 )
-"""Options that a resumed judging is asked for again: they decide what it is, or how fast."""
-
-_JUDGE_DEFAULTS = {"backend": "llm", "votes": 1, "concurrency": _JUDGE_CONCURRENCY}
+_JUDGE_DEFAULTS = {
+    "backend": "llm",
+    "votes": 1,
+    "concurrency": _JUDGE_CONCURRENCY,
+    "allow_plain_http": False,
+}
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -54,14 +57,14 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "target",
         metavar="FILE|RUN",
-        help="a file of samples; or a run: its id, its beginning, or latest",
+        help="file of samples; or run id, unique prefix, or `latest`",
     )
     add_backend_options(parser)
     parser.add_argument(
         "--labels",
         type=Path,
         metavar="FILE.jsonl",
-        help="what people said, as id and label a line: how far the judge agrees with them",
+        help="compare the judge with human labels: one JSON line with id and label each",
     )
     _add_run_options(parser)
 
@@ -71,43 +74,44 @@ def _add_run_options(parser: ArgumentParser) -> None:
         "-o",
         "--output",
         metavar="FILE",
-        help="also write the judged samples as JSON lines here, - for stdout",
+        help="write also the judged samples as JSON lines here, - for stdout",
     )
-    parser.add_argument("--limit", type=count, metavar="N", help="judge the first N samples only")
+    parser.add_argument(
+        "--limit", type=parse_count, metavar="N", help="judge the first N samples only"
+    )
     parser.add_argument(
         "--concurrency",
-        type=count,
+        type=parse_count,
         default=_JUDGE_CONCURRENCY,
         metavar="N",
-        help=f"samples to judge at once (default: {_JUDGE_CONCURRENCY})",
+        help=f"judge N samples at once (default: {_JUDGE_CONCURRENCY})",
     )
-    parser.add_argument("--name", help="what the new run is called")
-    parser.add_argument("--resume", metavar="RUN", help="go on with a judging that was interrupted")
+    parser.add_argument("--name", help="name of the new run")
+    parser.add_argument("--resume", metavar="RUN", help="resume an interrupted judge run")
     add_store_option(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
     parser.add_argument("--quiet", action="store_true", help="show no progress")
 
 
 def main(args: Namespace) -> int:
-    """Exit status: 0 judged, 3 some could not be, 130 interrupted; what was judged is kept."""
+    """Exit status: 0 judged, 3 some samples could not be judged, 130 interrupted."""
     scorer = build_judge(args)
-    account = JudgeReport(scorer, _build_calibrator(args, scorer))
+    judged = JudgeReport(scorer, _build_calibrator(args, scorer))
     stream = _open_sample_file(args)
     with Store.open(find_store_location(args), create=stream is not None) as store:
         if stream is None:
-            # By its id from here on: soon the newest run is the one that is being made.
+            # Resolved to its id now: `latest` will soon mean the run that this command starts.
             args.target = store.run(args.target).id
         try:
             report = asyncio.run(_judge_samples(args, scorer, stream, store))
         except (EndpointError, RunStopped) as error:
-            # A judge that refuses the key, or never answers: no other sample would be judged.
-            go_on = f"what was judged is kept; go on with:\n  {_build_judge_resume_command(args, 'latest')}"
-            raise InconclusiveError(f"{error}\n{go_on}") from error
-        _write_judged_samples(_count_judged_samples(report, account), args)
-    _print_judge_report(report, account, args)
+            # The judge refuses the key, or never answers: no other sample would be judged.
+            raise InconclusiveError(f"{error}\n{_format_hint(args, 'latest')}") from error
+        _write_judged_samples(_count_judged_samples(report, judged), args)
+    _print_judge_report(report, judged, args)
     if report.interrupted:
         exit_interrupted()
-    return EXIT_PASS if account.complete and report.summary.results else EXIT_INCONCLUSIVE
+    return EXIT_PASS if judged.complete and report.summary.results else EXIT_INCONCLUSIVE
 
 
 def _build_calibrator(args: Namespace, scorer: Judge | VertexJudge) -> Calibrator | None:
@@ -117,35 +121,31 @@ def _build_calibrator(args: Namespace, scorer: Judge | VertexJudge) -> Calibrato
     names = [criterion.name for criterion in scorer.rubric.criteria]
     if unknown := sorted(calibrator.criteria.difference(names)):
         raise ConfigError(
-            f"labels {unknown[0]!r}, which is no criterion of the rubric",
+            f"the label {unknown[0]!r} is not a criterion of the rubric",
             where=str(args.labels),
-            hint=f"its criteria are: {', '.join(names)}",
+            hint=f"the criteria are: {', '.join(names)}",
         )
     return calibrator
 
 
 def _open_sample_file(args: Namespace) -> SampleStream | None:
-    """The samples of a file, or None for a run. Reads all of it before anything is paid for."""
+    """Open the samples of a file; None for a run. Bad rows raise before a call is paid for."""
     path = Path(args.target)
-    if not path.is_file() and path.suffix.lower() not in _JUDGED_FILE_SUFFIXES:
+    if not path.is_file() and path.suffix.lower() not in SAMPLE_FILE_SUFFIXES:
         return None
-    if args.output not in (None, "-") and path.exists() and _is_same_file(path, Path(args.output)):
-        raise ConfigError(f"{args.output!r} is what is read", hint="name another file after -o")
+    if args.output not in (None, "-"):
+        refuse_to_overwrite(Path(args.output), [path])
     stream = load_samples(path, args.limit)
     if not sum(1 for _ in stream):
-        raise ConfigError("has no samples", where=str(path))
+        raise ConfigError("the file has no samples", where=str(path))
     return stream
-
-
-def _is_same_file(one: Path, other: Path) -> bool:
-    return other.exists() and one.samefile(other)
 
 
 async def _judge_samples(
     args: Namespace, scorer: Judge | VertexJudge, stream: SampleStream | None, store: Store
 ) -> EvalReport:
     def with_cost(progress: Progress) -> None:
-        # The cost that goes up now is the judges', not that of the samples.
+        # Shows the cost of the judges: that of the samples was paid when they were rolled out.
         spent = scorer.spending
         display.watch(
             replace(progress, cost_usd=spent.known_cost_usd, cost_unknown=spent.cost_unknown)
@@ -175,9 +175,9 @@ class _RunControlArguments(TypedDict):
     stop: Stop
 
 
-def _count_judged_samples(report: EvalReport, account: JudgeReport) -> Iterator[Sample]:
+def _count_judged_samples(report: EvalReport, judged: JudgeReport) -> Iterator[Sample]:
     for sample in report.samples:
-        account.add(sample)
+        judged.add(sample)
         yield sample
 
 
@@ -191,7 +191,7 @@ def _write_judged_samples(samples: Iterator[Sample], args: Namespace) -> None:
             pass
 
 
-def _print_judge_report(report: EvalReport, account: JudgeReport, args: Namespace) -> None:
+def _print_judge_report(report: EvalReport, judged: JudgeReport, args: Namespace) -> None:
     following = build_next_command(args, "show", report.run_id)
     stream = sys.stderr if args.output == "-" else sys.stdout
     if args.json:
@@ -200,7 +200,7 @@ def _print_judge_report(report: EvalReport, account: JudgeReport, args: Namespac
             "store": report.store,
             "interrupted": report.interrupted,
             "summary": json.loads(report.summary.model_dump_json()),
-            **account.plain(),
+            **judged.plain(),
             "next": [following],
         }
         if stream is sys.stdout:
@@ -209,31 +209,23 @@ def _print_judge_report(report: EvalReport, account: JudgeReport, args: Namespac
             print(json.dumps(value), file=stream)
     else:
         lines = [
-            *_select_score_lines(report),
-            *account.lines(),
-            f"{'run':<14}{report.run_id}",
-            f"{'store':<14}{report.store}",
+            # The rest of the summary is about the samples' own model calls.
+            *takewhile(lambda line: not line.startswith("latency"), report.summary.lines()),
+            *judged.lines(),
+            format_field("run", report.run_id),
+            format_field("store", report.store),
             "next:",
             f"  {following}",
         ]
         print(sanitize_lines("\n".join(lines)), file=stream)
-    for problem in account.problems:
+    for problem in judged.problems:
         print(sanitize_lines(f"not judged: {problem}"), file=sys.stderr)
     if report.interrupted:
-        text = f"interrupted; what was judged is kept. Go on with:\n  {_build_judge_resume_command(args, report.run_id)}"
+        text = f"interrupted; {_format_hint(args, report.run_id)}"
         print(sanitize_lines(text), file=sys.stderr)
 
 
-def _select_score_lines(report: EvalReport) -> list[str]:
-    """The summary as far as it is about scores: the rest is about the samples' own model calls."""
-    return list(takewhile(lambda line: not line.startswith("latency"), report.summary.lines()))
-
-
-def _build_judge_resume_command(args: Namespace, run_id: str) -> str:
-    words = ["assay", "judge", args.target]
-    for name in _JUDGE_RESUME_OPTIONS:
-        value = getattr(args, name, None)
-        if value is not None and value != _JUDGE_DEFAULTS.get(name):
-            words += [f"--{name.replace('_', '-')}", redact_option_value(str(value))]
-    words += ["--allow-plain-http"] if getattr(args, "allow_plain_http", False) else []
-    return shlex.join([*words, "--resume", run_id])
+def _format_hint(args: Namespace, run_id: str) -> str:
+    options = format_options(args, _JUDGE_RESUME_OPTIONS, _JUDGE_DEFAULTS)
+    command = join_resume_command(["assay", "judge", args.target, *options], run_id)
+    return format_resume_hint(command, kept="judged samples")

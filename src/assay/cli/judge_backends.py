@@ -1,4 +1,4 @@
-"""Who judges for `assay judge`: models behind endpoints, or Vertex's evaluation service."""
+"""The judges of `assay judge`: models behind endpoints, or Vertex's evaluation service."""
 
 import json
 import os
@@ -17,8 +17,8 @@ from .eval_overrides import (
     add_plain_http_option,
     apply_key_option,
     apply_plain_http_option,
-    count,
 )
+from .option_numbers import parse_count
 
 BACKENDS = ("llm", "vertex")
 _DEFAULT_VERTEX_LOCATION = "us-central1"
@@ -26,62 +26,70 @@ _SECRET_ENDPOINT_FIELDS = ("api_key", "oauth_token")
 
 
 def add_backend_options(parser: ArgumentParser) -> None:
-    """Declare who judges, and by what."""
+    """Declare the judges and their rubric."""
     parser.add_argument(
         "--rubric",
         required=True,
         metavar="NAME|FILE.yaml",
-        help=f"a file, or one of {', '.join(rubric_names())}; for Vertex one or several names",
+        help=f"rubric file, or one of {', '.join(rubric_names())}; for Vertex one or several names",
     )
     parser.add_argument(
         "--backend",
         choices=BACKENDS,
         default="llm",
-        help="a model behind --endpoint (default), or Vertex's evaluation service",
+        help="judge with a model behind --endpoint (default), or with Vertex's evaluation service",
     )
     parser.add_argument(
         "--endpoint",
         metavar="PROVIDER:MODEL[@URL]|FILE.json",
-        help="who judges; a file holds the fields of an Endpoint, such as its temperature. "
-        "For Vertex: the URL of the service, where it is not Google's own",
+        help="judge model; a file contains the fields of an Endpoint, such as its temperature. "
+        "For Vertex: the URL of the service, if it is not Google's own",
     )
     parser.add_argument(
         "--panel",
         metavar="MODEL,...",
-        help="further judges, written like --endpoint; each counts the same",
+        help="further judge models, written like --endpoint, with equal weight",
     )
     add_key_option(parser)
     add_plain_http_option(parser)
     parser.add_argument(
-        "--votes", type=count, default=1, metavar="N", help="ask each judge N times (default: 1)"
+        "--votes",
+        type=parse_count,
+        default=1,
+        metavar="N",
+        help="call each judge N times (default: 1)",
     )
     parser.add_argument(
-        "--project", metavar="ID", help="for Vertex (default: $GOOGLE_CLOUD_PROJECT)"
+        "--project", metavar="ID", help="project for Vertex (default: $GOOGLE_CLOUD_PROJECT)"
     )
     parser.add_argument(
         "--location",
         metavar="REGION",
-        help=f"for Vertex (default: $GOOGLE_CLOUD_LOCATION, else {_DEFAULT_VERTEX_LOCATION})",
+        help="region for Vertex (default: $GOOGLE_CLOUD_LOCATION, else "
+        f"{_DEFAULT_VERTEX_LOCATION})",
     )
 
 
 def build_judge(args: Namespace) -> Judge | VertexJudge:
-    """The judge that was asked for. Raises `ConfigError` for what is wrong with it."""
+    """Build the judge from the options. Raises `ConfigError` for invalid ones."""
     if args.backend == "vertex":
         return _build_vertex_judge(args)
     for option in ("project", "location"):
         if getattr(args, option) is not None:
-            raise ConfigError(f"--{option} is for Vertex", hint="add --backend vertex")
+            raise ConfigError(
+                f"--{option} has no effect without Vertex", hint="add --backend vertex"
+            )
     if args.endpoint is None:
         raise ConfigError(
-            "nobody is there to judge",
+            "no judge model: pass --endpoint",
             hint="name a model, as in --endpoint openai:gpt-5, or choose --backend vertex",
         )
     named = [args.endpoint, *(args.panel.split(",") if args.panel is not None else ())]
     endpoints = [
         apply_plain_http_option(read_endpoint_option(each.strip()), args) for each in named
     ]
-    # The others of a panel are elsewhere: theirs stands behind their names, as #key_env=NAME.
+    # --key-env is for the first judge only: the others have other servers, and name their own
+    # variable in the model string, as #key_env=NAME.
     endpoints[0] = apply_key_option(endpoints[0], args)
     return judge(args.rubric, endpoints, votes=args.votes)
 
@@ -90,12 +98,12 @@ def _build_vertex_judge(args: Namespace) -> VertexJudge:
     if args.panel is not None or args.votes != 1:
         option = "votes" if args.panel is None else "panel"
         raise ConfigError(
-            f"--{option} is for judges behind endpoints", hint="Vertex draws its own votes"
+            f"--{option} has no effect with Vertex", hint="leave it out: Vertex draws its own votes"
         )
     project = args.project or os.environ.get("GOOGLE_CLOUD_PROJECT")
     if not project:
         raise ConfigError(
-            "the Google Cloud project is not known",
+            "no Google Cloud project is set",
             hint="name it with --project, or set GOOGLE_CLOUD_PROJECT",
         )
     location = args.location or os.environ.get("GOOGLE_CLOUD_LOCATION") or _DEFAULT_VERTEX_LOCATION
@@ -103,24 +111,25 @@ def _build_vertex_judge(args: Namespace) -> VertexJudge:
 
 
 def read_endpoint_option(text: str) -> Endpoint:
-    """The endpoint that a word or a JSON file describes. Keys come from the environment only."""
+    """Read an endpoint from a model string or a JSON file. Keys come from the environment only."""
     if not text.lower().endswith(".json"):
         return parse_model(text)
     try:
         data = json.loads(Path(text).read_bytes())
         found = Endpoint.model_validate(data)
     except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", where=text) from None
+        raise ConfigError(f"the file cannot be read: {error.strerror}", where=text) from None
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise ConfigError(f"not an endpoint: {place}: {first['msg']}", where=text) from None
+        field = ".".join(map(str, first["loc"]))
+        message = f"the file is not an endpoint: {field}: {first['msg']}"
+        raise ConfigError(message, where=text) from None
     except (ValueError, RecursionError):
-        raise ConfigError("is not JSON", where=text) from None
+        raise ConfigError("the file is not JSON", where=text) from None
     for name in (*_SECRET_ENDPOINT_FIELDS, *(found.model_extra or {})):
         if name in data:
             raise ConfigError(
-                f"`{name}` does not belong into the file",
+                f"`{name}` is not allowed in the file",
                 where=text,
                 hint="a key comes from the provider's environment variable, or from `key_env`"
                 if name in _SECRET_ENDPOINT_FIELDS

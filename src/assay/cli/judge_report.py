@@ -1,4 +1,4 @@
-"""What `assay judge` tells of a judged run: agreement, evidence, what was not judged, and cost."""
+"""The report of `assay judge`: agreement, evidence, unjudged samples and cost."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -7,17 +7,18 @@ from assay.scorers import Calibrator, Judge, VertexJudge
 from assay.stats import format_labelled, format_number, format_plural
 from assay.types import EvaluateResult, Metric, Sample
 
+# The store keeps all of them; the terminal needs enough to recognise the cause.
 _MAX_JUDGE_PROBLEMS = 5
 
 
 @dataclass
 class Votes:
-    """How far the votes on one criterion agree, over the samples."""
+    """The agreement of votes on one criterion, over the samples."""
 
     samples: int = 0
     total: float = 0.0
     split: int = 0
-    """Samples whose votes stand on both sides of the threshold."""
+    """Samples with votes on both sides of the threshold."""
 
     @property
     def mean(self) -> float | None:
@@ -26,36 +27,36 @@ class Votes:
 
 @dataclass
 class JudgeReport:
-    """Counts of a judged run, filled in while its samples go by."""
+    """Counts of a judged run, updated sample by sample."""
 
     judge: Judge | VertexJudge
     calibrator: Calibrator | None = None
     judged: int = 0
     not_applicable: int = 0
-    """Not judged because the judges say that the rubric does not apply."""
+    """Not judged because the rubric does not apply, according to the judges."""
 
     unreadable: int = 0
-    """Not judged because of what the judges answered, or of the transcript."""
+    """Not judged because an answer of the judges or the transcript is invalid."""
 
     failed: int = 0
     quotes: int = 0
     quotes_missing: int = 0
     verdicts: int = 0
-    """Rubrics that Vertex made up for the samples and gave a verdict on."""
+    """Rubrics that Vertex generated for the samples and gave a verdict on."""
 
     verdicts_missed: int = 0
     cut: int = 0
-    """Samples of which the judges were not shown everything."""
+    """Samples that the judges were shown truncated."""
 
     partly_usable: int = 0
-    """Judged samples some of whose votes could not be used."""
+    """Judged samples with votes that could not be used."""
 
     agreement: dict[str, Votes] = field(default_factory=dict)
     by_judge: dict[str, list[float]] = field(default_factory=dict)
     """Sum and number of the scores that each judge of a panel gave."""
 
     problems: list[str] = field(default_factory=list)
-    """The first few."""
+    """The first few problems."""
 
     @property
     def complete(self) -> bool:
@@ -112,7 +113,7 @@ class JudgeReport:
                 given[1] += 1
 
     def lines(self) -> list[str]:
-        """The same as `plain`, for people."""
+        """Return the report as text; `plain` has the same content."""
         votes = f" ({format_plural(self.judge.votes, 'vote')} each)" if self.judge.votes > 1 else ""
         rubric = f"{self.judge.rubric.name} ({self.judge.rubric.digest})"
         return [
@@ -129,15 +130,13 @@ class JudgeReport:
 
     @property
     def panel(self) -> dict[str, float]:
-        """The mean score that each judge gave; empty unless there are several."""
+        """The mean score of each judge; empty unless there are several."""
         if len(self.judge.judges) < 2:
             return {}
         return {name: total / given for name, (total, given) in sorted(self.by_judge.items())}
 
     def _format_panel(self) -> list[str]:
-        words = [
-            f"{name} gives {format_number(mean)} on average" for name, mean in self.panel.items()
-        ]
+        words = [f"{name}: mean score {format_number(mean)}" for name, mean in self.panel.items()]
         return [line for each in words for line in format_labelled("", each)]
 
     def _format_agreement(self) -> list[str]:
@@ -146,8 +145,9 @@ class JudgeReport:
             split = (
                 f", votes split on {format_plural(votes.split, 'sample')}" if votes.split else ""
             )
-            words = f"{name} {format_number(votes.mean)} over {format_plural(votes.samples, 'sample')}{split}"
-            lines += format_labelled("" if lines else "agreement", words)
+            samples = format_plural(votes.samples, "sample")
+            text = f"{name} {format_number(votes.mean)} over {samples}{split}"
+            lines += format_labelled("" if lines else "agreement", text)
         return lines
 
     def _format_evidence(self) -> list[str]:
@@ -155,24 +155,24 @@ class JudgeReport:
             rubrics = format_plural(self.verdicts, "rubric")
             return format_labelled("verdicts", f"{rubrics}, {self.verdicts_missed} not met")
         if not self.quotes:
-            return format_labelled("evidence", "no quotes were given")
+            return format_labelled("evidence", "the judges gave no quotes")
         missing = f"{self.quotes_missing} not found in the transcript"
         return format_labelled("evidence", f"{format_plural(self.quotes, 'quote')}, {missing}")
 
     def _format_left_out(self) -> list[str]:
         counts = {
-            "that the rubric does not fit": self.not_applicable,
+            "to which the rubric does not apply": self.not_applicable,
             "that could not be judged": self.unreadable,
             "that failed": self.failed,
             "judged without all votes": self.partly_usable,
-            "shown to the judge cut": self.cut,
+            "shown to the judge truncated": self.cut,
         }
         words = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
         return format_labelled("left out", words) if words else []
 
     def _format_calls(self) -> str:
         spent = self.judge.spending
-        extra = [f"{spent.asked_again} to ask again"] if spent.asked_again else []
+        extra = [f"{spent.asked_again} repeated for an invalid answer"] if spent.asked_again else []
         extra += [f"{spent.failed} more failed"] if spent.failed else []
         return ", ".join([str(spent.calls), *extra])
 
@@ -181,15 +181,15 @@ class JudgeReport:
             return []
         lines = [line for each in self.calibrator.compute_calibrations() for line in each.lines()]
         if self.calibrator.missing:
-            lines += format_labelled(
-                "labels", f"{len(self.calibrator.missing)} of samples not there"
-            )
+            lines += format_labelled("labels", f"{len(self.calibrator.missing)} without a sample")
         if self.calibrator.unlabelled:
-            lines += format_labelled("labels", f"{self.calibrator.unlabelled} samples have none")
+            lines += format_labelled(
+                "labels", f"{self.calibrator.unlabelled} samples have no label"
+            )
         return lines
 
     def plain(self) -> dict[str, Any]:
-        """The counts as plain values."""
+        """Return the counts as plain values."""
         return {
             "rubric": {"name": self.judge.rubric.name, "digest": self.judge.rubric.digest},
             "judges": list(self.judge.judges),

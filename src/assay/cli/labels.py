@@ -1,17 +1,17 @@
-"""Short labels beside ids: what a sample asks, and which session it was made from."""
+"""Short labels beside ids: the question of a sample, or the title of its session."""
 
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
 from assay.types import Sample
 
+# Limits the work of measuring; lines cut a label further to the columns they have.
 _MAX_LABEL_CHARS = 200
-"""Characters of a label before it is cut to fit a line."""
 
 
 @dataclass(frozen=True)
 class SessionLabel:
-    """What people know a recorded session by. What was not recorded is None."""
+    """The title, date and folder of a recorded session; None for each that is not recorded."""
 
     title: str | None
     created: str | None
@@ -21,7 +21,7 @@ class SessionLabel:
     directory: str | None
 
     def plain(self) -> dict[str, str | None]:
-        """The label as plain values."""
+        """Return the label as plain values."""
         return asdict(self)
 
     @property
@@ -36,15 +36,15 @@ class SessionLabel:
 
 
 def build_label(sample: Sample) -> str:
-    """The title of a session, else the first line of the question, else ""."""
+    """Return the title of a session, else the first line of the question, else ""."""
     return _read_label_text(sample.input.get("title")) or _take_first_line(
         _find_sample_question(sample)
     )
 
 
 def build_session_label(sample: Sample) -> SessionLabel | None:
-    """The label of a sample that was made from a recorded session; None for any other."""
-    # Rows of a dataset may name a source too; the readers of sessions leave more marks.
+    """Return the label of a sample from a recorded session; None for any other."""
+    # `source` alone is ambiguous: rows of a dataset may have it too.
     marks = sample.metadata.keys() & {"content_id", "atif"}
     if not marks or not isinstance(sample.metadata.get("source"), str):
         return None
@@ -75,7 +75,7 @@ def _read_label_text(value: object) -> str | None:
 
 
 def _convert_to_utc(value: object) -> str | None:
-    """A time in ISO 8601 as one in UTC; None for anything else."""
+    # None for anything but an ISO 8601 time: the value comes from a foreign file.
     if not isinstance(value, str):
         return None
     try:

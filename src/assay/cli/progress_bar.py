@@ -24,7 +24,7 @@ _PROGRESS_LINE_WIDTH = 80
 
 
 class Display(Protocol):
-    """Shows how far a run is, between entering and leaving it."""
+    """Shows the progress of a run while its context is entered."""
 
     def __enter__(self) -> Self: ...
 
@@ -36,17 +36,17 @@ class Display(Protocol):
     ) -> None: ...
 
     def watch(self, progress: Progress) -> None:
-        """Take note of a recorded sample."""
+        """Receive the progress after a recorded sample."""
 
     def tick(self) -> None:
         """Called about once a second, whether or not anything happened."""
 
-    def say(self, text: str) -> None:
-        """A line that stays."""
+    def print_line(self, text: str) -> None:
+        """Print a line that stays."""
 
 
 def choose_display(*, quiet: bool) -> "Display":
-    """The display that fits stderr."""
+    """Choose the display for stderr: live in a terminal, plain lines otherwise."""
     if quiet:
         return SilentDisplay()
     if sys.stderr is not None and sys.stderr.isatty():
@@ -55,7 +55,7 @@ def choose_display(*, quiet: bool) -> "Display":
 
 
 def format_progress(progress: Progress) -> str:
-    """A run so far in one line of at most 80 columns."""
+    """Format the progress in one line of at most 80 columns."""
     done = progress.already_done + progress.done
     parts = [f"{done}/{progress.total}" if progress.total is not None else f"{done} done"]
     if progress.rate is not None:
@@ -74,7 +74,7 @@ def format_progress(progress: Progress) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """`0:07`, `12:30` or `3:05:00`."""
+    """Format seconds as `0:07`, `12:30` or `3:05:00`."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
@@ -85,7 +85,7 @@ def _format_rate(rate: float) -> str:
 
 
 def _format_progress_cost(progress: Progress) -> str | None:
-    """None while nothing cost anything; what is not known makes the sum a lower bound."""
+    # With calls of unknown cost the sum is only a lower bound.
     if not progress.cost_unknown:
         return f"${progress.cost_usd:.4f}" if progress.cost_usd else None
     return f"at least ${progress.cost_usd:.4f}" if progress.cost_usd else "cost unknown"
@@ -111,7 +111,7 @@ class SilentDisplay:
     def tick(self) -> None:
         return None
 
-    def say(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
         return None
 
 
@@ -132,16 +132,16 @@ class PlainDisplay(SilentDisplay):
             return
         self._last = now
         if self._progress is None:
-            self.say(f"no sample has ended yet, after {format_duration(now - self._started)}")
+            self.print_line(f"no sample is finished after {format_duration(now - self._started)}")
         else:
-            self.say(format_progress(self._progress))
+            self.print_line(format_progress(self._progress))
 
-    def say(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
 
 class LiveDisplay(SilentDisplay):
-    """A bar and a line that change in place and are gone in the end."""
+    """A bar and a line that change in place and disappear at the end."""
 
     def __init__(self, console: "Console | None" = None) -> None:
         self._console = console or Console(stderr=True, highlight=False)
@@ -169,7 +169,7 @@ class LiveDisplay(SilentDisplay):
     def watch(self, progress: Progress) -> None:
         self._progress = progress
 
-    def say(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
         self._console.print(text, soft_wrap=True, markup=False)
 
     def _render(self) -> "RenderableType":

@@ -1,4 +1,4 @@
-"""`assay quickstart`: a small real model evaluated, held to a bar, improved, compared, exported."""
+"""`assay quickstart`: evaluate a small real model, gate it, improve it, compare and export."""
 
 import json
 from argparse import ArgumentParser, Namespace
@@ -15,38 +15,38 @@ from assay.stats import Comparison, GateRule, Verdict, compare, judge_gate
 from assay.store import Store
 from assay.types import make_private_folder
 
-from .eval_overrides import count
+from .option_numbers import parse_count
 from .quickstart_evaluation import evaluate_with_display
 from .quickstart_task import DATASET, MODEL, build_plain_config, build_tool_config
 from .store_option import add_store_option, build_next_command, find_store_location
 from .terminal import print_json, sanitize_lines
 
 GATE_THRESHOLD = 0.9
-"""The mean score that the gate asks for."""
+"""The lowest mean score that passes the gate."""
 
 MAX_LISTED_SAMPLES = 5
-"""How many samples that got better or worse are listed."""
+"""The number of improved and of regressed samples that are listed."""
 
 FOLDER = Path("assay-quickstart")
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One way of asking the model."""
+    """One way of prompting the model."""
 
     title: str
     config: Callable[[], EvalConfig]
 
 
 SETTINGS = (
-    Setting("It is asked, and answers from its head", build_plain_config),
-    Setting("It sees four examples and must call the calculator", build_tool_config),
+    Setting("The model answers without tools", build_plain_config),
+    Setting("With four examples, its output is restricted to calculator calls", build_tool_config),
 )
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One evaluation of the tour, and what the gate says of it."""
+    """One evaluation of the tour, and its gate verdict."""
 
     title: str
     report: EvalReport
@@ -63,12 +63,12 @@ def configure(parser: ArgumentParser) -> None:
         action="store_true",
         help="train a model of a million parameters instead, and compare before and after",
     )
-    parser.add_argument("--limit", type=count, metavar="N", help="N of the tasks only")
+    parser.add_argument("--limit", type=parse_count, metavar="N", help="run N of the tasks only")
     parser.add_argument(
-        "--steps", type=count, metavar="N", help="with --train: N steps of each training"
+        "--steps", type=parse_count, metavar="N", help="with --train: run N steps of each training"
     )
     parser.add_argument(
-        "--seed", type=int, metavar="N", help="with --train: other weights and other sums"
+        "--seed", type=int, metavar="N", help="with --train: seed of the weights and of the sums"
     )
     parser.add_argument(
         "-o",
@@ -76,7 +76,7 @@ def configure(parser: ArgumentParser) -> None:
         type=Path,
         default=FOLDER,
         metavar="FOLDER",
-        help=f"where files are written (default: {FOLDER}/)",
+        help=f"write files here (default: {FOLDER}/)",
     )
     add_store_option(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
@@ -84,15 +84,15 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def main(args: Namespace) -> int:
-    """Exit status 0, whatever the gate says: it is shown, not asked. 130 when interrupted."""
+    """Exit status 0 whatever the gate's verdict, which is only shown; 130 when interrupted."""
     if args.train:
         from .quickstart_train import train_and_compare
 
         return train_and_compare(args)
     for option in ("steps", "seed"):
         if getattr(args, option) is not None:
-            raise ConfigError(f"--{option} is for --train", where="assay quickstart")
-    # What is not installed is told before anything is said or written.
+            raise ConfigError(f"--{option} has no effect without --train", where="assay quickstart")
+    # Raises for a missing package before anything is printed or written.
     connect(parse_model(f"local:{MODEL}"))
     with Store.open(find_store_location(args)) as store:
         stages = [_run_stage(setting, args, store) for setting in SETTINGS]
@@ -140,7 +140,7 @@ def _list_quickstart_commands(args: Namespace, stages: list[Stage]) -> tuple[str
 
 @dataclass(frozen=True)
 class QuickstartReport:
-    """Everything the command tells."""
+    """The whole report of the command."""
 
     stages: list[Stage]
     comparison: Comparison
@@ -148,19 +148,19 @@ class QuickstartReport:
     next: tuple[str, ...]
 
     def lines(self) -> list[str]:
-        """What a reader in a terminal gets."""
+        """Return the report as text."""
         lines: list[str] = []
         for number, stage in enumerate(self.stages, start=1):
             lines += [f"{number}. {stage.title}", ""]
             lines += [*stage.report.summary.lines(), *stage.verdict.lines(), ""]
-        lines += [f"{len(self.stages) + 1}. Did it get better?", "", *self.comparison.lines(), ""]
-        lines += [f"{len(self.stages) + 2}. What was right, to fine-tune on", ""]
+        lines += [f"{len(self.stages) + 1}. Is it better?", "", *self.comparison.lines(), ""]
+        lines += [f"{len(self.stages) + 2}. Right answers, as data for fine-tuning", ""]
         lines += [f"{file}, {rows} samples" for file, rows in self.exported.files.items()]
-        lines += [] if self.exported.files else ["nothing: no sample was right"]
+        lines += [] if self.exported.files else ["no file: no sample was right"]
         return [*lines, "", "next:", *(f"  {command}" for command in self.next)]
 
     def plain(self) -> dict[str, Any]:
-        """The same as plain values."""
+        """Return the report as plain values."""
         return {
             "stages": [
                 {

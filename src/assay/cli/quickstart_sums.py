@@ -1,4 +1,4 @@
-"""What `assay quickstart --train` teaches: sums of two numbers below 20, to a model of its own."""
+"""The task of `assay quickstart --train`: sums of two numbers below 20, for a tiny model."""
 
 import random
 from dataclasses import dataclass
@@ -13,41 +13,41 @@ from assay.types import Endpoint, EvaluateResult, Sample
 
 CHARACTERS = "0123456789+="
 HELD_OUT_SUMS = 100
-"""Sums that are asked in evaluations and never learned from."""
+"""Sums for evaluation only; training never sees them."""
 
 DEMONSTRATIONS_PER_SUM = 8
-"""Demonstrations of each sum."""
+"""Demonstrations of each training sum."""
 
 WRONG_SHARE = 0.35
-"""The share of demonstrations with a wrong answer: they leave something to learn."""
+"""The share of demonstrations with a wrong answer, so that GRPO has something to improve."""
 
 SFT_STEPS = 180
 GRPO_STEPS = 150
 REPEATS = 4
-"""Answers drawn to each held-out sum."""
+"""Sampled answers to each held-out sum."""
 
 _OPERAND_LIMIT = 20
 _LARGEST_SUM = 2 * (_OPERAND_LIMIT - 1)
+# One token per character, and the end token.
 _DEMONSTRATION_TOKENS = len("07+15=22") + 1
-"""Of one demonstration: its characters and the end."""
 
+# Two digits and the end token, plus one: a longer answer must be seen to be wrong.
 _MAX_ANSWER_TOKENS = 4
-"""Tokens that an answer may have: one more than it needs."""
 
 Pair = tuple[int, int]
 
 
 def score_fn(sample: Sample) -> EvaluateResult:
-    """Whether the answer is the sum. What evaluates the model is what trains it."""
+    """Score whether the answer is the sum. Evaluation and training use the same function."""
     right = sample.response == sample.ground_truth
     return EvaluateResult(
-        score=float(right), reason=f"said {sample.response!r}, the sum is {sample.ground_truth}"
+        score=float(right), reason=f"answered {sample.response!r}, the sum is {sample.ground_truth}"
     )
 
 
 @dataclass(frozen=True)
 class Sums:
-    """All sums, in two parts that share none, as the seed says."""
+    """All sums, split by the seed into held-out and training sums."""
 
     seed: int = 0
 
@@ -58,15 +58,15 @@ class Sums:
         return pairs
 
     def held_out(self) -> list[dict[str, Any]]:
-        """The rows that evaluations ask."""
+        """Return the rows for evaluation."""
         return [_build_sum_row(pair) for pair in self._shuffled[:HELD_OUT_SUMS]]
 
     def learned(self) -> list[dict[str, Any]]:
-        """The rows that are learned from."""
+        """Return the rows for training."""
         return [_build_sum_row(pair) for pair in self._shuffled[HELD_OUT_SUMS:]]
 
     def demonstrations(self) -> list[dict[str, Any]]:
-        """Answered rows to begin with; `right` says whether the answer is the sum."""
+        """Return answered rows for SFT; `right` is whether the answer is the sum."""
         chance = random.Random(f"{self.seed}:demonstrations")
         return [
             _build_sum_demonstration(pair, copy, chance)
@@ -75,12 +75,12 @@ class Sums:
         ]
 
     def model(self) -> LocalModel:
-        """A model that knows nothing yet."""
+        """Build a model with random weights."""
         return character_model(CHARACTERS, seed=self.seed)
 
 
 def build_sft_config(output: Path, *, steps: int, seed: int) -> SFTConfig:
-    """How it learns from demonstrations: 64 of them at a time."""
+    """Configure SFT on batches of 64 demonstrations."""
     return SFTConfig(
         model_name="a model of characters",
         output=output,
@@ -88,14 +88,14 @@ def build_sft_config(output: Path, *, steps: int, seed: int) -> SFTConfig:
         batch_tokens=64 * _DEMONSTRATION_TOKENS,
         learning_rate=1e-3,
         warmup_steps=min(20, steps - 1),
-        # Strong: it then finds how sums work, where it would learn the demonstrations by heart.
+        # Strong weight decay makes the model generalise instead of memorising demonstrations.
         weight_decay=1.0,
         seed=seed,
     )
 
 
 def build_grpo_config(model: Path, output: Path, *, steps: int, seed: int) -> GRPOConfig:
-    """How it learns from the scores of its own answers: 16 sums at a time, 8 answers to each."""
+    """Configure GRPO on 16 sums per step, with 8 answers to each."""
     return GRPOConfig(
         model_name=str(model),
         output=output,
@@ -104,11 +104,11 @@ def build_grpo_config(model: Path, output: Path, *, steps: int, seed: int) -> GR
         prompts_per_step=16,
         group_size=8,
         max_tokens=_MAX_ANSWER_TOKENS,
-        # Wider than it is asked later: what it never tries, it cannot find to be right.
+        # Above the evaluation's temperature: only answers that are sampled can be reinforced.
         temperature=1.2,
         learning_rate=2e-4,
         schedule="linear",
-        # Sums that are answered all right or all wrong teach nothing, and take time.
+        # Groups of equal scores have no gradient, and cost time.
         zero_variance="drop",
         checkpoint_every=50,
         seed=seed,
@@ -116,7 +116,7 @@ def build_grpo_config(model: Path, output: Path, *, steps: int, seed: int) -> GR
 
 
 def build_sums_eval_config(model: Path, name: str, *, sampled: bool, seed: int) -> EvalConfig:
-    """Held-out sums, answered by chance as the model weighs it, or with its likeliest answer."""
+    """Configure an evaluation on held-out sums, with sampled or greedy answers."""
     endpoint = Endpoint(
         provider="local",
         model=str(model),
@@ -141,6 +141,6 @@ def _build_sum_row(pair: Pair) -> dict[str, Any]:
 def _build_sum_demonstration(pair: Pair, copy: int, chance: random.Random) -> dict[str, Any]:
     row, right = _build_sum_row(pair), chance.random() >= WRONG_SHARE
     others = [number for number in range(_LARGEST_SUM + 1) if number != sum(pair)]
-    said = row["answer"] if right else f"{chance.choice(others):02}"
-    answer = {"role": "assistant", "content": said}
+    text = row["answer"] if right else f"{chance.choice(others):02}"
+    answer = {"role": "assistant", "content": text}
     return {"id": f"{row['id']}#{copy}", "messages": [*row["messages"], answer], "right": right}

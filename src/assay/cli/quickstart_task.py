@@ -1,4 +1,4 @@
-"""What `assay quickstart` evaluates: arithmetic, first from the model's head, then with a tool."""
+"""The task of `assay quickstart`: arithmetic, first without tools, then with a calculator."""
 
 import re
 from dataclasses import replace
@@ -17,7 +17,7 @@ EXAMPLES = (
     ("There are 13 bags with 6 nuts each. How many nuts are there?", "13 * 6"),
     ("A hall has 35 seats and gets 20 more. How many seats does it have?", "35 + 20"),
 )
-"""Of the same kinds as the tasks, none of them a task."""
+"""Examples of the same kinds as the tasks; none of them is a task."""
 
 _TASK_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
@@ -31,18 +31,18 @@ class OneCalculation(CalculatorEnvironment):
 
 
 def score_fn(sample: Sample) -> EvaluateResult:
-    """Whether the last number said, by the agent or by its calculator, is the answer."""
+    """Score whether the last number, by the agent or its calculator, is the answer."""
     numbers = _TASK_NUMBER.findall(sample.messages[-1].text.replace(",", ""))
     if not numbers:
         return EvaluateResult(score=0.0, reason="no number in the last message")
     right = float(numbers[-1]) == float(sample.ground_truth)
     return EvaluateResult(
-        score=float(right), reason=f"said {numbers[-1]}, the answer is {sample.ground_truth}"
+        score=float(right), reason=f"answered {numbers[-1]}, the answer is {sample.ground_truth}"
     )
 
 
 def build_plain_config() -> EvalConfig:
-    """The model is asked the question and nothing else."""
+    """Configure the evaluation of the bare question."""
     return EvalConfig(
         name="quickstart-head",
         endpoint=_build_local_endpoint(),
@@ -55,7 +55,7 @@ def build_plain_config() -> EvalConfig:
 
 
 def build_tool_config() -> EvalConfig:
-    """The model is shown examples, and its output is held to the shape of a tool call."""
+    """Configure the evaluation with examples and output restricted to tool calls."""
     instructions = Message(role="system", content=_build_instructions())
     return EvalConfig(
         name="quickstart-tool",

@@ -1,4 +1,4 @@
-"""`assay quickstart --train`: a small model learns sums, and is measured before and after."""
+"""`assay quickstart --train`: train a small model on sums and measure it before and after."""
 
 import asyncio
 import sys
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from assay.runner import EvalReport, Stop
-from assay.stats import ResultLike, compare
+from assay.stats import compare
 from assay.store import Store
 from assay.train import (
     GRPOResult,
@@ -28,7 +28,6 @@ from assay.train import (
 
 from .progress_bar import SilentDisplay
 from .quickstart_evaluation import evaluate_with_display
-from .quickstart_lesson import Measured, QuickstartTrainingReport, StageTime
 from .quickstart_sums import (
     GRPO_STEPS,
     SFT_STEPS,
@@ -38,6 +37,7 @@ from .quickstart_sums import (
     build_sums_eval_config,
     score_fn,
 )
+from .quickstart_training_report import Measured, QuickstartTrainingReport, StageTime
 from .signals import exit_interrupted, stop_on_signals
 from .store_option import build_next_command, find_store_location
 from .terminal import is_ascii_only, print_json, sanitize_lines
@@ -46,39 +46,35 @@ from .train_grpo import format_grpo_step as grpo_words
 from .train_sft import format_sft_step as sft_words
 
 _MAX_LISTED_SUMS = 3
-"""How many sums that got better or worse are listed."""
 
 
 def train_and_compare(args: Namespace) -> int:
-    """Exit status 0, whatever was learned: it is shown, not asked. 130 when interrupted."""
+    """Exit status 0 whatever the model learned, which is only shown; 130 when interrupted."""
     check_training_packages()
-    course = _QuickstartTraining(args, Sums(args.seed or 0), _choose_new_folder(args.output))
+    # A new folder each time: the models of earlier trainings are kept.
+    names = (args.output / f"training{f'-{n}' if n > 1 else ''}" for n in counted(1))
+    folder = next(path for path in names if not path.exists())
+    training = _QuickstartTraining(args, Sums(args.seed or 0), folder)
     with Store.open(find_store_location(args)) as store:
-        lesson = course.taken(store)
+        report = training.run(store)
     if args.json:
-        print_json(lesson.plain())
+        print_json(report.plain())
     else:
-        print(sanitize_lines("\n".join(lesson.lines(ascii_only=is_ascii_only()))))
+        print(sanitize_lines("\n".join(report.lines(ascii_only=is_ascii_only()))))
     return 0
-
-
-def _choose_new_folder(folder: Path) -> Path:
-    """A folder that is not there yet: what an earlier lesson left is kept."""
-    names = (folder / f"training{f'-{n}' if n > 1 else ''}" for n in counted(1))
-    return next(path for path in names if not path.exists())
 
 
 @dataclass
 class _QuickstartTraining:
-    """The whole way: demonstrations, measuring, the model's own answers, measuring again."""
+    """The whole training: SFT, evaluation, GRPO, evaluation again."""
 
     args: Namespace
     sums: Sums
     folder: Path
     _spent: dict[str, StageTime] = field(default_factory=dict)
 
-    def taken(self, store: Store) -> QuickstartTrainingReport:
-        """Everything that came of it; one that is interrupted ends the process with 130."""
+    def run(self, store: Store) -> QuickstartTrainingReport:
+        """Train and return the report; an interruption ends the process with status 130."""
         demonstrations = self.sums.demonstrations()
         with self._time_stage("demonstrations"):
             sft = self._train_on_demonstrations(demonstrations)
@@ -93,7 +89,9 @@ class _QuickstartTraining:
                 a,
                 b,
                 compare(
-                    _read_run_results(store, a), _read_run_results(store, b), limit=_MAX_LISTED_SUMS
+                    store.run(a.run_id).results(),
+                    store.run(b.run_id).results(),
+                    limit=_MAX_LISTED_SUMS,
                 ),
             )
             for a, b in zip(before, after, strict=True)
@@ -126,7 +124,7 @@ class _QuickstartTraining:
         stop, steps = Stop(), self.args.steps or SFT_STEPS
         config = build_sft_config(self.folder / "sft", steps=steps, seed=self.sums.seed)
         with TrainDisplay(quiet=self.args.quiet) as display:
-            display.say("1/4  It learns from demonstrations, some of them wrong on purpose:")
+            display.print_line("1/4  SFT on demonstrations, some of them wrong on purpose:")
 
             def watch(step: SFTStep) -> None:
                 display.show(step.step, step.of, sft_words(step))
@@ -142,13 +140,13 @@ class _QuickstartTraining:
         steps = self.args.steps or GRPO_STEPS
         config = build_grpo_config(model, self.folder / "grpo", steps=steps, seed=self.sums.seed)
         with TrainDisplay(quiet=self.args.quiet) as display:
-            display.say("3/4  It learns from the scores of its own answers:")
+            display.print_line("3/4  GRPO on the scores of its own answers:")
 
             def watch(event: TrainingEvent) -> None:
                 if isinstance(event, StepFinished):
                     display.show(event.metrics.step, steps, grpo_words(event.metrics))
 
-            async def trained() -> GRPOResult:
+            async def train() -> GRPOResult:
                 stop = Stop(grace_s=5.0)
                 session = TrainingSession(store=store, watch=watch, stop=stop)
                 with stop_on_signals(stop, _TrainDisplayAdapter(display)):
@@ -156,14 +154,13 @@ class _QuickstartTraining:
                         config, self.sums.learned(), score_fn, session=session
                     )
 
-            result = asyncio.run(trained())
+            result = asyncio.run(train())
         if result.interrupted:
             _print_restart_and_exit(self.args)
         return result
 
     def _measure_model(self, store: Store, model: Path, when: str) -> tuple[EvalReport, EvalReport]:
-        """Sampled and greedy."""
-        place = "2/4" if when == "before" else "4/4"
+        number = "2/4" if when == "before" else "4/4"
         with self._time_stage(when):
             sampled, greedy = (
                 evaluate_with_display(
@@ -174,28 +171,24 @@ class _QuickstartTraining:
                     ),
                     args=self.args,
                     store=store,
-                    words=f"{place}  Held-out sums, {words}:",
+                    words=f"{number}  Held-out sums, {words}:",
                 )
-                for drawn, words in ((True, "answers drawn by chance"), (False, "likeliest answer"))
+                for drawn, words in ((True, "sampled answers"), (False, "greedy answers"))
             )
         return sampled, greedy
 
 
 class _TrainDisplayAdapter(SilentDisplay):
-    """Lets a training's display say what the signals come to."""
+    """Prints the messages of the signal listener through a training's display."""
 
     def __init__(self, display: TrainDisplay) -> None:
         self._display = display
 
-    def say(self, text: str) -> None:
-        self._display.say(text)
+    def print_line(self, text: str) -> None:
+        self._display.print_line(text)
 
 
 def _print_restart_and_exit(args: Namespace) -> NoReturn:
     if not args.quiet:
-        print("interrupted; begin again with: assay quickstart --train", file=sys.stderr)
+        print("interrupted; start again with: assay quickstart --train", file=sys.stderr)
     exit_interrupted()
-
-
-def _read_run_results(store: Store, report: EvalReport) -> Iterator[ResultLike]:
-    return store.run(report.run_id).results()

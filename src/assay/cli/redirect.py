@@ -1,4 +1,4 @@
-"""What the user's own code prints is no result of a command: it goes to stderr."""
+"""Output of user code goes to stderr: stdout is for the result of a command."""
 
 import os
 import sys
@@ -11,13 +11,13 @@ _STDOUT_FD = 1
 
 @contextmanager
 def redirect_output_to_stderr() -> Iterator[None]:
-    """Inside of it stdout is stderr, for child processes as well."""
+    """Redirect stdout to stderr inside the context, for child processes as well."""
     with ExitStack() as restored:
         if _are_process_streams(sys.stdout, sys.stderr):
             kept = os.dup(_STDOUT_FD)
             restored.callback(os.close, kept)
             restored.callback(os.dup2, kept, _STDOUT_FD)
-            # What is buffered goes to where stdout led when it was printed, here and at the end.
+            # Flushed at both switches: buffered text belongs to the stream it was printed to.
             sys.stdout.flush()
             restored.callback(sys.stdout.flush)
             os.dup2(sys.stderr.fileno(), _STDOUT_FD)
@@ -26,10 +26,7 @@ def redirect_output_to_stderr() -> Iterator[None]:
 
 
 def _are_process_streams(stdout: TextIO | None, stderr: TextIO | None) -> bool:
-    """Whether both lead out of the process, unlike streams that are closed or replaced.
-
-    Where stdout was closed, its number may be that of any other file.
-    """
+    # False for closed and replaced streams: after stdout was closed, descriptor 1 may be any file.
     if stdout is None or stderr is None:
         return False
     try:

@@ -1,58 +1,64 @@
-"""The command that goes on with a run, in a form that may be shown."""
+"""The command that resumes a run, and the hint that shows it. Passwords are redacted."""
 
 import re
 import shlex
 from argparse import Namespace
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
+# The start of an address. A store URL is known by its scheme, also when a slash is missing:
+# a mistyped URL still contains the password.
 _ADDRESS_START = re.compile(r"://|^postgres[a-z+]*:/*", re.IGNORECASE)
-"""Where an address begins. A store's is known by its first word, also when a slash is missing."""
 
+# Options that define the run, its speed or its limits. Those of the display are not repeated.
 _EVAL_RESUME_OPTIONS = (
-    *(
-        "model",
-        "key_env",
-        "limit",
-        "repeats",
-        "concurrency",
-        "seed",
-        "name",
-        "fail_on_error",
-        "max_cost_usd",
-        "session",
-        "save_sessions",
-    ),
-    "store",
-)
-"""Options that a resumed run is asked for again: they decide what it is, how fast, or how far."""
+    "model key_env limit repeats concurrency seed name fail_on_error max_cost_usd session "
+    "save_sessions store allow_plain_http"
+).split()
+
+
+def format_resume_hint(command: str, *, kept: str = "recorded results") -> str:
+    """Return the end of a message about an interrupted command: its kept data and its resume."""
+    return f"{kept} are kept. Resume with:\n  {command}"
 
 
 def build_resume_command(args: Namespace, run_id: str) -> str:
-    """`assay eval` with the options it was given and `--resume`. Passwords are left out."""
-    return shlex.join([*build_eval_command(args), "--resume", run_id])
-
-
-def build_eval_command(args: Namespace) -> list[str]:
-    """The command that asks for the same evaluation."""
+    """Build the `assay eval` command that resumes a run with the options it was given."""
     bundle = getattr(args, "bundle", None)
     named = [args.file] if bundle is None else ["--bundle", bundle]
-    words = ["assay", "eval", *named]
-    for name in _EVAL_RESUME_OPTIONS:
+    options = format_options(args, _EVAL_RESUME_OPTIONS, {"allow_plain_http": False})
+    return join_resume_command(["assay", "eval", *named, *options], run_id)
+
+
+def join_resume_command(words: Sequence[str], run_id: str) -> str:
+    """Join the words of a command, quoted for a shell, with the option that resumes `run_id`."""
+    return shlex.join([*words, "--resume", run_id])
+
+
+def format_options(
+    args: Namespace,
+    names: Iterable[str],
+    defaults: Mapping[str, object] = MappingProxyType({}),
+) -> list[str]:
+    """Return the given options as words of a command, without those at their default."""
+    words: list[str] = []
+    for name in names:
         value = getattr(args, name, None)
-        if value is not None:
-            flag = f"--{name.replace('_', '-')}"
-            words += [flag] if value is True else [flag, redact_option_value(str(value))]
-    words += ["--allow-plain-http"] if getattr(args, "allow_plain_http", False) else []
+        if value is None or value == defaults.get(name):
+            continue
+        flag = f"--{name.replace('_', '-')}"
+        words += [flag] if value is True else [flag, redact_option_value(str(value))]
     return words
 
 
 def redact_option_value(text: str) -> str:
-    """`text` with `***` for the user, the password and the query of an address in it."""
+    """Replace the user, the password and the query of an address in `text` by `***`."""
     address = _ADDRESS_START.search(text)
     if address is None:
         return text
-    place, mark, query = text[address.end() :].partition("?")
+    location, mark, query = text[address.end() :].partition("?")
     if "@" in query:
-        # Part of the query, or behind a password with a question mark: nobody can tell.
+        # Ambiguous: part of the query, or the host after a password that contains a `?`.
         return f"{text[: address.end()]}***"
-    _, at, host = place.rpartition("@")
+    _, at, host = location.rpartition("@")
     return text[: address.end()] + ("***@" if at else "") + host + ("?***" if mark else "")

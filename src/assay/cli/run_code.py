@@ -1,4 +1,4 @@
-"""Where the code of a run is: recorded by `assay eval`, read by `assay bundle`."""
+"""The location of a run's code: recorded by `assay eval`, read by `assay bundle`."""
 
 import os
 from argparse import Namespace
@@ -14,8 +14,9 @@ from .eval_file import EvalFile
 from .resume import redact_option_value
 
 RECORDED_OPTIONS = ("model", "key_env", "repeats", "seed", "name")
-"""Options that decide what a run is, and that the evaluation file does not know."""
+"""Options that define a run and are not part of the evaluation file."""
 
+# A process with more has imported far more than an evaluation, and the list bloats the run.
 _MAX_RECORDED_MODULES = 1000
 
 
@@ -27,17 +28,17 @@ class RunCode(BaseModel):
     file: str
     config: str = "config"
     dataset: str | None = None
-    """The dataset file, where `dataset` is its path; None where the code reads it by itself."""
+    """The dataset file, if `dataset` is a path; None if the code reads the dataset itself."""
 
     options: dict[str, str | int] = Field(default_factory=dict)
     modules: dict[str, str] = Field(default_factory=dict)
-    """Files of the project that were imported, with the sha256 of each."""
+    """Imported files of the project, with the sha256 of each."""
 
 
 def describe_run_code(file: EvalFile, args: Namespace, ignore: Container[str]) -> dict[str, Any]:
-    """The entry `code` of a run's configuration. It is not a part of the fingerprint.
+    """Return the entry `code` of a run's configuration, which the fingerprint does not cover.
 
-    `ignore`: names of modules that were loaded before the evaluation file was.
+    `ignore`: names of modules that were loaded before the evaluation file.
     """
     start = Path.cwd()
     given = {name: getattr(args, name, None) for name in RECORDED_OPTIONS}
@@ -52,13 +53,12 @@ def describe_run_code(file: EvalFile, args: Namespace, ignore: Container[str]) -
         config=file.name,
         dataset=os.fspath(file.dataset) if isinstance(file.dataset, str | os.PathLike) else None,
         options=options,
-        # More than that is a process which imported far more than an evaluation.
         modules=modules if len(modules) <= _MAX_RECORDED_MODULES else {},
     ).model_dump()
 
 
 def read_run_code(config: dict[str, Any]) -> RunCode | None:
-    """What was recorded of a run's code; None when nothing was."""
+    """Read the recorded code of a run; None if it was not recorded."""
     try:
         return RunCode.model_validate(config.get("code"))
     except ValidationError:

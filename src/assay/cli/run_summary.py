@@ -1,4 +1,4 @@
-"""How `assay eval` ended: its results, its exit status and what to do next."""
+"""The report of `assay eval`: results, exit status and commands to run next."""
 
 import json
 from dataclasses import asdict, dataclass, replace
@@ -10,25 +10,27 @@ from assay.store import FailureGroup, RetriedAttempts
 
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_PASS
 from .failures import failures_to_dicts, format_failures
+from .resume import format_resume_hint
+from .terminal import format_field
 
+# --json lists more of the skipped rows.
 _MAX_LISTED_SKIPPED = 3
-"""How many rows that were skipped are named; --json has more of them."""
 
 
 @dataclass(frozen=True)
 class EvalCommandReport:
-    """What is told of a run that came to an end."""
+    """The report of a run that has ended."""
 
     report: EvalReport
     retried: RetriedAttempts
     resume: str
-    """The command that goes on with it."""
+    """The command that resumes the run."""
 
     next: tuple[str, ...]
-    """Commands that look at it, the first of them `assay show`."""
+    """Commands that inspect the run, the first of them `assay show`."""
 
     failures: tuple[FailureGroup, ...] = ()
-    """The most frequent reasons for which samples failed."""
+    """The most frequent reasons for failed samples."""
 
     @property
     def failed(self) -> int:
@@ -42,31 +44,30 @@ class EvalCommandReport:
 
     @property
     def problem(self) -> str | None:
-        """Why the run is not whole, and what to do; None when it is."""
+        """Why the run is incomplete, and how to fix it; None for a complete run."""
         if self.report.interrupted:
-            return f"interrupted; everything recorded is kept. Go on with:\n  {self.resume}"
+            return f"interrupted; {format_resume_hint(self.resume)}"
         if self.failed:
             boundaries = ", ".join(f"{n} {name}" for name, n in self.report.summary.failed.items())
             return "\n".join(
                 [
                     *format_failures(self.failures, self.failed),
-                    f"{self.failed} failed ({boundaries}). See why, and try them again, with:",
+                    f"{self.failed} failed ({boundaries}). Inspect and retry them with:",
                     f"  {self.next[0]} --failed\n  {self.resume}",
                 ]
             )
         if not self.report.summary.results:
-            return "the dataset has no samples: nothing was evaluated"
+            return "the dataset has no samples; nothing was evaluated"
         return None
 
     def lines(self) -> list[str]:
-        """The summary, then the run and the commands that look at it."""
-        run = self.report.run_id
+        """Return the summary, then the run and the commands that inspect it."""
         return [
             *self.report.summary.lines(),
             *format_retries(self.retried),
             *self._format_skipped_rows(),
-            f"{'run':<14}{run}",
-            f"{'store':<14}{self.report.store}",
+            format_field("run", self.report.run_id),
+            format_field("store", self.report.store),
             "next:",
             *(f"  {command}" for command in self.next),
         ]
@@ -80,7 +81,7 @@ class EvalCommandReport:
         )
 
     def plain(self) -> dict[str, Any]:
-        """The same as plain values."""
+        """Return the report as plain values."""
         skipped = self.report.skipped
         return {
             "run": self.report.run_id,
@@ -101,7 +102,7 @@ class EvalCommandReport:
 
 
 def format_retries(retried: RetriedAttempts) -> list[str]:
-    """What failed attempts cost beside the cost of a run, where it is known to be something."""
+    """Format the cost of failed attempts, which the cost of the run excludes; empty if none."""
     if not retried.cost_usd:
         return []
     least = "" if retried.cost_known == retried.attempts else "at least "

@@ -13,7 +13,7 @@ from assay.types import Sample
 
 from . import runs_backup, runs_delete, runs_import, runs_prune
 from .labels import build_label, build_session_label
-from .option_numbers import count
+from .option_numbers import parse_count
 from .store_option import add_store_option, open_store
 from .terminal import cut, print_json
 
@@ -26,7 +26,7 @@ RUNS_ACTIONS = {
     "import": (runs_import, "record the results of a bundle"),
     "backup": (runs_backup, "copy the store to a file while it is in use"),
 }
-"""Each action is a module of its own; without one the runs are listed."""
+"""Each action is a module of its own; without an action the runs are listed."""
 
 _RUNS_COLUMNS = "{:<12}{:>13}{:>9}{:>9}{:>8}{:>10}  {}"
 
@@ -34,7 +34,11 @@ _RUNS_COLUMNS = "{:<12}{:>13}{:>9}{:>9}{:>8}{:>10}  {}"
 def configure(parser: ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument(
-        "--limit", type=count, default=20, metavar="N", help="the newest N (default: 20)"
+        "--limit",
+        type=parse_count,
+        default=20,
+        metavar="N",
+        help="list the newest N runs (default: 20)",
     )
     add_store_option(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
@@ -47,12 +51,12 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def main(args: Namespace) -> int:
-    """List the runs, two or three lines each, or do what the action does. Exit status 0."""
+    """List the runs, two or three lines each, or run the action. Exit status 0."""
     if getattr(args, "action", None) is not None:
         status: int = RUNS_ACTIONS[args.action][0].main(args)
         return status
     with open_store(args) as store:
-        # One more than is shown, to know whether there are more.
+        # One more than is shown, to detect whether there are more.
         found = store.runs(limit=args.limit + 1)
         where = store.where
         shown, more = found[: args.limit], len(found) > args.limit
@@ -63,21 +67,20 @@ def main(args: Namespace) -> int:
         ]
         print_json({"store": where, "runs": described_runs, "more": more})
     elif not shown:
-        print("there are no runs yet: `assay eval FILE.py` makes one")
+        print("the store has no runs yet; `assay eval FILE.py` records one")
     else:
         print("\n".join(format_runs(shown, sessions)))
         if more:
-            print("and older ones: --limit shows more")
+            print("older runs are not shown; pass --limit to show more")
     return 0
 
 
 def _load_first_sessions(store: Store, rows: list[RunRow]) -> dict[str, Sample]:
-    """The first session of each ingestion that has one."""
     found: dict[str, Sample] = {}
     for row in rows:
         if not isinstance(row.spec.config.get("ingest"), str):
             continue
-        # One that was deleted meanwhile, or whose body is damaged, is listed without it.
+        # A run that is deleted meanwhile, or has a damaged body, is listed without its session.
         with suppress(AssayError, StopIteration):
             run = store.run(row.id)
             first = next(iter(run.results()))
@@ -93,38 +96,33 @@ def _first_session_to_dict(sample: Sample | None) -> dict[str, Any]:
 def format_runs(
     rows: list[RunRow], sessions: Mapping[str, Sample] = MappingProxyType({})
 ) -> list[str]:
-    """Lines of at most 80 columns. An id is never cut: other commands ask for it.
+    """Format runs in lines of at most 80 columns. Ids are never cut: users copy them.
 
-    Ingestions whose first session is in `sessions`, by the id of the run, have a third line.
+    A run with a first session in `sessions` gets a third line.
     """
     heads = ("status", "results", "judged", "mean", "failed", "cost", "started (UTC)")
     lines = [_RUNS_COLUMNS.format(*heads)]
     for row in rows:
-        lines += [_format_run_title(row), _RUNS_COLUMNS.format(*_format_run_cells(row))]
+        room = _RUNS_LINE_WIDTH - len(row.id) - 2
+        title = f"{row.id}  {cut(_build_run_label(row), room)}" if room > 1 else row.id
+        lines += [title, _RUNS_COLUMNS.format(*_format_run_cells(row))]
         if row.id in sessions:
             lines.append(_format_first_session(sessions[row.id], others=row.totals.recorded - 1))
     return lines
 
 
 def _format_first_session(sample: Sample, *, others: int) -> str:
-    """When the first session of an ingestion was begun, in which folder, and its title."""
     label = build_session_label(sample)
     more = f" and {others} more" if others > 0 else ""
-    place = "" if label is None else cut(label.place, _SESSION_PLACE_WIDTH)
-    start = " | ".join(filter(None, ("" if label is None else label.date, place)))
+    folder = "" if label is None else cut(label.place, _SESSION_PLACE_WIDTH)
+    start = " | ".join(filter(None, ("" if label is None else label.date, folder)))
     title = cut(
         build_label(sample), max(_RUNS_LINE_WIDTH - len(start) - len(more) - 5, _MIN_TITLE_WIDTH)
     )
     return "  " + cut(" | ".join(filter(None, (start, title))) + more, _RUNS_LINE_WIDTH - 2)
 
 
-def _format_run_title(row: RunRow) -> str:
-    room = _RUNS_LINE_WIDTH - len(row.id) - 2
-    return f"{row.id}  {cut(_build_run_label(row), room)}" if room > 1 else row.id
-
-
 def _build_run_label(row: RunRow) -> str:
-    """The name of an evaluation; of an ingestion, how many sessions came from where."""
     source = row.spec.config.get("ingest")
     if not isinstance(source, str):
         return row.spec.name
@@ -149,7 +147,7 @@ def _format_run_cells(row: RunRow) -> tuple[str, ...]:
 
 
 def _format_run_cost(row: RunRow) -> str:
-    """A trailing `+` says that results without a known cost, or failed attempts, may add to it."""
+    # A trailing `+` marks a lower bound: results of unknown cost or failed attempts may add to it.
     totals = row.totals
     if totals.cost_usd is None:
         return "unknown"
@@ -158,7 +156,7 @@ def _format_run_cost(row: RunRow) -> str:
 
 
 def run_to_dict(row: RunRow) -> dict[str, Any]:
-    """A run as plain values."""
+    """Return a run as plain values."""
     return {
         "id": row.id,
         "name": row.spec.name,

@@ -9,7 +9,9 @@ from .terminal import print_json, sanitize_lines
 
 def configure(parser: ArgumentParser) -> None:
     """Declare the arguments of the action."""
-    parser.add_argument("file", type=Path, metavar="FILE", help="the copy; it must not exist yet")
+    parser.add_argument(
+        "file", type=Path, metavar="FILE", help="file for the copy; it must not exist yet"
+    )
     add_store_option(parser, action=True)
     parser.add_argument(
         "--json", action="store_true", default=SUPPRESS, help="print one JSON object instead"

@@ -15,7 +15,7 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def add_delete_options(parser: ArgumentParser) -> None:
-    """Declare what every action that deletes runs takes."""
+    """Declare the options of every action that deletes runs."""
     parser.add_argument(
         "--compact", action="store_true", help="rewrite the store's file to free disk space"
     )
@@ -26,9 +26,9 @@ def add_delete_options(parser: ArgumentParser) -> None:
 
 
 def main(args: Namespace) -> int:
-    """Delete the runs, or none of them if one cannot be found. Exit status 0."""
+    """Delete the runs, or none of them if one does not exist. Exit status 0."""
     with open_store(args) as store:
-        # Each is looked up first: a typo in the last id must not leave half of them deleted.
+        # All are looked up first: a typo in the last id must not leave half of them deleted.
         named = dict.fromkeys(store.run(wanted).id for wanted in args.run)
         rows = [store.run(run_id).row() for run_id in named]
         delete_runs(store, rows, args)
@@ -36,7 +36,7 @@ def main(args: Namespace) -> int:
 
 
 def delete_runs(store: Store, rows: list[RunRow], args: Namespace) -> None:
-    """Delete runs and print what was deleted."""
+    """Delete runs and print their ids."""
     deleted = [{"id": row.id, "results": store.delete_run(row.id)} for row in rows]
     if args.compact:
         store.compact()

@@ -1,4 +1,4 @@
-"""`assay runs import`: the results of a bundle as runs of the store."""
+"""`assay runs import`: record the results of a bundle as runs."""
 
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from pathlib import Path
@@ -9,12 +9,12 @@ from assay.store import Store
 
 from .bundle_import import import_bundle
 from .store_option import add_store_option, build_next_command, find_store_location
-from .terminal import print_json, sanitize_lines
+from .terminal import format_field, print_json, sanitize_lines
 
 
 def configure(parser: ArgumentParser) -> None:
     """Declare the arguments of the action."""
-    parser.add_argument("file", type=Path, metavar="FILE.tar.gz", help="the bundle")
+    parser.add_argument("file", type=Path, metavar="FILE.tar.gz", help="bundle to import")
     add_store_option(parser, action=True)
     parser.add_argument(
         "--json", action="store_true", default=SUPPRESS, help="print one JSON object instead"
@@ -31,7 +31,7 @@ def main(args: Namespace) -> int:
     if args.json:
         print_json({"store": where, "bundle": str(args.file), "runs": ids})
         return 0
-    lines = [f"{'run':<14}{each}" for each in ids]
+    lines = [format_field("run", each) for each in ids]
     lines += ["next:", *(f"  {build_next_command(args, 'show', each)}" for each in ids)]
     print(sanitize_lines("\n".join(lines)))
     return 0

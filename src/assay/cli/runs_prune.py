@@ -7,7 +7,7 @@ from assay.errors import ConfigError
 from assay.store import RunRow
 
 from .dates import parse_moment
-from .option_numbers import whole_number
+from .option_numbers import parse_whole_number
 from .runs_delete import add_delete_options, delete_runs
 from .store_option import open_store
 from .terminal import print_json, sanitize_to_line
@@ -23,12 +23,14 @@ def configure(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--keep",
-        type=whole_number,
+        type=parse_whole_number,
         metavar="N",
-        help="keep the newest N runs of each name, whatever their age",
+        help="keep the newest N runs of each name, regardless of age",
     )
     parser.add_argument("--name", help="delete only runs with this name")
-    parser.add_argument("--yes", action="store_true", help="delete them; otherwise they are listed")
+    parser.add_argument(
+        "--yes", action="store_true", help="delete the runs instead of listing them"
+    )
     add_delete_options(parser)
 
 
@@ -36,7 +38,7 @@ def main(args: Namespace) -> int:
     """List or delete the chosen runs. Exit status 0."""
     if args.older_than is None and args.keep is None:
         raise ConfigError(
-            "`assay runs prune` needs to know which runs are old",
+            "`assay runs prune` needs a rule for old runs",
             hint="pass --older-than 30d, --keep 10, or both",
         )
     with open_store(args) as store:
@@ -59,7 +61,7 @@ def main(args: Namespace) -> int:
 def choose_runs(
     rows: list[RunRow], *, older_than: datetime | None, keep: int | None, name: str | None
 ) -> list[RunRow]:
-    """The runs to delete. `rows` come newest first; runs in progress are never chosen."""
+    """Choose the runs to delete. `rows` are newest first; runs in progress are never chosen."""
     chosen: list[RunRow] = []
     seen: dict[str, int] = {}
     for row in rows:

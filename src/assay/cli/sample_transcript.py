@@ -1,4 +1,4 @@
-"""A sample as a readable transcript. Everything in it was written by somebody else."""
+"""A sample as a readable transcript. All of its text is untrusted."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _ROLE_STYLES = {"user": "cyan", "assistant": "green", "tool": "magenta", "system
 
 @dataclass(frozen=True)
 class Transcript:
-    """One sample, ready to be shown; long texts are cut with a note unless `full`."""
+    """Renders one sample; long texts are truncated with a note unless `full`."""
 
     sample: Sample
     repeat: int
@@ -30,7 +30,7 @@ class Transcript:
     full: bool = False
 
     def parts(self) -> Iterator["Text"]:
-        """The pieces in the order in which things happened, each ending its line."""
+        """Yield the parts in chronological order, each of them whole lines."""
         yield from self._render_head()
         for number, message in enumerate(self.sample.messages):
             yield from self._render_message(number, message)
@@ -58,7 +58,6 @@ class Transcript:
             yield _style_field("expected", self._shorten(str(sample.ground_truth)))
 
     def _render_session(self) -> Iterator["Text"]:
-        """Which recorded session this is, where it is one."""
         if (session := build_session_label(self.sample)) is None:
             return
         if session.title is not None:
@@ -78,7 +77,7 @@ class Transcript:
     def _render_message(self, number: int, message: Message) -> Iterator["Text"]:
         title = sanitize_to_line(message.role)
         title += f" {sanitize_to_line(message.name)}" if message.name else ""
-        # The outcome of a task in the background is a message of its own that names its call.
+        # The outcome of a background task is a message of its own that names its call.
         answers = message.tool_call_id or message.metadata.get("tool_call_id")
         title += f" (answers {sanitize_to_line(answers)})" if answers else ""
         yield _style_text(f"\n--- {number} {title}", style=_ROLE_STYLES.get(message.role, "blue"))
@@ -136,7 +135,7 @@ class Transcript:
         if failure is None:
             return
         yield _style_text(f"\n--- failed: {failure.boundary}", style="red")
-        again = "can be tried again" if failure.retryable else "trying again cannot help"
+        again = "retryable" if failure.retryable else "not retryable"
         yield _style_text(
             f"{sanitize_to_line(failure.kind)}: {self._shorten(failure.message)} ({again})"
         )
@@ -144,7 +143,7 @@ class Transcript:
             yield _style_text(self._shorten(failure.traceback, end=True), style="dim")
 
     def _shorten(self, text: str, *, end: bool = False) -> str:
-        """`text` made plain; of a long one the beginning, or with `end` the end, and a note."""
+        # The end of a traceback names the error; of other texts the beginning is shown.
         lines = text.rstrip().splitlines()
         kept = lines[-_MAX_TEXT_LINES:] if end else lines[:_MAX_TEXT_LINES]
         short = "\n".join(kept)

@@ -18,7 +18,7 @@ from .eval_overrides import (
     apply_plain_http_option,
 )
 from .exit_status import InconclusiveError
-from .option_numbers import count
+from .option_numbers import parse_count
 from .store_option import add_store_option, open_store
 from .terminal import cut, print_json, sanitize_lines, sanitize_to_line
 
@@ -28,10 +28,14 @@ _SESSIONS_COLUMNS = "{:<12}{:>9}  {:<17}{}"
 def configure(parser: ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument(
-        "--limit", type=count, default=20, metavar="N", help="the last changed N (default: 20)"
+        "--limit",
+        type=parse_count,
+        default=20,
+        metavar="N",
+        help="list the N sessions changed last (default: 20)",
     )
     parser.add_argument(
-        "--status", choices=[str(each) for each in Status], help="only those of this status"
+        "--status", choices=[str(each) for each in Status], help="list only sessions of this status"
     )
     add_store_option(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
@@ -39,27 +43,29 @@ def configure(parser: ArgumentParser) -> None:
     show = actions.add_parser(
         "show", help="show a session", description="Show a session.", allow_abbrev=False
     )
-    show.add_argument("session", metavar="ID")
+    show.add_argument("session", metavar="ID", help="id of the session")
     add_store_option(show, action=True)
-    asks = "send a message and store the answer"
-    go_on = actions.add_parser(
-        "continue", help=asks, description=f"{asks.capitalize()}.", allow_abbrev=False
+    purpose = "send a message and store the answer"
+    resume = actions.add_parser(
+        "continue", help=purpose, description=f"{purpose.capitalize()}.", allow_abbrev=False
     )
-    go_on.add_argument("session", metavar="ID")
-    go_on.add_argument("message", metavar="TEXT")
-    go_on.add_argument(
-        "--model", metavar="PROVIDER:MODEL[@URL]", help="ask this model instead of the session's"
+    resume.add_argument("session", metavar="ID", help="id of the session")
+    resume.add_argument("message", metavar="TEXT", help="user message to send")
+    resume.add_argument(
+        "--model", metavar="PROVIDER:MODEL[@URL]", help="use this model instead of the session's"
     )
-    go_on.add_argument(
-        "--branch", metavar="NEW_ID", help="leave the session as it is and continue a copy of it"
+    resume.add_argument(
+        "--branch",
+        metavar="NEW_ID",
+        help="continue a copy of the session and leave the session unchanged",
     )
-    add_key_option(go_on)
-    add_plain_http_option(go_on)
-    add_store_option(go_on, action=True)
+    add_key_option(resume)
+    add_plain_http_option(resume)
+    add_store_option(resume, action=True)
 
 
 def main(args: Namespace) -> int:
-    """Exit status: 0 done, 3 the model could not be asked."""
+    """Exit status: 0 done, 3 the model call failed."""
     with open_store(args) as store:
         if args.action == "show":
             return _show_session(store.load_session(args.session), args)
@@ -70,23 +76,23 @@ def main(args: Namespace) -> int:
 
 def _list_stored_sessions(store: Store, args: Namespace) -> int:
     status = None if args.status is None else Status(args.status)
-    # One more than is shown, to know whether there are more.
+    # One more than is shown, to detect whether there are more.
     found = store.list_sessions(status=status, limit=args.limit + 1)
     shown, more = found[: args.limit], len(found) > args.limit
     if args.json:
         rows = [asdict(row) for row in shown]
         print_json({"store": store.where, "sessions": rows, "more": more})
     elif not shown:
-        print("there are no sessions: `assay eval FILE.py --save-sessions` stores some")
+        print("the store has no sessions yet; `assay eval FILE.py --save-sessions` stores some")
     else:
         print(sanitize_lines("\n".join(format_sessions(shown))))
         if more:
-            print("and older ones: --limit shows more")
+            print("older sessions are not shown; pass --limit to show more")
     return 0
 
 
 def format_sessions(rows: list[SessionRow]) -> list[str]:
-    """Two lines for each session; an id is never cut."""
+    """Format two lines for each session. Ids are never cut: users copy them."""
     lines = [_SESSIONS_COLUMNS.format("status", "messages", "changed (UTC)", "model")]
     for row in rows:
         changed = row.updated_at[:16].replace("T", " ")
@@ -124,22 +130,24 @@ def _format_message(number: int, message: Message) -> list[str]:
 def _continue_session(store: Store, args: Namespace) -> int:
     session = store.load_session(args.session)
     if args.branch is not None and store.has_session(args.branch):
-        raise ConfigError(f"there is already a session {args.branch!r}", where=store.where)
+        raise ConfigError(f"session {args.branch!r} already exists", where=store.where)
     endpoint = session.endpoint if args.model is None else parse_model(args.model)
     session.endpoint = apply_key_option(apply_plain_http_option(endpoint, args), args)
     seen = len(session.messages)
     if session.environment is not None:
         raise ConfigError(
-            f"session {session.id!r} runs in an environment, which this command cannot open",
+            f"session {session.id!r} uses an environment, which this command cannot open",
             hint="continue it in Python: run_agent(client, environment, messages, session=session)",
         )
     try:
         asyncio.run(_ask_model(session, args.message))
     except RolloutFailed as error:
-        raise InconclusiveError(f"the session was left as it is: {error}") from error
+        raise InconclusiveError(
+            f"the model call failed and the session is unchanged: {error}"
+        ) from error
     added, continued = session.messages[seen:], session.id
     if args.branch is not None:
-        # Only now: a question without an answer leaves no branch behind.
+        # Branched after the call: a question without an answer must leave no branch behind.
         continued = store.branch_session(session.id, args.branch, at=seen).id
     store.continue_session(continued, added, after=seen, status=session.status)
     if args.json:
@@ -153,7 +161,7 @@ def _continue_session(store: Store, args: Namespace) -> int:
 async def _ask_model(session: AgentSession, text: str) -> None:
     client = connect(session.endpoint)
     try:
-        asked = [Message(role="user", content=text)]
-        await run_agent(client, BasicEnvironment(), asked, session=session)
+        question = [Message(role="user", content=text)]
+        await run_agent(client, BasicEnvironment(), question, session=session)
     finally:
         await client.close()

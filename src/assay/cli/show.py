@@ -14,7 +14,7 @@ from assay.types import Sample
 
 from .failures import failures_to_dicts, format_failures
 from .labels import SessionLabel, build_label, build_session_label
-from .option_numbers import count
+from .option_numbers import parse_count
 from .run_summary import format_retries
 from .runs import run_to_dict
 from .sample_transcript import Transcript
@@ -22,6 +22,7 @@ from .show_training import format_training, read_training, training_to_dict
 from .store_option import add_store_option, build_next_command, open_store
 from .terminal import (
     cut,
+    format_field,
     measure_line_width,
     pad,
     print_json,
@@ -40,25 +41,25 @@ _MAX_LISTED_IDS = 5
 
 def configure(parser: ArgumentParser) -> None:
     """Declare the arguments of the command."""
-    parser.add_argument("run", metavar="RUN", help="a run's id, its beginning, or latest")
+    parser.add_argument("run", metavar="RUN", help="run id, unique prefix, or `latest`")
     parser.add_argument(
         "sample",
         metavar="SAMPLE",
         nargs="?",
-        help="a sample's id or its beginning: its transcript; ID#2 is its rollout number 2",
+        help="sample id or unique prefix: show its transcript; ID#2 is its rollout number 2",
     )
     parser.add_argument(
-        "--limit", type=count, default=20, metavar="N", help="list N samples (default: 20)"
+        "--limit", type=parse_count, default=20, metavar="N", help="list N samples (default: 20)"
     )
     parser.add_argument("--failed", action="store_true", help="list only samples that failed")
-    parser.add_argument("--repeat", type=int, metavar="N", help="which rollout of the sample")
-    parser.add_argument("--full", action="store_true", help="do not cut long texts")
+    parser.add_argument("--repeat", type=int, metavar="N", help="show rollout N of the sample")
+    parser.add_argument("--full", action="store_true", help="show long texts in full")
     add_store_option(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
 
 
 def main(args: Namespace) -> int:
-    """Print a run, or a sample of it. Exit status 0."""
+    """Print a run, or one of its samples. Exit status 0."""
     with open_store(args) as store:
         run = store.run(args.run)
         if args.sample is None:
@@ -89,12 +90,12 @@ def _show_run(run: Run, args: Namespace) -> None:
         return
     total = failed if args.failed else summary.results
     lines = [
-        f"{'run':<14}{run.id}",
-        f"{'name':<14}{cut(run.spec.name, _SHOW_LINE_WIDTH - 14)}",
-        f"{'status':<14}{row.status}",
-        f"{'dataset':<14}{cut(run.spec.dataset, _SHOW_LINE_WIDTH - 14)}"
-        + (" (changed since it was started)" if row.dataset_changed else ""),
-        # Over all steps together, no mean of a model that learns means anything.
+        format_field("run", run.id),
+        format_field("name", run.spec.name, columns=66),
+        format_field("status", row.status),
+        format_field("dataset", run.spec.dataset, columns=66)
+        + (" (changed since the run started)" if row.dataset_changed else ""),
+        # The model changes with every step, so a mean over all steps would be meaningless.
         *(summary.lines() if training is None else format_training(training)),
         *format_retries(retried),
         *format_failures(failures, failed),
@@ -104,10 +105,10 @@ def _show_run(run: Run, args: Namespace) -> None:
 
 
 def select_worst(rows: Iterator[ResultRow], *, limit: int, failed_only: bool) -> list[ResultRow]:
-    """Failed samples first, then from the lowest score up, then those that were not judged."""
+    """Select failed samples first, then the lowest scores, then samples that were not judged."""
     chosen = (row for row in rows if row.boundary is not None or not failed_only)
-    # The place in the run decides between equals; rows themselves have no order.
-    numbered = ((_rank_result(row), place, row) for place, row in enumerate(chosen))
+    # The position in the run breaks ties; rows themselves cannot be compared.
+    numbered = ((_rank_result(row), index, row) for index, row in enumerate(chosen))
     return [row for _, _, row in heapq.nsmallest(limit, numbered, key=lambda each: each[:2])]
 
 
@@ -119,7 +120,7 @@ def _rank_result(row: ResultRow) -> tuple[int, float]:
 
 @dataclass(frozen=True)
 class _ListedSample:
-    """A sample in the list: its row, why it has its result, and what people know it by."""
+    """A sample in the list: its row, the reason of its result, and its label."""
 
     row: ResultRow
     reason: str
@@ -131,9 +132,9 @@ class _ListedSample:
         return cls(row, find_reason(sample), build_label(sample), build_session_label(sample))
 
     def lines(self) -> Iterator[str]:
-        """One line for a sample, two for a session; reasons use the width that there is.
+        """Yield one line for a sample, two for a session.
 
-        The id of a session is not cut: it says nothing by itself, and is there to be copied.
+        The id of a session is not cut: it is meaningless to read, and there to be copied.
         """
         row = self.row
         name = row.sample_id if not row.repeat else f"{row.sample_id} #{row.repeat}"
@@ -143,8 +144,8 @@ class _ListedSample:
             yield f"  {pad(name, _SHOWN_ID_WIDTH)} {pad(_format_score(row), _SCORE_WIDTH)} {words}"
             return
         yield f"  {cut(f'{name} {self.label}', _SHOW_LINE_WIDTH - 2)}"
-        place = cut(self.session.place, _SHOWN_PLACE_WIDTH)
-        cells = filter(None, (self.session.date, place, _format_score(row), self.reason))
+        folder = cut(self.session.place, _SHOWN_PLACE_WIDTH)
+        cells = filter(None, (self.session.date, folder, _format_score(row), self.reason))
         yield f"    {cut(' | '.join(cells), measure_line_width() - 4)}"
 
     def plain(self) -> dict[str, Any]:
@@ -163,7 +164,7 @@ class _ListedSample:
 
 def _format_sample_list(entries: list[_ListedSample], total: int, args: Namespace) -> Iterator[str]:
     if not entries:
-        yield "no sample failed" if args.failed else "no sample is recorded"
+        yield "no sample failed" if args.failed else "the run has no samples yet"
         return
     sessions = all(entry.session is not None for entry in entries)
     judged = any(entry.row.valid or entry.row.boundary is not None for entry in entries)
@@ -176,7 +177,7 @@ def _format_sample_list(entries: list[_ListedSample], total: int, args: Namespac
     for entry in entries:
         yield from (line.rstrip() for line in entry.lines())
     if len(entries) < total:
-        yield f"  and {total - len(entries)} more: --limit shows more of them"
+        yield f"  and {total - len(entries)} more; pass --limit to list more"
     yield "next:"
     yield f"  {build_next_command(args, 'show', args.run, entries[0].row.sample_id)}"
 
@@ -188,19 +189,19 @@ def _format_score(row: ResultRow) -> str:
 
 
 def find_reason(sample: Sample) -> str:
-    """Why a sample has the result it has, in the words of whoever gave it."""
+    """Return the failure, the scorer's reason or its error; "" if there is none."""
     if sample.failure is not None:
         return f"{sample.failure.kind}: {sample.failure.message}"
     return (sample.score.reason or sample.score.error or "") if sample.score is not None else ""
 
 
 def find_body(run: Run, row: ResultRow) -> Sample:
-    """The whole sample behind a narrow row."""
+    """Load the whole sample of a result row."""
     rows = run.results(sample_id=row.sample_id)
     for each, sample in zip(rows, run.samples(sample_id=row.sample_id), strict=False):
         if each.key == row.key:
             return sample
-    raise ConfigError(f"sample {row.sample_id!r} is gone", where=f"run {run.id!r}")
+    raise ConfigError(f"sample {row.sample_id!r} was deleted", where=f"run {run.id!r}")
 
 
 def _show_sample(run: Run, args: Namespace) -> None:
@@ -218,7 +219,7 @@ def _show_sample(run: Run, args: Namespace) -> None:
 
 
 def _split_repeat(run: Run, name: str) -> tuple[str, int | None]:
-    """The id and the repeat in a name such as `france#2`; an id may look like that itself."""
+    # `france#2` is a rollout of `france`, unless it is the id of a sample itself.
     sample_id, _, repeat = name.rpartition("#")
     if not (sample_id and repeat.isdecimal() and repeat.isascii()):
         return name, None
@@ -228,7 +229,7 @@ def _split_repeat(run: Run, name: str) -> tuple[str, int | None]:
 
 
 def find_rows(run: Run, wanted: str) -> list[ResultRow]:
-    """The rows of the sample with this id, or with the only id that begins so."""
+    """Find the rows of a sample by its id or a unique prefix of it."""
     if exact := list(run.results(sample_id=wanted)):
         return exact
     found: dict[str, list[ResultRow]] = {}
@@ -240,11 +241,11 @@ def find_rows(run: Run, wanted: str) -> list[ResultRow]:
     where = f"run {run.id!r}"
     if not found:
         hint = f"`assay show {run.id}` lists its samples"
-        raise ConfigError(f"there is no sample {wanted!r}", where=where, hint=hint)
+        raise ConfigError(f"sample {wanted!r} does not exist", where=where, hint=hint)
     named = ", ".join(map(repr, list(found)[:_MAX_LISTED_IDS])) + (
         ", …" if len(found) > _MAX_LISTED_IDS else ""
     )
-    raise ConfigError(f"{wanted!r} begins the ids of several samples: {named}", where=where)
+    raise ConfigError(f"the prefix {wanted!r} matches several samples: {named}", where=where)
 
 
 def _choose_repeat(rows: list[ResultRow], repeat: int | None) -> ResultRow:
@@ -255,6 +256,6 @@ def _choose_repeat(rows: list[ResultRow], repeat: int | None) -> ResultRow:
             return row
     known = ", ".join(str(row.repeat) for row in rows)
     raise ConfigError(
-        f"there is no repeat {repeat}; there is {known}",
+        f"repeat {repeat} does not exist; recorded are {known}",
         where=f"sample {sanitize_to_line(rows[0].sample_id)}",
     )

@@ -1,4 +1,4 @@
-"""A recorded training: what its rollouts and its updates came to, step by step."""
+"""The report of a recorded training: rollouts and updates, step by step."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,18 +8,20 @@ from typing import Any
 from assay.stats import Interval, mean_interval
 from assay.store import ResultRow, Run
 
+from .terminal import format_field
+
 _MAX_TABLE_LINES = 12
 _ROLLOUT_COLUMNS = "  {:<11}{:>9}{:>9}  {:<16}{:>8}{:>12}{:>9}"
 _UPDATE_COLUMNS = "  {:<11}{:>9}{:>12}{:>11}{:>11}{:>11}{:>11}"
+# The metrics of a step in the table of updates, in the order of its columns.
 _UPDATE_METRICS = ("loss", "kl", "entropy", "clip_fraction", "grad_norm")
-"""What the table of updates has of the metrics of a step, in its order."""
 
 _STEP_METADATA_KEY = "training_step"
 
 
 @dataclass
 class Steps:
-    """Some steps of a training, and the rollouts that were made for them."""
+    """Some consecutive steps of a training, and their rollouts."""
 
     first: int
     last: int
@@ -29,10 +31,10 @@ class Steps:
     output_tokens: int = 0
     tokens_known: int = 0
     rewards: dict[int, tuple[float, int]] = field(default_factory=dict)
-    """The sum of the judged ones' rewards and their number, by prompt."""
+    """The sum and the number of the judged rewards, by prompt."""
 
     metrics: list[dict[str, Any]] = field(default_factory=list)
-    """What was measured, of those of the steps that have it recorded."""
+    """The metrics of the steps that have them recorded."""
 
     def add(self, row: ResultRow) -> None:
         self.rollouts += 1
@@ -53,16 +55,16 @@ class Steps:
 
     @property
     def reward(self) -> Interval:
-        """Over prompts, as in the metrics of a step."""
+        """The mean over prompts, as in the metrics of a step."""
         return mean_interval(total / count for total, count in self.rewards.values())
 
     @property
     def tokens(self) -> float | None:
-        """Sampled tokens of a rollout, on average."""
+        """The mean number of sampled tokens of a rollout."""
         return self.output_tokens / self.tokens_known if self.tokens_known else None
 
     def measured(self, name: str) -> float | None:
-        """The mean over the steps that know it; None where none does."""
+        """The mean of a metric over the steps that have it; None if no step does."""
         known = [
             value for value in self._read_metric_values(name) if isinstance(value, int | float)
         ]
@@ -70,7 +72,7 @@ class Steps:
 
     @property
     def updated(self) -> int | None:
-        """How many of the steps changed the weights; None where no step says so."""
+        """The number of steps that changed the weights; None if it is not recorded."""
         known = [value for value in self._read_metric_values("updated") if isinstance(value, bool)]
         return sum(known) if known else None
 
@@ -80,14 +82,14 @@ class Steps:
 
 @dataclass(frozen=True)
 class Training:
-    """The steps that are recorded whole, and how many rollouts another one has."""
+    """The completed steps, and the number of rollouts of an unfinished one."""
 
     steps: Sequence[Steps]
     unfinished: int
 
 
 def read_training(run: Run) -> Training | None:
-    """The steps of a training, from what is recorded of it; None for any other run."""
+    """Read the steps of a recorded training; None for any other run."""
     settings = run.spec.config.get("training")
     if not isinstance(settings, Mapping) or "prompts_per_step" not in settings:
         return None
@@ -106,39 +108,38 @@ def read_training(run: Run) -> Training | None:
 def _assign_rollouts_to_steps(
     run: Run, settings: Mapping[str, Any]
 ) -> Iterator[tuple[int, ResultRow]]:
-    """Every rollout with the step it was made for."""
     if settings["zero_variance"] != "resample":
         for row in run.results():
             yield (row.group_index or 0) // settings["prompts_per_step"] + 1, row
         return
-    # Steps then take different numbers of prompts: only the whole sample knows its own.
+    # With resampling, steps use different numbers of prompts: only the sample records its step.
     for row, sample in zip(run.results(), run.samples(), strict=True):
         yield int(sample.metadata[_STEP_METADATA_KEY]), row
 
 
 def format_training(training: Training) -> list[str]:
-    """The same in words: the first and the last step, and the way between them."""
+    """Format the first and the last reward, and tables of the steps between them."""
     steps = training.steps
     more = f", and {training.unfinished} rollouts of another" if training.unfinished else ""
-    lines = [f"{'steps':<14}{len(steps)}{more}"]
+    lines = [format_field("steps", f"{len(steps)}{more}")]
     if not steps:
         return lines
     together = _merge_steps(steps)
+    failed, unjudged = together.failed, together.not_judged
     return [
         *lines,
-        f"{'first reward':<14}{_format_step_reward(steps[0])}",
-        f"{'last reward':<14}{_format_step_reward(steps[-1])}",
-        f"{'rollouts':<14}{together.rollouts}, {together.failed} failed, "
-        f"{together.not_judged} not judged",
+        format_field("first reward", _format_step_reward(steps[0])),
+        format_field("last reward", _format_step_reward(steps[-1])),
+        format_field("rollouts", f"{together.rollouts}, {failed} failed, {unjudged} not judged"),
         *_format_rollout_table(steps),
         *_format_update_table(steps),
     ]
 
 
 def format_reward(mean: float | None, low: float | None, high: float | None) -> str:
-    """A mean reward with its interval, where there is one."""
+    """Format a mean reward, with its interval if there is one."""
     if mean is None:
-        return "none was judged"
+        return "no rollout was judged"
     if low is None or high is None:
         return f"{mean:.3f}"
     return f"{mean:.3f} (95 % from {low:.3f} to {high:.3f})"
@@ -157,9 +158,8 @@ def _format_rollout_table(steps: Sequence[Steps]) -> Iterator[str]:
 
 
 def _format_update_table(steps: Sequence[Steps]) -> Iterator[str]:
-    """What the updates of the weights came to, of a training that has it recorded."""
     if not any(each.metrics for each in steps):
-        yield "loss, divergence and entropy: metrics.jsonl in the output folder"
+        yield "loss, KL and entropy: see metrics.jsonl in the output folder"
         return
     yield _UPDATE_COLUMNS.format("step", "updated", "loss", "KL", "entropy", "clipped", "grad norm")
     for part in _group_steps(steps):
@@ -175,7 +175,6 @@ def _format_metric(value: float | None) -> str:
 
 
 def _group_steps(steps: Sequence[Steps]) -> Iterator[Steps]:
-    """The steps of one line each."""
     size = -(-len(steps) // _MAX_TABLE_LINES)
     for start in range(0, len(steps), size):
         yield _merge_steps(steps[start : start + size])
@@ -189,7 +188,7 @@ def _merge_steps(steps: Sequence[Steps]) -> Steps:
         made.judged += each.judged
         made.output_tokens += each.output_tokens
         made.tokens_known += each.tokens_known
-        # A prompt that comes again has another place in the order: nothing is replaced.
+        # Keys are positions in the order of prompts: a repeated prompt replaces nothing.
         made.rewards.update(each.rewards)
         made.metrics.extend(each.metrics)
     return made
@@ -214,7 +213,7 @@ def _format_step_range(some: Steps) -> str:
 
 
 def training_to_dict(training: Training) -> dict[str, Any]:
-    """The same as plain values, every step for itself."""
+    """Return the training as plain values, one entry for each step."""
     return {
         "unfinished_rollouts": training.unfinished,
         "steps": [

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: once to finish what is in flight, twice to stop now, three times to leave."""
+"""Ctrl-C and SIGTERM: once to finish samples in flight, twice to stop now, thrice to exit."""
 
 import asyncio
 import os
@@ -15,54 +15,54 @@ from assay.runner import Stop
 
 from .exit_status import EXIT_INTERRUPTED
 from .progress_bar import Display
+from .resume import format_resume_hint
 from .terminal import sanitize_lines
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# An event loop that has not handled the second signal by then is blocked by user code.
 _LOOP_TIMEOUT_S = 1.0
-"""An event loop that has not heard of the second signal by then is stuck in somebody's code."""
-
+# A command that has not ended by then waits for something unavailable, such as a store.
 _EXIT_TIMEOUT_S = 5.0
-"""And whoever has not ended by then waits for something that does not come, such as a store."""
 
 ResumeCommand = Callable[[], str | None]
-"""The command that goes on with what is interrupted; None while there is nothing to go on with."""
+"""Returns the command that resumes the interrupted run; None before a run is started."""
 
 
 @contextmanager
 def stop_on_signals(
-    stop: Stop, display: Display, go_on: ResumeCommand | None = None
+    stop: Stop, display: Display, resume_command: ResumeCommand | None = None
 ) -> Iterator[None]:
-    """Inside of it the signals ask `stop` to end the run, rather than ending the process.
+    """Turn signals into requests to `stop` inside the context, instead of ending the process.
 
-    Once asked they stay so: the command that was interrupted is about to end, and to say how to go
-    on. Where signals cannot be set, outside the main thread, Ctrl-C cancels the run.
+    After a request the handlers stay installed: the command is about to end and to print how to
+    resume. Outside the main thread handlers cannot be installed, and Ctrl-C cancels the run.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    hearing = _SignalListener(stop, display, go_on)
+    listener = _SignalListener(stop, display, resume_command)
     try:
         yield
     finally:
-        hearing.end_run()
+        listener.end_run()
 
 
 class _SignalListener:
-    """Hears signals in a thread of its own, whatever the main thread and its event loop do.
+    """Handles signals in a thread of its own, even while the main thread is blocked.
 
-    A handler in Python would wait until the main thread comes back to Python, and one of the event
-    loop until the loop turns. Both may be far in somebody's dataset or scorer.
+    A Python handler runs only when the main thread returns to the interpreter, and one of the
+    event loop only when the loop turns. Both may be blocked by a user's dataset or scorer.
     """
 
-    def __init__(self, stop: Stop, display: Display, go_on: ResumeCommand | None) -> None:
+    def __init__(self, stop: Stop, display: Display, resume_command: ResumeCommand | None) -> None:
         self._stop = stop
         self._display = display
-        self._go_on = go_on
+        self._resume_command = resume_command
         self._loop = asyncio.get_running_loop()
-        self._asked = 0
+        self._signals = 0
         self._has_ended = False
         self._timers: list[threading.Timer] = []
-        self._leaving = threading.Lock()
+        self._exit_lock = threading.Lock()
         self._receiver, self._sender = socket.socketpair()
         self._sender.setblocking(False)
         self._before: dict[signal.Signals, Any] = {
@@ -76,15 +76,15 @@ class _SignalListener:
             os.register_at_fork(after_in_child=self._reset_in_child)
 
     def end_run(self) -> None:
-        """The run let go: nobody need be hurried. Forget the signals unless they were used."""
+        """Cancel the forced exits. Restore the handlers unless a signal was received."""
         self._has_ended = True
         for timer in self._timers:
             timer.cancel()
-        if not self._asked:
+        if not self._signals:
             self.close()
 
     def close(self) -> None:
-        """Let signals do what they did before."""
+        """Restore the previous signal handlers."""
         self._is_open = False
         signal.set_wakeup_fd(self._fd_before)
         for number, handler in self._before.items():
@@ -95,13 +95,14 @@ class _SignalListener:
         self._receiver.close()
 
     def _reset_in_child(self) -> None:
-        # A child hears the Ctrl-C of its terminal as well: through us it would count twice.
+        # A forked child gets the Ctrl-C of its terminal as well: through our socket it would
+        # count twice.
         if self._is_open:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGINT, signal.default_int_handler)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
-    # What follows runs in the thread.
+    # The methods below run in the listener's thread.
 
     def _listen(self) -> None:
         while number := self._receiver.recv(1)[0]:
@@ -109,69 +110,68 @@ class _SignalListener:
                 self._handle_signal()
 
     def _handle_signal(self) -> None:
-        self._asked += 1
-        if self._asked > 2 or (self._asked == 2 and self._has_ended):
-            # Something does not let go. What is committed is safe.
+        self._signals += 1
+        if self._signals > 2 or (self._signals == 2 and self._has_ended):
+            # Something blocks the exit. Committed results are safe.
             self._exit_with_hint()
-        elif self._asked == 2:
-            self._display.say("stopping now")
+        elif self._signals == 2:
+            self._display.print_line("stopping now")
             self._schedule_exit(self._request_stop())
         else:
             self._request_stop()
-            self._display.say(
+            self._display.print_line(
                 f"stopping: samples in flight have {self._stop.grace_s:g} s to end; "
-                "again to stop now"
+                "press Ctrl-C again to stop now"
             )
 
     def _request_stop(self) -> threading.Event:
-        """Ask in the event loop. What is returned is set once it has heard."""
-        heard = threading.Event()
+        """Request the stop in the event loop; the returned event is set when it was handled."""
+        handled = threading.Event()
 
         def request() -> None:
             self._stop.request()
-            heard.set()
+            handled.set()
 
-        # A loop that is closed has nothing left to stop.
+        # A closed loop has nothing left to stop.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(request)
-        return heard
+        return handled
 
-    def _schedule_exit(self, heard: threading.Event) -> None:
-        def leave_if(still: Callable[[], bool]) -> None:
-            if still() and not self._has_ended:
+    def _schedule_exit(self, handled: threading.Event) -> None:
+        def exit_if(condition: Callable[[], bool]) -> None:
+            if condition() and not self._has_ended:
                 self._exit_with_hint()
 
         self._timers = [
-            threading.Timer(_LOOP_TIMEOUT_S, leave_if, [lambda: not heard.is_set()]),
-            threading.Timer(_EXIT_TIMEOUT_S, leave_if, [lambda: True]),
+            threading.Timer(_LOOP_TIMEOUT_S, exit_if, [lambda: not handled.is_set()]),
+            threading.Timer(_EXIT_TIMEOUT_S, exit_if, [lambda: True]),
         ]
         for timer in self._timers:
             timer.daemon = True
             timer.start()
 
     def _exit_with_hint(self) -> NoReturn:
-        self._leaving.acquire()  # and never let go: whoever comes second has nothing left to do
-        # Whatever hinders the words, such as a display that is being drawn, hinders no end.
+        # Never released: a second caller blocks here while the first one ends the process.
+        self._exit_lock.acquire()
+        # Printing may block, for example on a display that is being drawn; the exit must not.
         last = threading.Timer(_LOOP_TIMEOUT_S, os._exit, [EXIT_INTERRUPTED])
         last.daemon = True
         last.start()
         with suppress(Exception):
             self._display.__exit__(None, None, None)
-        command = None if self._go_on is None else self._go_on()
-        told = "interrupted; everything recorded is kept"
-        if command is not None:
-            told = f"{told}. Go on with:\n  {command}"
+        command = None if self._resume_command is None else self._resume_command()
+        kept = "recorded results are kept" if command is None else format_resume_hint(command)
         with suppress(OSError, ValueError):
-            print(sanitize_lines(told), file=sys.stderr)
+            print(sanitize_lines(f"interrupted; {kept}"), file=sys.stderr)
         exit_interrupted()
 
 
 def _ignore_signal(number: int, frame: FrameType | None) -> None:
-    """Python tells the thread of every signal that has a handler; this one has nothing to add."""
+    """Do nothing: a signal reaches the wakeup socket only if it has a Python handler."""
 
 
 def exit_interrupted() -> NoReturn:
-    """End the process without waiting for threads: a scorer may still be busy in one."""
+    """End the process without waiting for threads: a scorer may still block in one."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError, AttributeError):
             stream.flush()
@@ -180,7 +180,7 @@ def exit_interrupted() -> NoReturn:
 
 @asynccontextmanager
 async def tick_periodically(display: Display, *, every_s: float = 1.0) -> AsyncIterator[None]:
-    """Inside of it the display is told that time goes on."""
+    """Call the display's `tick` periodically inside the context."""
 
     async def tick() -> None:
         while True:

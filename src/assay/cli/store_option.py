@@ -1,4 +1,4 @@
-"""Where the commands look for runs: `--store`, else the environment, else `.assay/` here."""
+"""The location of the store: `--store`, else the environment, else `.assay/` here."""
 
 import os
 import shlex
@@ -14,15 +14,15 @@ _STORE_HELP = "file or postgresql:// URL of the store (default: $ASSAY_STORE, el
 
 def add_store_option(parser: ArgumentParser, *, action: bool = False) -> None:
     """Declare `--store`, on the command or again on an `action` of a command that has it."""
-    # An action's own default would take the place of what was given before the action.
+    # The default of an action would override a value that was given before the action.
     default = SUPPRESS if action else None
     parser.add_argument("--store", metavar="PATH|URL", default=default, help=_STORE_HELP)
 
 
 def find_store_location(args: Namespace) -> str | Path | None:
-    """What to open. None: the store in the current folder.
+    """Return the path or URL of the store; None for the default in the current folder.
 
-    `ASSAY_STORE` is a whole path or URL, `ASSAY_HOME` a folder that takes the place of `.assay/`.
+    `ASSAY_STORE` is a whole path or URL, `ASSAY_HOME` a folder that replaces `.assay/`.
     """
     if args.store:
         return str(args.store)
@@ -34,15 +34,15 @@ def find_store_location(args: Namespace) -> str | Path | None:
 
 
 def open_store(args: Namespace) -> Store:
-    """The store to read from. Raises `StoreError` where there is none: reading makes nothing."""
+    """Open the store for reading. Raises `StoreError` if it does not exist."""
     return Store.open(find_store_location(args), create=False)
 
 
 def build_next_command(args: Namespace, *words: str) -> str:
-    """A command to run next on the same store, in a form that may be shown."""
+    """Build a command to run next on the same store, with its password redacted."""
     store = [] if args.store is None else ["--store", redact_option_value(args.store)]
     *first, last = words
     if last.startswith("-"):
-        # The id of a sample, which would be taken for an option.
+        # A sample id that starts with `-` would be parsed as an option.
         return shlex.join(["assay", *first, *store, "--", last])
     return shlex.join(["assay", *words, *store])

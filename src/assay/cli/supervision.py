@@ -1,7 +1,7 @@
-"""A command in a child process, so that code which it runs cannot end it and look like success.
+"""A command in a child process, so that user code cannot end it and look like success.
 
 An agent, a metric or a tool may call `os._exit(0)`, replace the process, or kill it. The parent
-runs none of that code: it waits for the status that the command reports when it is finished.
+runs none of that code: it waits for the status that the finished command reports.
 """
 
 import os
@@ -18,10 +18,10 @@ _FORWARDED_SIGNALS = {signal.SIGINT, signal.SIGTERM}
 
 
 def supervise(work: Callable[[], int]) -> int:
-    """Run `work` in a child process, and return the status that it finished with.
+    """Run `work` in a child process and return the status that it reports.
 
-    A child that ended without a status comes to `EXIT_INCONCLUSIVE`, whatever its own status was.
-    Where processes cannot be forked, `work` is run here.
+    A child that ends without a report counts as `EXIT_INCONCLUSIVE`, whatever its exit status.
+    Without `os.fork`, `work` runs in this process.
     """
     if not hasattr(os, "fork"):
         return work()
@@ -29,10 +29,10 @@ def supervise(work: Callable[[], int]) -> int:
         if stream is not None:
             stream.flush()
     finished, report = os.pipe()
-    # Code that writes to every descriptor it finds does not report a status by it.
+    # Random, so that code which writes to every descriptor cannot forge a status.
     seal = os.urandom(16)
     watched, held = os.pipe()
-    # Where the shell or a service manager ignores it, nobody would be told that the child ended.
+    # A service manager may have set it to ignored, and then the end of the child is not signalled.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     with _block_signals() as before:
         child = os.fork()
@@ -45,7 +45,7 @@ def supervise(work: Callable[[], int]) -> int:
         os.close(watched)
         ended = _wait_for_child(child)
     os.close(held)
-    # Not read to its end: processes that the agent left behind may still hold the other side.
+    # Non-blocking: processes that the agent left behind may still hold the other end open.
     os.set_blocking(finished, False)
     with suppress(BlockingIOError), os.fdopen(finished, "rb", buffering=0) as reader:
         _, is_sealed, status = (reader.read(65536) or b"").rpartition(seal)
@@ -63,7 +63,7 @@ def _run_and_exit(work: Callable[[], int], report: int, seal: bytes, watched: in
 
 
 def _stop_with_parent(watched: int) -> None:
-    """The parent never writes: this returns when it is gone."""
+    # The parent never writes to this pipe: the read returns when the parent has ended.
     with suppress(OSError):
         os.read(watched, 1)
     os.kill(os.getpid(), signal.SIGTERM)
@@ -71,7 +71,7 @@ def _stop_with_parent(watched: int) -> None:
 
 @contextmanager
 def _block_signals() -> Iterator[set[signal.Signals | int]]:
-    """Inside of it signals wait until they are asked for; gives those that waited before."""
+    """Block signals inside the context; yields the previous mask."""
     kept = {*_FORWARDED_SIGNALS, signal.SIGCHLD}
     before: set[signal.Signals | int] = set(signal.pthread_sigmask(signal.SIG_BLOCK, kept))
     try:
@@ -81,11 +81,12 @@ def _block_signals() -> Iterator[set[signal.Signals | int]]:
 
 
 def _wait_for_child(child: int) -> int:
-    """Wait for the child, and hand signals on to it; how it ended, as `waitpid` has it."""
+    """Forward signals to the child until it ends; return its wait status."""
     while True:
         if hasattr(signal, "sigwaitinfo"):
-            told = signal.sigwaitinfo({*_FORWARDED_SIGNALS, signal.SIGCHLD})
-            number, by_terminal = told.si_signo, told.si_code > 0
+            info = signal.sigwaitinfo({*_FORWARDED_SIGNALS, signal.SIGCHLD})
+            # A positive code is the kernel's: a terminal signals the whole process group.
+            number, by_terminal = info.si_signo, info.si_code > 0
         else:
             number, by_terminal = signal.sigwait({*_FORWARDED_SIGNALS, signal.SIGCHLD}), False
         if number == signal.SIGCHLD:
@@ -93,7 +94,7 @@ def _wait_for_child(child: int) -> int:
             if pid:
                 return ended
         elif not by_terminal:
-            # A Ctrl-C in a terminal reaches the child by itself.
+            # Not forwarded from a terminal: the child would count Ctrl-C twice.
             with suppress(ProcessLookupError):
                 os.kill(child, number)
 
@@ -101,12 +102,12 @@ def _wait_for_child(child: int) -> int:
 def _report_abort(ended: int) -> int:
     code = os.waitstatus_to_exitcode(ended)
     if code == EXIT_INTERRUPTED:
-        return code  # it left at once after a third signal, and said so
-    how = f"with exit status {code}" if code >= 0 else f"by signal {-code}"
+        return code  # the child exited after a third signal, and printed the hint itself
+    cause = f"with exit status {code}" if code >= 0 else f"by signal {-code}"
     print(
-        f"aborted: the process ended {how} before the command had finished; the agent, a metric or "
-        "a tool ended it\n"
-        "  hint: there is no certificate; what was recorded is kept, see `assay runs`",
+        f"aborted: the process ended {cause} before the command had finished; the agent, a metric "
+        "or a tool ended it\n"
+        "  hint: no certificate was issued; recorded results are kept, see `assay runs`",
         file=sys.stderr,
     )
     return EXIT_INCONCLUSIVE

@@ -1,4 +1,4 @@
-"""Showing text that somebody else wrote: a model's output never controls the terminal."""
+"""Output of untrusted text: a model's answer must never control the terminal."""
 
 import json
 import os
@@ -12,26 +12,28 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 _REPLACEMENT = "\ufffd"
+# Zero-width joiners are format characters too, but scripts and emoji are spelled with them.
 _JOINERS = "\u200c\u200d"
-"""Invisible, but part of how some scripts and emoji are spelled."""
 
+# Columns of the label in a report line such as `run           r-1`.
+_LABEL_WIDTH = 14
 _MAX_RENDER_WIDTH = 100
+# For logs and pipes, where no terminal limits the line.
 _PIPE_LINE_WIDTH = 250
-"""Columns of a line that no terminal shows: a log, a pipe."""
 
 
 def sanitize_to_line(text: str) -> str:
-    """`text` on one line, each control, format or unknown character replaced by U+FFFD."""
+    """Return `text` on one line, with control, format and unknown characters as U+FFFD."""
     return "".join(map(_replace_control_character, " ".join(text.split())))
 
 
 def sanitize_lines(text: str) -> str:
-    """`text` made plain line by line, keeping its indentation."""
+    """Replace control characters line by line; indentation is kept."""
     return "\n".join("".join(map(_replace_control_character, line)) for line in text.split("\n"))
 
 
 def sanitize_text(text: str) -> str:
-    """Text of several lines made plain: tabs become spaces, a carriage return ends a line."""
+    """Replace control characters; tabs become spaces and a carriage return ends a line."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").expandtabs(4)
     return sanitize_lines(lines)
 
@@ -44,7 +46,7 @@ def _replace_control_character(character: str) -> str:
 
 
 def render(content: "RenderableType") -> None:
-    """Print something of rich's: coloured on a terminal only, in ASCII where there is no more."""
+    """Print a rich renderable: coloured on a terminal only, in ASCII if stdout has nothing else."""
     from rich.console import Console
 
     # Rendered first and printed by us: rich would end the process itself on a closed pipe.
@@ -60,7 +62,7 @@ def render(content: "RenderableType") -> None:
 
 
 def measure_line_width() -> int:
-    """The columns of a line of a list: the terminal's, and many where there is none."""
+    """Return the columns of a list line: the terminal's width, or many without a terminal."""
     terminal = sys.stdout is not None and sys.stdout.isatty()
     if not terminal and not os.environ.get("COLUMNS"):
         return _PIPE_LINE_WIDTH
@@ -73,21 +75,26 @@ def print_json(value: Any) -> None:
 
 
 def cut(text: str, columns: int) -> str:
-    """`text` made plain and shortened to so many columns, with `…` where something is missing."""
+    """Sanitize `text` and shorten it to so many columns; `…` marks the cut."""
     from rich.cells import cell_len
 
     shown = sanitize_to_line(text)
     if cell_len(shown) <= columns:
         return shown
-    # Each character takes a column at least, so the rest need not be measured.
+    # A character takes at least one column, so only this prefix needs measuring.
     shown = shown[: columns - 1]
     while cell_len(shown) > columns - 1:
         shown = shown[:-1]
     return f"{shown}…"
 
 
+def format_field(label: str, text: object, *, columns: int | None = None) -> str:
+    """Return a report line: the label in its column, then `text`, `cut` if `columns` is given."""
+    return f"{label:<{_LABEL_WIDTH}}{text if columns is None else cut(str(text), columns)}"
+
+
 def pad(text: str, columns: int) -> str:
-    """`cut` text, filled up to so many columns."""
+    """`cut` the text, then fill it with spaces to so many columns."""
     from rich.cells import cell_len
 
     shown = cut(text, columns)
@@ -95,7 +102,7 @@ def pad(text: str, columns: int) -> str:
 
 
 def is_ascii_only() -> bool:
-    """Whether stdout cannot hold the characters that tables are drawn with."""
+    """Whether stdout cannot encode the characters that tables are drawn with."""
     encoding = getattr(sys.stdout, "encoding", None) or "ascii"
     try:
         "─│…".encode(encoding)

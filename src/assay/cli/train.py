@@ -1,4 +1,4 @@
-"""`assay train`: learn from recorded answers, or from the scores of new ones."""
+"""`assay train`: train a model on samples, or on the scores of its own rollouts."""
 
 from argparse import ArgumentParser, Namespace
 from typing import Protocol
@@ -7,7 +7,7 @@ from . import train_grpo, train_sft
 
 
 class _TrainCommand(Protocol):
-    """What the module of each way of training offers."""
+    """The interface of a training method's module."""
 
     def configure(self, parser: ArgumentParser) -> None: ...
 
@@ -15,13 +15,13 @@ class _TrainCommand(Protocol):
 
 
 _TRAIN_ACTIONS: dict[str, tuple[_TrainCommand, str]] = {
-    "sft": (train_sft, "learn to say what samples say: supervised fine-tuning"),
-    "grpo": (train_grpo, "learn from the scores of the model's own rollouts"),
+    "sft": (train_sft, "fine-tune a model on samples (supervised fine-tuning)"),
+    "grpo": (train_grpo, "train a model on the scores of its own rollouts (GRPO)"),
 }
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Declare the two ways of training."""
+    """Declare the training methods."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="sft|grpo")
     for name, (module, purpose) in _TRAIN_ACTIONS.items():
         action = actions.add_parser(
@@ -34,5 +34,5 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def main(args: Namespace) -> int:
-    """Exit status: that of the way of training."""
+    """Run the training method; each has its own exit status."""
     return _TRAIN_ACTIONS[args.action][0].main(args)

@@ -1,4 +1,4 @@
-"""How far a training is, on stderr: a line that changes in a terminal, plain lines elsewhere."""
+"""Progress of a training on stderr: a line that changes in a terminal, plain lines elsewhere."""
 
 import signal
 import sys
@@ -28,7 +28,7 @@ _STEP_BAR_WIDTH = 40
 
 
 class TrainDisplay:
-    """Shows steps as they are done, between entering and leaving it."""
+    """Shows finished steps while its context is entered."""
 
     def __init__(self, *, quiet: bool = False, every_s: float = _STEP_INTERVAL_S) -> None:
         self._quiet = quiet
@@ -60,17 +60,17 @@ class TrainDisplay:
         self._stack.__exit__(kind, error, trace)
 
     def show(self, done: int, of: int, words: str) -> None:
-        """Take note of a step."""
+        """Show a finished step."""
         self._shown = done, of, sanitize_to_line(words)
         now = time.monotonic()
         if self._quiet or self._live:
             return
         if self._last is None or now - self._last >= self._every_s or done == of:
             self._last = now
-            self.say(f"{done}/{of}  {words}")
+            self.print_line(f"{done}/{of}  {words}")
 
-    def say(self, text: str) -> None:
-        """A line that stays."""
+    def print_line(self, text: str) -> None:
+        """Print a line that stays."""
         if not self._quiet:
             print(sanitize_to_line(text), file=sys.stderr, flush=True)
 
@@ -86,15 +86,17 @@ class TrainDisplay:
 
 @contextmanager
 def _print_warnings_as_lines() -> Iterator[None]:
-    """Show warnings of a training as a line of their own, without a place in the source."""
+    # The source line of a training's warning is ours and does not help the user.
     with warnings.catch_warnings():
         usual = warnings.showwarning
 
-        def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        def show(
+            message: Warning | str, category: type[Warning], *source: Any, **more: Any
+        ) -> None:
             if issubclass(category, WeightsUnchanged):
                 print(sanitize_to_line(f"warning: {message}"), file=sys.stderr, flush=True)
             else:
-                usual(message, category, *place, **more)
+                usual(message, category, *source, **more)
 
         warnings.showwarning = show
         yield
@@ -102,15 +104,15 @@ def _print_warnings_as_lines() -> Iterator[None]:
 
 @contextmanager
 def stop_after_step(stop: Stop, display: TrainDisplay) -> Iterator[None]:
-    """Inside of it Ctrl-C and SIGTERM ask for an end after the step; the second time, for now."""
+    """Stop after the current step on Ctrl-C or SIGTERM, and at once on the second."""
 
-    def ask(number: int, frame: FrameType | None) -> None:
+    def request_stop(number: int, frame: FrameType | None) -> None:
         if stop.requested:
             raise KeyboardInterrupt
         stop.request()
-        display.say("stopping after this step; again to stop now")
+        display.print_line("stopping after this step; press Ctrl-C again to stop now")
 
-    before = {each: signal.signal(each, ask) for each in (signal.SIGINT, signal.SIGTERM)}
+    before = {each: signal.signal(each, request_stop) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""`assay train grpo`: train on the scores of the model's own rollouts, as a file says."""
+"""`assay train grpo`: train a model on the scores of its own rollouts, as a file defines."""
 
 import asyncio
 import shlex
@@ -23,15 +23,16 @@ from assay.train import (
 )
 
 from .eval_file import format_user_traceback
-from .eval_overrides import count, parse_seconds
+from .eval_overrides import parse_seconds
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_PASS, InconclusiveError
+from .option_numbers import parse_count
 from .progress_bar import SilentDisplay
 from .redirect import redirect_output_to_stderr
-from .resume import redact_option_value
+from .resume import format_options, format_resume_hint
 from .show_training import format_reward
 from .signals import exit_interrupted, stop_on_signals
 from .store_option import add_store_option, build_next_command, find_store_location
-from .terminal import print_json, sanitize_lines
+from .terminal import format_field, print_json, sanitize_lines
 from .train_display import TrainDisplay
 from .train_grpo_file import TrainFile, load_train_file
 
@@ -41,23 +42,25 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "file",
         metavar="FILE.py",
-        help="defines `config`, a GRPOConfig, `prompts`, and `score_fn` or `environment_cls`; "
-        "may define `prepare_messages` and `model`",
+        help="file that defines `config`, a GRPOConfig, `prompts`, and `score_fn` or "
+        "`environment_cls`; may define `prepare_messages` and `model`",
     )
-    parser.add_argument("--steps", type=count, metavar="N", help="stop after step N")
+    parser.add_argument("--steps", type=parse_count, metavar="N", help="stop after step N")
     parser.add_argument(
-        "-o", "--output", metavar="FOLDER", type=Path, help="instead of the file's `output`"
+        "-o", "--output", metavar="FOLDER", type=Path, help="folder to write, overrides `output`"
     )
-    parser.add_argument("--resume", action="store_true", help="go on in the output folder")
     parser.add_argument(
-        "--take-over", action="store_true", help="resume though another process works on the run"
+        "--resume", action="store_true", help="resume the training in the output folder"
+    )
+    parser.add_argument(
+        "--take-over", action="store_true", help="resume even if another process holds the run"
     )
     parser.add_argument(
         "--grace",
         type=parse_seconds,
         default=30.0,
         metavar="SECONDS",
-        help="after Ctrl-C, how long rollouts in flight may take to end (default: 30)",
+        help="time for rollouts in flight to end after Ctrl-C (default: 30)",
     )
     add_store_option(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
@@ -65,8 +68,8 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def main(args: Namespace) -> int:
-    """Exit status: 0 trained, 3 it broke off or nothing could be judged, 130 interrupted."""
-    # Whatever the user's own code prints is no result of this command.
+    """Exit status: 0 trained, 3 aborted or no rollout was judged, 130 interrupted."""
+    # User code may print; stdout is for the report.
     try:
         with redirect_output_to_stderr():
             file = load_train_file(args.file, num_steps=args.steps, output=args.output)
@@ -74,52 +77,51 @@ def main(args: Namespace) -> int:
                 result = _TrainingMonitor(file, args, display).run()
     except InconclusiveError as error:
         if isinstance(failed := error.__cause__, EveryRolloutFailed) and not args.json:
-            print(f"{'rollouts':<14}{failed.rollouts}, {failed.rollouts} failed")
+            print(format_field("rollouts", f"{failed.rollouts}, {failed.rollouts} failed"))
         raise
     if result.follows:
-        return choose_grpo_exit_status(result)  # the process that it followed tells the rest
-    ending = _list_grpo_commands(args, result)
+        # A worker of a distributed training: the main process prints the report.
+        return choose_grpo_exit_status(result)
+    command = build_next_command(args, "show", result.run_id)
     if args.json:
-        print_json({**grpo_result_to_dict(result), "next": ending})
+        print_json({**grpo_result_to_dict(result), "next": [command]})
     else:
-        lines = [*format_grpo_result(result), "next:", *(f"  {command}" for command in ending)]
+        lines = [*format_grpo_result(result), "next:", f"  {command}"]
         print(sanitize_lines("\n".join(lines)))
     if result.interrupted:
-        told = (
-            f"interrupted; a checkpoint is kept. Go on with:\n  {build_grpo_resume_command(args)}"
-        )
-        print(sanitize_lines(told), file=sys.stderr)
+        print(sanitize_lines(f"interrupted; {_format_hint(args)}"), file=sys.stderr)
         exit_interrupted()
     if choose_grpo_exit_status(result) == EXIT_INCONCLUSIVE:
-        print("no rollout could be judged: nothing was learned", file=sys.stderr)
+        print("no rollout was judged; the model is unchanged", file=sys.stderr)
     return choose_grpo_exit_status(result)
 
 
 class _TrainingMonitor(SilentDisplay):
-    """One training, shown while it goes on."""
+    """Runs one training and shows its progress."""
 
     def __init__(self, file: TrainFile, args: Namespace, display: TrainDisplay) -> None:
         self._file = file
         self._args = args
         self._display = display
-        self._began = False
+        self._started = False
         self._steps = file.config.num_steps
         self._words = "starting"
 
     def run(self) -> GRPOResult:
-        """Train until it is done or stopped. Raises `InconclusiveError` when a begun one breaks."""
+        """Train to the end or until stopped. Raises `InconclusiveError` when aborted midway."""
         try:
             return asyncio.run(self._train())
         except Exception as error:
-            if not self._began or isinstance(error, ConfigError):
+            if not self._started or isinstance(error, ConfigError):
                 raise
-            go_on = f"checkpoints are kept; go on with:\n  {build_grpo_resume_command(self._args)}"
+            hint = _format_hint(self._args)
             if isinstance(error, AssayError):
-                raise InconclusiveError(f"{error}\n{go_on}") from error
+                raise InconclusiveError(f"{error}\n{hint}") from error
             shown = format_user_traceback(error, self._file.path)
             if shown is None:
                 raise
-            raise InconclusiveError(f"it broke off in your code\n{shown}\n{go_on}") from error
+            text = f"the training was aborted in your code\n{shown}\n{hint}"
+            raise InconclusiveError(text) from error
 
     async def _train(self) -> GRPOResult:
         file, stop = self._file, Stop(grace_s=self._args.grace)
@@ -127,7 +129,7 @@ class _TrainingMonitor(SilentDisplay):
             store=find_store_location(self._args),
             resume=self._args.resume,
             take_over=self._args.take_over,
-            watch=self.tell,
+            watch=self.show_event,
             stop=stop,
         )
         with stop_on_signals(stop, self):
@@ -141,12 +143,12 @@ class _TrainingMonitor(SilentDisplay):
                 session=session,
             )
 
-    def tell(self, event: TrainingEvent) -> None:
-        """Show what happened."""
+    def show_event(self, event: TrainingEvent) -> None:
+        """Show an event of the training."""
         if isinstance(event, TrainingStarted):
-            self._began = True
-            went_on = f", after step {event.step}" if event.step else ""
-            self.say(f"run {event.run_id}{went_on}")
+            self._started = True
+            resumed = f", resumed after step {event.step}" if event.step else ""
+            self.print_line(f"run {event.run_id}{resumed}")
             self._display.show(event.step, self._steps, "starting")
         elif isinstance(event, StepFinished):
             self._words = format_grpo_step(event.metrics)
@@ -155,14 +157,14 @@ class _TrainingMonitor(SilentDisplay):
             rolling = f"{self._words}; rollout {event.done}/{event.of}"
             self._display.show(event.step - 1, self._steps, rolling)
         elif isinstance(event, CheckpointSaved):
-            self.say(f"checkpoint {event.path}")
+            self.print_line(f"checkpoint {event.path}")
 
-    def say(self, text: str) -> None:
-        self._display.say(text)
+    def print_line(self, text: str) -> None:
+        self._display.print_line(text)
 
 
 def format_grpo_step(step: StepMetrics) -> str:
-    """A step in one line."""
+    """Format a step in one line."""
     words = ["reward " + ("not judged" if step.reward is None else f"{step.reward:.3f}")]
     for name, value in (("kl", step.kl), ("entropy", step.entropy), ("clip", step.clip_fraction)):
         if value is not None:
@@ -176,34 +178,32 @@ def format_grpo_step(step: StepMetrics) -> str:
 
 
 def format_grpo_result(result: GRPOResult) -> list[str]:
-    """What came of a training, in words."""
+    """Return the report of a training as text."""
     steps = result.steps
-    lines = [f"{'steps':<14}{len(steps)}"]
+    lines = [format_field("steps", len(steps))]
     if steps:
-        lines.append(f"{'first reward':<14}{_format_grpo_reward(steps[0])}")
-        lines.append(f"{'last reward':<14}{_format_grpo_reward(steps[-1])}")
+        for label, step in (("first reward", steps[0]), ("last reward", steps[-1])):
+            reward = format_reward(step.reward, step.reward_low, step.reward_high)
+            lines.append(format_field(label, reward))
         failed = sum(sum(step.failed.values()) for step in steps)
         invalid = sum(step.invalid for step in steps)
         total = sum(step.rollouts for step in steps)
-        lines.append(f"{'rollouts':<14}{total}, {failed} failed, {invalid} not judged")
+        text = f"{total}, {failed} failed, {invalid} not judged"
+        lines.append(format_field("rollouts", text))
     if result.skipped:
-        lines.append(f"{'prompts':<14}{result.skipped}")
+        lines.append(format_field("prompts", result.skipped))
     if result.model_path is not None:
-        lines.append(f"{'model':<14}{result.model_path}")
+        lines.append(format_field("model", result.model_path))
     return [
         *lines,
-        f"{'curve':<14}{result.curve_path}",
-        f"{'run':<14}{result.run_id}",
-        f"{'store':<14}{result.store}",
+        format_field("curve", result.curve_path),
+        format_field("run", result.run_id),
+        format_field("store", result.store),
     ]
 
 
-def _format_grpo_reward(step: StepMetrics) -> str:
-    return format_reward(step.reward, step.reward_low, step.reward_high)
-
-
 def grpo_result_to_dict(result: GRPOResult) -> dict[str, Any]:
-    """The same as plain values, with the metrics of the first and the last step."""
+    """Return the report as plain values, with the metrics of the first and the last step."""
     steps = result.steps
     return {
         "run": result.run_id,
@@ -221,23 +221,13 @@ def grpo_result_to_dict(result: GRPOResult) -> dict[str, Any]:
 
 
 def choose_grpo_exit_status(result: GRPOResult) -> int:
-    """What the command exits with after a training."""
+    """Return the exit status of the command after a training."""
     if result.interrupted:
         return EXIT_INTERRUPTED
     return EXIT_PASS if any(step.valid for step in result.steps) else EXIT_INCONCLUSIVE
 
 
-def _list_grpo_commands(args: Namespace, result: GRPOResult) -> list[str]:
-    return [build_next_command(args, "show", result.run_id)]
-
-
-def build_grpo_resume_command(args: Namespace) -> str:
-    """The command that goes on, in a form that may be shown."""
-    words = ["assay", "train", "grpo", args.file]
-    if args.steps is not None:
-        words += ["--steps", str(args.steps)]
-    if args.output is not None:
-        words += ["--output", str(args.output)]
-    if args.store is not None:
-        words += ["--store", redact_option_value(args.store)]
-    return shlex.join([*words, "--resume"])
+def _format_hint(args: Namespace) -> str:
+    options = format_options(args, ("steps", "output", "store"))
+    command = shlex.join(["assay", "train", "grpo", args.file, *options, "--resume"])
+    return format_resume_hint(command, kept="checkpoints")

@@ -1,4 +1,4 @@
-"""The user's file of `assay train grpo`: what it defines, and what is missing in it."""
+"""The user's file of `assay train grpo`: import it and check its definitions."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from .eval_file import import_file, locate_dataset
 
 @dataclass(frozen=True)
 class TrainFile:
-    """What a file defines."""
+    """The definitions of a training file."""
 
     path: Path
     config: GRPOConfig
@@ -27,26 +27,27 @@ class TrainFile:
     environment_cls: Any
     prepare_messages: Any
     model: LocalModel | None
-    """One that the file made itself; None: the folder that the configuration names."""
+    """A model that the file builds itself; None for the folder that `config` names."""
 
 
 def load_train_file(target: str, **changes: object) -> TrainFile:
-    """Import `FILE.py`; `changes` take the place of what its configuration says."""
+    """Import `FILE.py`; `changes` override its configuration."""
     path = Path(target)
     if path.suffix != ".py":
         raise ConfigError(
-            "a training is a Python file",
+            "the training is not a Python file",
             where=target,
-            hint="it defines `config`, `prompts`, `score_fn` and, with one, `environment_cls`",
+            hint="name a file that defines `config`, `prompts`, `score_fn` and, with one, "
+            "`environment_cls`",
         )
     if not path.is_file():
-        raise ConfigError("there is no such file", where=target)
+        raise ConfigError("the file does not exist", where=target)
     module = import_file(path)
     config = _override_grpo_config(_read_train_definition(module, "config", path), path, changes)
     score_fn = vars(module).get("score_fn")
     environment_cls = vars(module).get("environment_cls")
     if score_fn is None and environment_cls is None:
-        raise ConfigError("defines neither `score_fn` nor `environment_cls`", where=target)
+        raise ConfigError("the file defines neither `score_fn` nor `environment_cls`", where=target)
     return TrainFile(
         path=path,
         config=config,
@@ -62,9 +63,9 @@ def _read_train_definition(module: ModuleType, name: str, path: Path) -> Any:
     if name in vars(module):
         return vars(module)[name]
     raise ConfigError(
-        f"defines no `{name}`",
+        f"the file does not define `{name}`",
         where=str(path),
-        hint="it needs `config`, a GRPOConfig, `prompts`, and `score_fn` or `environment_cls`",
+        hint="define `config`, a GRPOConfig, `prompts`, and `score_fn` or `environment_cls`",
     )
 
 
@@ -78,12 +79,12 @@ def _override_grpo_config(value: object, path: Path, changes: dict[str, object])
         return GRPOConfig.model_validate({**dict(value), **given})
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
-        place = ".".join(map(str, problem["loc"])) or "config"
-        raise ConfigError(f"{place}: {problem['msg']}", where=str(path)) from None
+        field = ".".join(map(str, problem["loc"])) or "config"
+        raise ConfigError(f"{field}: {problem['msg']}", where=str(path)) from None
 
 
 def _read_local_model(value: object, path: Path) -> LocalModel | None:
-    """A model, or a function that makes one."""
+    # A function builds the model only when the file is trained, not when it is imported.
     if callable(value):
         value = value()
     if value is None or isinstance(value, LocalModel):

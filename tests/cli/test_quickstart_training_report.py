@@ -2,7 +2,7 @@
 
 import pytest
 
-from assay.cli.quickstart_lesson import explain_comparisons, format_reward_curve
+from assay.cli.quickstart_training_report import explain_comparisons, format_reward_curve
 from assay.stats import Comparison, compare
 from made_results import run
 
@@ -18,13 +18,13 @@ FEW = compare(run(0.0), run(1.0))
 @pytest.mark.parametrize(
     ("sampled", "greedy", "words"),
     [
-        (BETTER, BETTER, "this one learned"),
-        (SAME, BETTER, "this one learned"),
-        (BETTER, SAME, "What is shown is sharpening"),
-        (BETTER, WORSE, "the likeliest ones are right less often. What is shown is sharpening"),
-        (SAME, SAME, "That anything was learned is not shown"),
-        (WORSE, WORSE, "right less often. That anything was learned is not shown"),
-        (FEW, FEW, "That anything was learned is not shown"),
+        (BETTER, BETTER, "This model learned, as unseen sums show"),
+        (SAME, BETTER, "This model learned, as unseen sums show"),
+        (BETTER, SAME, "This shows sharpening"),
+        (BETTER, WORSE, "greedy ones are right less often. This shows sharpening"),
+        (SAME, SAME, "This does not show that the model learned"),
+        (WORSE, WORSE, "right less often. This does not show that the model learned"),
+        (FEW, FEW, "This does not show that the model learned"),
     ],
 )
 def test_the_likeliest_answers_tell_learning_from_sharpening(

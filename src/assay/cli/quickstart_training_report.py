@@ -1,4 +1,4 @@
-"""What `assay quickstart --train` tells: what was learned, what it cost, and what shows it."""
+"""The report of `assay quickstart --train`: what changed, its significance and its cost."""
 
 import json
 import textwrap
@@ -13,6 +13,7 @@ from assay.stats import WIDTH, Comparison, Conclusion, format_interval, format_l
 from assay.train import GRPOResult, SFTResult
 
 from .quickstart_sums import REPEATS
+from .terminal import format_field
 
 _UNICODE_BLOCKS = "▁▂▃▄▅▆▇█"
 _ASCII_BLOCKS = "_.-=+*%#"
@@ -27,7 +28,7 @@ _STAGES = {
 
 @dataclass(frozen=True)
 class StageTime:
-    """What a stage took."""
+    """The CPU and wall-clock time of a stage."""
 
     cpu_s: float
     wall_s: float
@@ -38,14 +39,14 @@ class StageTime:
 
 @dataclass(frozen=True)
 class Measured:
-    """The held-out sums before and after, answered in one way."""
+    """The held-out sums before and after training, with one way of sampling."""
 
     before: EvalReport
     after: EvalReport
     comparison: Comparison
 
     def lines(self) -> list[str]:
-        """Both means with their intervals, and what lies between them."""
+        """Return both means with their intervals, and their comparison."""
         return [
             *format_labelled("before", format_interval(self.before.summary.score.interval)),
             *format_labelled("after", format_interval(self.after.summary.score.interval)),
@@ -63,7 +64,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class QuickstartTrainingReport:
-    """Everything the command tells."""
+    """The whole report of the command."""
 
     parameters: int
     demonstrations: int
@@ -81,25 +82,25 @@ class QuickstartTrainingReport:
         return StageTime(sum(part.cpu_s for part in parts), sum(part.wall_s for part in parts))
 
     def lines(self, *, ascii_only: bool = False) -> list[str]:
-        """What a reader in a terminal gets."""
+        """Return the report as text."""
         return [
-            f"1. A model of {self.parameters:,} random weights learns from demonstrations",
+            f"1. SFT: a model of {self.parameters:,} random weights learns from demonstrations",
             "",
             *self._format_sft(),
             "",
-            "2. It learns from the scores of its own answers",
+            "2. GRPO: it learns from the scores of its own answers",
             "",
             *self._format_grpo(_ASCII_BLOCKS if ascii_only else _UNICODE_BLOCKS),
             "",
-            f"3. Answers drawn by chance (temperature 1, {REPEATS} to each held-out sum)",
+            f"3. Sampled answers (temperature 1, {REPEATS} to each held-out sum)",
             "",
             *self.sampled.lines(),
             "",
-            "4. The control: its likeliest answer (temperature 0)",
+            "4. The control: greedy answers (temperature 0)",
             "",
             *self.greedy.lines(),
             "",
-            "5. What that shows",
+            "5. Conclusion",
             "",
             *textwrap.wrap(
                 explain_comparisons(self.sampled.comparison, self.greedy.comparison), WIDTH
@@ -117,11 +118,11 @@ class QuickstartTrainingReport:
             *format_labelled(
                 "learned from",
                 f"{self.demonstrations} answered sums, {self.wrong} of them with a wrong answer "
-                "on purpose: that leaves something to learn",
+                "on purpose, so that there is something left to learn",
             ),
             *format_labelled("steps", str(len(steps))),
             *format_labelled("loss", f"{steps[0].loss:.3f} at first, {steps[-1].loss:.3f} at last"),
-            f"{'model':<14}{self.sft.model_path}",
+            format_field("model", self.sft.model_path),
         ]
 
     def _format_grpo(self, blocks: str) -> list[str]:
@@ -129,14 +130,14 @@ class QuickstartTrainingReport:
         rollouts = sum(step.rollouts for step in self.grpo.steps)
         return [
             *format_labelled(
-                "scored by", "the function that measures it, on sums that are not held out"
+                "scored by", "the scorer of the evaluations, on sums that are not held out"
             ),
             *format_labelled("steps", f"{len(self.grpo.steps)}, {rollouts} answers"),
             *format_labelled(
                 "reward", "none was judged" if not known else format_reward_curve(known, blocks)
             ),
-            f"{'picture':<14}{self.grpo.curve_path}",
-            f"{'model':<14}{self.grpo.model_path}",
+            format_field("picture", self.grpo.curve_path),
+            format_field("model", self.grpo.model_path),
         ]
 
     def _format_times(self) -> list[str]:
@@ -144,7 +145,7 @@ class QuickstartTrainingReport:
         return [*lines, f"{'in all':<30}{self.whole}"]
 
     def plain(self) -> dict[str, Any]:
-        """The same as plain values."""
+        """Return the report as plain values."""
         return {
             "parameters": self.parameters,
             "demonstrations": {"count": self.demonstrations, "wrong": self.wrong},
@@ -170,29 +171,35 @@ class QuickstartTrainingReport:
 
 
 def format_reward_curve(rewards: Sequence[float], blocks: str) -> str:
-    """Rewards from 0 to 1 as a line of blocks, each the mean of a stretch, and both ends."""
+    """Format rewards from 0 to 1 as blocks, each the mean of some steps, and both ends."""
     bars = min(len(rewards), _MAX_BARS)
     edges = [len(rewards) * bar // bars for bar in range(bars + 1)]
     means = [fmean(rewards[start:end]) for start, end in pairwise(edges)]
-    places = (min(int(mean * len(blocks)), len(blocks) - 1) for mean in means)
-    return f"{''.join(blocks[place] for place in places)} {means[0]:.2f} to {means[-1]:.2f}"
+    levels = (min(int(mean * len(blocks)), len(blocks) - 1) for mean in means)
+    return f"{''.join(blocks[level] for level in levels)} {means[0]:.2f} to {means[-1]:.2f}"
 
 
 def explain_comparisons(sampled: Comparison, greedy: Comparison) -> str:
-    """What the two comparisons say together: whether it learned, or only became surer."""
+    """Conclude from both comparisons whether the model learned, or only sharpened.
+
+    Sharpening makes sampled answers better without changing greedy ones.
+    """
     drawn, likeliest = sampled.conclusion, greedy.conclusion
-    first = f"Drawn answers are {_describe_answers(drawn)}; the likeliest ones are {_describe_answers(likeliest)}. "
+    first = (
+        f"Sampled answers are {_describe_answers(drawn)}; "
+        f"greedy ones are {_describe_answers(likeliest)}. "
+    )
     if likeliest is Conclusion.BETTER:
         return (
-            f"{first}A model that only becomes surer of what it prefers (sharpening) would keep "
-            "its likeliest answers. On sums that it never saw, this one learned."
+            f"{first}A model that only becomes more confident in its answers (sharpening) would "
+            "keep its greedy ones. This model learned, as unseen sums show."
         )
     if drawn is Conclusion.BETTER:
         return (
-            f"{first}What is shown is sharpening: the model became surer of answers that it "
-            "preferred already. That it learned others is not shown."
+            f"{first}This shows sharpening: the model became more confident in answers that it "
+            "already preferred. It does not show that the model learned."
         )
-    return f"{first}That anything was learned is not shown."
+    return f"{first}This does not show that the model learned."
 
 
 def _describe_answers(conclusion: Conclusion) -> str:

@@ -3,7 +3,7 @@
 import math
 
 from assay.certify.criterion_decisions import Timings, compute_latency_figures, decide_latency
-from assay.cli.certify_lines import format_certification
+from assay.cli.certify_format import format_certification
 from bars import certification, latency_bar, outcome
 
 
@@ -48,6 +48,6 @@ def test_a_rehearsal_says_that_it_certifies_nothing() -> None:
         )
     )
 
-    assert "rehearsal: only 3 samples; no certificate" in lines
+    assert "not certifiable: only 3 samples" in lines
     assert "note: it judges itself" in lines
     assert "judge         mock:fixed, answered by fixed" in lines

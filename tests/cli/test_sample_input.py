@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from assay.cli.exit_status import InconclusiveError
-from assay.cli.export_input import ExportInput, open_export_input
+from assay.cli.sample_input import SampleInput, open_sample_input
 from assay.errors import ConfigError
 from assay.formats.eval_record import to_eval_record
 from assay.types import EvaluateResult, Sample
@@ -24,8 +24,8 @@ ROWS = [
 ]
 
 
-def opened(source: Path) -> ExportInput:
-    return open_export_input(Namespace(source=str(source), store=None), ExitStack())
+def opened(source: Path) -> SampleInput:
+    return open_sample_input(Namespace(source=str(source), store=None), ExitStack())
 
 
 def lines(*given: Sample) -> str:
@@ -52,12 +52,12 @@ def test_a_summary_gives_the_samples_beside_it_though_their_ids_repeat(tmp_path:
 
 
 def test_a_summary_with_other_samples_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="holds other samples"):
+    with pytest.raises(ConfigError, match="the file contains other samples"):
         opened(summary(tmp_path, rows_sha256="0" * 64))
 
 
 def test_a_summary_without_samples_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="are not beside it"):
+    with pytest.raises(ConfigError, match="the samples of the summary are missing"):
         opened(summary(tmp_path, rows="gone.jsonl"))
 
 
@@ -66,7 +66,7 @@ def test_a_summary_never_names_a_file_elsewhere(tmp_path: Path) -> None:
     outside.write_text(lines(*ROWS))
     (tmp_path / "in").mkdir()
 
-    with pytest.raises(ConfigError, match="are not beside it"):
+    with pytest.raises(ConfigError, match="the samples of the summary are missing"):
         opened(summary(tmp_path / "in", rows="../secret.jsonl"))
 
 
