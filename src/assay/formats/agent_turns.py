@@ -4,7 +4,7 @@ Training uses the agent's own turns only. Assistant turns of the prompt come fro
 and are context like the user's.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from assay.errors import WireError
@@ -48,7 +48,12 @@ class AgentTurns:
 def split_agent_turns(sample: Sample) -> AgentTurns:
     """Split a conversation. Raises `WireError` when the agent's turns are missing or ambiguous."""
     messages = sample.messages
-    places = [place for place in _find_agent_turns(sample) if not _has_zero_weight(messages[place])]
+    # A `weight` of 0 is OpenAI's mark for a turn that is excluded from training.
+    places = [
+        place
+        for place in _find_agent_turns(sample)
+        if (messages[place].__pydantic_extra__ or {}).get("weight") != 0
+    ]
     if not places:
         raise WireError("the agent took no turn", where=f"sample {sample.id}")
     first, last = places[0], places[-1]
@@ -84,17 +89,17 @@ def get_prompt_messages(sample: Sample) -> list[Message]:
 
 def flatten_to_text(messages: Sequence[Message]) -> list[Message]:
     """Return the messages with plain text as content. Raises `WireError` for other blocks."""
-    return [_flatten_message_text(message, f"messages[{n}]") for n, message in enumerate(messages)]
-
-
-def _flatten_message_text(message: Message, where: str) -> Message:
-    if isinstance(message.content, str):
-        return message
-    for n, block in enumerate(message.content or ()):
-        if not isinstance(block, TextBlock):
-            raise WireError(f"a `{block.type}` block is not text", where=f"{where}.content[{n}]")
-    # Empty text rather than null, which chat templates print as `None`.
-    return message.model_copy(update={"content": message.text})
+    flat: list[Message] = []
+    for index, message in enumerate(messages):
+        if not isinstance(message.content, str):
+            for n, block in enumerate(message.content or ()):
+                if not isinstance(block, TextBlock):
+                    where = f"messages[{index}].content[{n}]"
+                    raise WireError(f"a `{block.type}` block is not text", where=where)
+            # Empty text rather than null, which chat templates print as `None`.
+            message = message.model_copy(update={"content": message.text})
+        flat.append(message)
+    return flat
 
 
 def _find_closing_turns(messages: Sequence[Message]) -> list[int]:
@@ -103,11 +108,6 @@ def _find_closing_turns(messages: Sequence[Message]) -> list[int]:
     while start and messages[start - 1].role in _ANSWER_ROLES:
         start -= 1
     return [n for n in range(start, len(messages)) if messages[n].role == "assistant"]
-
-
-def _has_zero_weight(message: Message) -> bool:
-    # OpenAI's mark for a turn that is excluded from training.
-    return (message.__pydantic_extra__ or {}).get("weight") == 0
 
 
 def _find_recorded_turns(trajectory: Trajectory) -> list[int] | None:
@@ -127,7 +127,9 @@ def _find_prompt_end(sample: Sample) -> int:
     # The prompt may start late: an environment can put its own messages before it.
     messages, prompt = sample.messages, get_prompt_messages(sample)
     for offset in range(len(messages) - len(prompt) + 1 if prompt else 0):
-        if _has_same_text(messages[offset : offset + len(prompt)], prompt):
+        pairs = zip(messages[offset : offset + len(prompt)], prompt, strict=True)
+        # Other fields, such as timestamps, may differ between the prompt and its record.
+        if all((a.role, a.text, a.tool_calls) == (b.role, b.text, b.tool_calls) for a, b in pairs):
             return offset + len(prompt)
     if any(message.role == "assistant" for message in prompt):
         raise WireError(
@@ -136,10 +138,3 @@ def _find_prompt_end(sample: Sample) -> int:
             hint="record the model calls with their `message_index`",
         )
     return 0
-
-
-def _has_same_text(left: Iterable[Message], right: Iterable[Message]) -> bool:
-    return all(
-        (a.role, a.text, a.tool_calls) == (b.role, b.text, b.tool_calls)
-        for a, b in zip(left, right, strict=True)
-    )

@@ -122,20 +122,17 @@ class _AnthropicWriter:
             return count
         report_unsupported_fields(message, where, self.dropped)
         report_extras(message.__pydantic_extra__, ANTHROPIC_FORMAT, where, self.dropped)
-        self._report_unused(message, where)
-        if message.role in ("system", "developer") and not self.turns:
+        leads = message.role in ("system", "developer") and not self.turns
+        # The system prompt is not a turn, so it uses none of these extras.
+        used = () if leads else ("turn", _ANTHROPIC_EXTRAS_BY_ROLE.get(message.role, "turn"))
+        report_unused(message.__pydantic_extra__, ANTHROPIC_FORMAT, used, where, self.dropped)
+        if leads:
             self._write_system(message, where)
         elif message.role in ("tool", "function"):
             self._write_result(message, index, where)
         else:
             self._write_message(message, index, where)
         return 1
-
-    def _report_unused(self, message: Message, where: str) -> None:
-        used = ("turn", _ANTHROPIC_EXTRAS_BY_ROLE.get(message.role, "turn"))
-        if message.role in ("system", "developer") and not self.turns:
-            used = ("", "")
-        report_unused(message.__pydantic_extra__, ANTHROPIC_FORMAT, used, where, self.dropped)
 
     def _write_as_read(self, index: int, spelling: Mapping[str, Any]) -> int:
         wire = spelling.get("message")

@@ -371,12 +371,9 @@ def _read_atif_content(value: object, where: str) -> str | tuple[TextBlock | Dat
         part = expect_mapping(each, f"{where}[{n}]")
         kind: type[TextBlock] | type[DataBlock]
         kind = TextBlock if part.get("type") == "text" else DataBlock
-        blocks.append(validate_wire(kind, _drop_unset_keys(part), f"{where}[{n}]"))
+        present = {key: given for key, given in part.items() if given is not None}
+        blocks.append(validate_wire(kind, present, f"{where}[{n}]"))
     return tuple(blocks)
-
-
-def _drop_unset_keys(part: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in part.items() if value is not None}
 
 
 def _read_atif_call(call: Mapping[str, Any], where: str) -> ToolCall:

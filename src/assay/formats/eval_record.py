@@ -119,12 +119,15 @@ def _build_record(sample: Sample, writer: EvalTurns, mode: ResponseMode) -> dict
     asked = [place for place, turn in enumerate(turns) if turn.role == "user"]
     contents = [turn.content for turn in turns]
     response, early = _choose_record_response(turns, mode)
-    candidates = [] if response is None else [{"content": _build_record_content("model", response)}]
+    candidates = (
+        [] if response is None else [{"content": {"role": "model", "parts": [{"text": response}]}}]
+    )
     created = sample.input.get("created")
+    times = (message.timestamp for message in sample.messages if message.timestamp)
     return {
         "session_id": sample.id,
         "title": str(sample.input.get("title", "")),
-        "created": created if isinstance(created, str) else _find_first_timestamp(sample),
+        "created": created if isinstance(created, str) else next(times, None),
         "request": {"contents": contents},
         "response": {"candidates": candidates},
         "intermediate_events": writer.events,
@@ -149,16 +152,8 @@ def _choose_record_response(turns: list[EvalTurn], mode: ResponseMode) -> tuple[
     return (last.texts[-1] if last.texts else ""), bool(last.texts)
 
 
-def _build_record_content(role: str, text: str) -> dict[str, Any]:
-    return {"role": role, "parts": [{"text": text}]}
-
-
 def _join_role_texts(turns: list[EvalTurn], role: str) -> str:
     return TEXT_SEPARATOR.join(turn.text for turn in turns if turn.role == role and turn.text)
-
-
-def _find_first_timestamp(sample: Sample) -> str | None:
-    return next((message.timestamp for message in sample.messages if message.timestamp), None)
 
 
 def _write_legacy_event(event: dict[str, Any]) -> dict[str, Any]:

@@ -131,7 +131,10 @@ class EvalTurns:
         failed = bool(details.get("failed", details.get("is_error", False)))
         response = details.get("response")
         if not isinstance(response, Mapping):
-            text = TEXT_SEPARATOR.join(self._collect_tool_texts(message, where))
+            # A tool's text is kept verbatim; only that of blocks is stripped.
+            verbatim = isinstance(message.content, str)
+            texts = [message.text] if verbatim else self._collect_texts(message, where)
+            text = TEXT_SEPARATOR.join(texts)
             response = {"error" if failed else "output": text}
         event["function_response"]["response"] = dict(response)
         event |= {"status": "error" if failed else "completed", "is_error": failed}
@@ -150,11 +153,6 @@ class EvalTurns:
         if call_id is not None or not self._open:
             return None
         return self._open.pop(next(iter(self._open)))
-
-    def _collect_tool_texts(self, message: Message, where: str) -> list[str]:
-        if isinstance(message.content, str):
-            return [message.content]
-        return self._collect_texts(message, where)
 
 
 def format_block_marker(block: DataBlock) -> str:

@@ -97,7 +97,11 @@ def _write_huggingface_message(
     if isinstance(message.content, str):
         wire["content"] = message.content
     elif message.content is not None:
-        wire["content"] = _write_huggingface_parts(message.content, where, dropped)
+        parts = (
+            _write_huggingface_part(block, f"{where}.content[{position}]", dropped)
+            for position, block in enumerate(message.content)
+        )
+        wire["content"] = [part for part in parts if part is not None]
     if message.reasoning is not None:
         wire["reasoning_content"] = message.reasoning
     if message.tool_calls:
@@ -133,16 +137,6 @@ def _write_huggingface_as_read(
             pass
     dropped.extend(found)
     return usual
-
-
-def _write_huggingface_parts(
-    content: tuple[ContentBlock, ...], where: str, dropped: list[Dropped]
-) -> list[dict[str, Any]]:
-    parts = (
-        _write_huggingface_part(block, f"{where}.content[{position}]", dropped)
-        for position, block in enumerate(content)
-    )
-    return [part for part in parts if part is not None]
 
 
 def _write_huggingface_part(

@@ -108,9 +108,13 @@ def _write_openai_message(
 ) -> dict[str, Any]:
     # `content` is always written, even as null; other fields only where they are set.
     content = message.content
-    if content is not None and not isinstance(content, str):
-        content = _write_openai_parts(content, where, dropped)  # type: ignore[assignment]  # written form
     wire: dict[str, Any] = {"role": message.role, "content": content}
+    if content is not None and not isinstance(content, str):
+        parts = (
+            _write_openai_part(block, f"{where}.content[{position}]", dropped)
+            for position, block in enumerate(content)
+        )
+        wire["content"] = [part for part in parts if part is not None]
     if message.tool_calls:
         wire["tool_calls"] = [
             _write_openai_call(call, f"{where}.tool_calls[{position}]", dropped)
@@ -167,16 +171,6 @@ def _write_extra(
         dropped.append(Dropped(where, f"`{key}` is written with another value; left out"))
 
 
-def _write_openai_parts(
-    content: tuple[ContentBlock, ...], where: str, dropped: list[Dropped]
-) -> list[dict[str, Any]]:
-    parts = (
-        _write_openai_part(block, f"{where}.content[{position}]", dropped)
-        for position, block in enumerate(content)
-    )
-    return [part for part in parts if part is not None]
-
-
 def _write_openai_part(
     block: ContentBlock, where: str, dropped: list[Dropped]
 ) -> dict[str, Any] | None:
@@ -209,7 +203,10 @@ def _write_openai_part(
 def _write_openai_call(call: ToolCall, where: str, dropped: list[Dropped]) -> dict[str, Any]:
     if call.raw_arguments is not None:
         arguments = call.raw_arguments
-        _report_second_arguments(call, where, dropped)
+        # The format has one string for the arguments, and `raw_arguments` wins.
+        if call.arguments and not is_same_json(parse_arguments(arguments), call.arguments):
+            note = "`arguments` differ from `raw_arguments`, which are written instead"
+            dropped.append(Dropped(f"{where}.arguments", note))
     else:
         arguments = write_json_object(call.arguments, f"{where}.arguments")
         if ("NaN" in arguments or "Infinity" in arguments) and parse_arguments(arguments) is None:
@@ -247,15 +244,6 @@ def _add_call_extras(
         dropped,
     )
     return wire
-
-
-def _report_second_arguments(call: ToolCall, where: str, dropped: list[Dropped]) -> None:
-    # The format has one string for the arguments, and `raw_arguments` wins.
-    if call.arguments and not is_same_json(
-        parse_arguments(call.raw_arguments or ""), call.arguments
-    ):
-        note = "`arguments` differ from `raw_arguments`, which are written instead"
-        dropped.append(Dropped(f"{where}.arguments", note))
 
 
 def _write_openai_as_read(

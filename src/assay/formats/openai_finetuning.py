@@ -84,18 +84,15 @@ def from_openai_finetuning(row: Mapping[str, Any]) -> list[Sample]:
         answers = [from_openai_chat(expect_sequence(each, "output")) for each in outputs]
         return [_build_finetuning_sample(given, prompt, answer) for answer in answers]
     wire = expect_sequence(data.get("messages"), "messages")
-    start = _find_first_trained_turn(
-        [expect_mapping(each, f"messages[{n}]") for n, each in enumerate(wire)]
+    rows = [expect_mapping(each, f"messages[{n}]") for n, each in enumerate(wire)]
+    trained = (
+        place
+        for place, each in enumerate(rows)
+        if each.get("role") == "assistant" and each.get("weight", 1) != 0
     )
+    start = next(trained, len(rows))
     messages = from_openai_chat([{k: v for k, v in each.items() if k != "weight"} for each in wire])
     return [_build_finetuning_sample(data, messages[:start], messages[start:])]
-
-
-def _find_first_trained_turn(messages: Sequence[Mapping[str, Any]]) -> int:
-    for place, message in enumerate(messages):
-        if message.get("role") == "assistant" and message.get("weight", 1) != 0:
-            return place
-    return len(messages)
 
 
 def _build_finetuning_sample(

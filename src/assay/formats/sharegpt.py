@@ -114,7 +114,12 @@ def _merge_turns(messages: Sequence[Message], dropped: list[Dropped]) -> list[_S
         before = None if last is None else last.speaker
         if problem := _find_order_problem(speaker, before):
             raise WireError(problem, where=where)
-        if last is None or not _joins_turn(speaker, last.speaker):
+        # Text and the call after it are one turn; a call never joins another call's turn.
+        joins = speaker == before != "function_call" or (before, speaker) == (
+            "gpt",
+            "function_call",
+        )
+        if last is None or not joins:
             turns.append(_ShareGptTurn(speaker, n, [message]))
             continue
         last.speaker = speaker
@@ -131,10 +136,6 @@ def _choose_speaker(message: Message, where: str) -> str:
     if message.role not in known:
         raise WireError(f"ShareGPT has no turn for the role {message.role!r}", where=where)
     return known[message.role]
-
-
-def _joins_turn(speaker: str, before: str) -> bool:
-    return speaker == before != "function_call" or (before, speaker) == ("gpt", "function_call")
 
 
 def _find_order_problem(speaker: str, before: str | None) -> str | None:

@@ -57,7 +57,10 @@ def to_trl_messages(sample: Sample) -> Converted[dict[str, Any]]:
 def to_trl_prompt(sample: Sample) -> Converted[dict[str, Any]]:
     """Return a row for `GRPOTrainer`: `prompt`, and `ground_truth` and `id` for rewards."""
     dropped: list[Dropped] = []
-    prompt = _write_trl_messages(_require_prompt(sample), dropped)
+    asked = get_prompt_messages(sample)
+    if not asked:
+        raise WireError("the sample has no prompt", where=f"sample {sample.id}")
+    prompt = _write_trl_messages(asked, dropped)
     return Converted(
         {"prompt": prompt, "ground_truth": sample.ground_truth, "id": sample.id}, tuple(dropped)
     )
@@ -112,7 +115,10 @@ def from_trl(row: Mapping[str, Any]) -> list[Sample]:
     """
     data = expect_mapping(row, "row")
     if "input_ids" in data:
-        return [_read_trl_tokens(data)]
+        tokens = list(expect_sequence(data["input_ids"], "input_ids"))
+        labels = expect_sequence(data.get("labels", tokens), "labels")
+        mask = [0.0 if label == IGNORE_LABEL else 1.0 for label in labels]
+        return [validate_wire(Sample, {"tokens": tokens, "loss_mask": mask}, "row")]
     if "messages" in data:
         messages = _read_trl_messages(data, "messages")
         start = max(
@@ -134,13 +140,6 @@ def _split_trl_turns(sample: Sample, dropped: list[Dropped]) -> tuple[AgentTurns
     turns.report_trailing_messages(dropped)
     report_unknown_tools(turns.made, tools, dropped)
     return turns, write_tools_json(tools)
-
-
-def _require_prompt(sample: Sample) -> list[Message]:
-    asked = get_prompt_messages(sample)
-    if not asked:
-        raise WireError("the sample has no prompt", where=f"sample {sample.id}")
-    return asked
 
 
 def _write_trl_messages(
@@ -175,10 +174,3 @@ def _build_trl_sample(
     if data.get("tools"):
         fields["metadata"] = {"tools": read_tools(data["tools"], "tools")}
     return validate_wire(Sample, fields, "row")
-
-
-def _read_trl_tokens(data: Mapping[str, Any]) -> Sample:
-    tokens = list(expect_sequence(data["input_ids"], "input_ids"))
-    labels = expect_sequence(data.get("labels", tokens), "labels")
-    mask = [0.0 if label == IGNORE_LABEL else 1.0 for label in labels]
-    return validate_wire(Sample, {"tokens": tokens, "loss_mask": mask}, "row")

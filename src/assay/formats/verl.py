@@ -5,11 +5,11 @@ verl passes them unchanged to the chat template, which would quote a text.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from assay.errors import WireError
-from assay.types import Message, Sample, Status, Trajectory
+from assay.types import Sample, Status, Trajectory
 
 from .agent_turns import flatten_to_text, get_prompt_messages, split_agent_turns
 from .conversion import Converted, Dropped, expect_mapping, expect_sequence, validate_wire
@@ -123,7 +123,10 @@ def _write_verl_prompt(sample: Sample, dropped: list[Dropped]) -> list[dict[str,
     asked = get_prompt_messages(sample)
     if not asked:
         raise WireError("the sample has no prompt", where=f"sample {sample.id}")
-    _refuse_calls(asked, sample)
+    if any(message.tool_calls for message in asked):
+        raise WireError(
+            "tool calls in the prompt have no place in its column", where=f"sample {sample.id}"
+        )
     converted = to_huggingface(flatten_to_text(asked))
     for n, wire in enumerate(converted.value):
         for key in wire.keys() - _TEXT_TURN_KEYS:
@@ -132,16 +135,14 @@ def _write_verl_prompt(sample: Sample, dropped: list[Dropped]) -> list[dict[str,
     return [{key: wire[key] for key in ("role", "content")} for wire in converted.value]
 
 
-def _refuse_calls(messages: Sequence[Message], sample: Sample) -> None:
-    if any(message.tool_calls for message in messages):
-        raise WireError(
-            "tool calls in the prompt have no place in its column", where=f"sample {sample.id}"
-        )
-
-
 def _write_ground_truth(sample: Sample) -> str | None:
     truth = sample.ground_truth
-    return truth if truth is None or isinstance(truth, str) else _write_verl_json(truth)
+    if truth is None or isinstance(truth, str):
+        return truth
+    try:
+        return json.dumps(truth, ensure_ascii=False, allow_nan=False)
+    except (ValueError, TypeError) as error:
+        raise WireError(f"the ground truth cannot be written as JSON: {error}") from None
 
 
 def _find_text_value(sample: Sample, key: str) -> str | None:
@@ -149,10 +150,3 @@ def _find_text_value(sample: Sample, key: str) -> str | None:
         if isinstance(holder.get(key), str) and holder[key]:
             return str(holder[key])
     return None
-
-
-def _write_verl_json(value: Any) -> str:
-    try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False)
-    except (ValueError, TypeError) as error:
-        raise WireError(f"the ground truth cannot be written as JSON: {error}") from None

@@ -22,7 +22,7 @@ from .conversion import (
     validate_wire,
 )
 from .eval_record import ResponseMode
-from .eval_turns import EvalTurn, EvalTurns
+from .eval_turns import EvalTurns
 from .gemini import from_gemini
 from .vertex_events import (
     AgentDataReader,
@@ -88,7 +88,9 @@ def to_vertex(
 def _build_vertex_row(
     sample: Sample, turns: EvalTurns, history: AgentHistory, mode: ResponseMode
 ) -> dict[str, Any]:
-    response = _choose_vertex_response(turns.turns[-1], mode)
+    last = turns.turns[-1]
+    texts = last.after_tools or last.texts
+    response = last.text if mode == "turn" else texts[-1] if texts else ""
     created = sample.input.get("created")
     truth = sample.ground_truth
     return {
@@ -102,13 +104,6 @@ def _build_vertex_row(
         "agent_data": history.to_agent_data(),
         "metadata": _build_vertex_metadata(sample, turns, mode),
     }
-
-
-def _choose_vertex_response(last: EvalTurn, mode: ResponseMode) -> str:
-    if mode == "turn":
-        return last.text
-    texts = last.after_tools or last.texts
-    return texts[-1] if texts else ""
 
 
 def _collect_intermediate_events(

@@ -300,7 +300,9 @@ class AgentDataReader:
         author = str(event.get("author") or "agent")
         answers = is_tool_response(event)
         owner = author
-        if author != "user" and not answers and _get_event_role(event) == "user" and later:
+        content = event.get("content")
+        role = content.get("role") if isinstance(content, Mapping) else None
+        if author != "user" and not answers and role == "user" and later:
             # The prompt of a subagent is an event of the agent that called it.
             owner = str(later[0].get("author") or "agent")
         read = read_event(event, author, where)
@@ -340,11 +342,6 @@ def is_tool_response(event: Mapping[str, Any]) -> bool:
         for part in (parts if isinstance(parts, list) else ())
         if isinstance(part, Mapping)
     )
-
-
-def _get_event_role(event: Mapping[str, Any]) -> Any:
-    content = event.get("content")
-    return content.get("role") if isinstance(content, Mapping) else None
 
 
 def read_event(event: Mapping[str, Any], author: str, where: str) -> list[Message]:

@@ -121,20 +121,16 @@ class _BoundedConverter:
         self._charge_room(2 + max(2 * len(value) - 1, 0))
         plain: dict[str, Any] = {}
         for key, item in value.items():
-            name = self._convert_key(key, depth)
+            name = self.convert(key, depth=depth + 1)
+            if not isinstance(name, str):
+                self.changed = True
+                name = write_compact(name)
             while name in plain:
                 # 1 and "1" are two keys here and one in JSON.
                 name += "'"
                 self.changed = True
             plain[name] = self.convert(item, depth=depth + 1)
         return plain
-
-    def _convert_key(self, key: Any, depth: int) -> str:
-        name = self.convert(key, depth=depth + 1)
-        if isinstance(name, str):
-            return name
-        self.changed = True
-        return write_compact(name)
 
 
 def _approximate_value(value: Any, room: int) -> Any:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Iterator
 from math import isfinite
 from typing import Any, Self
-from urllib.parse import SplitResult, parse_qsl, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_serializer
 
@@ -265,27 +265,20 @@ def _strip_url_secrets(url: str, withheld: set[str]) -> str | None:
 
     None when the URL is ambiguous.
     """
-    parts = _split_unambiguous_url(url)
-    if parts is None:
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        valid = False
+    # An unescaped `/`, `#` or `?` in a password ends the authority early, so that the rest of the
+    # password, up to the `@`, would be taken for the path.
+    if not valid or "@" in f"{parts.path}{parts.query}{parts.fragment}":
         withheld.add("api_base")
         return None
     host = parts.netloc.rpartition("@")[2]
     if host != parts.netloc or parts.query or parts.fragment:
         withheld.add("api_base")
     return urlunsplit((parts.scheme, host, parts.path, "", ""))
-
-
-def _split_unambiguous_url(url: str) -> SplitResult | None:
-    try:
-        parts = urlsplit(url)
-        readable = parts.hostname and parts.port != 0
-    except ValueError:
-        return None
-    if parts.scheme not in ("http", "https") or not readable:
-        return None
-    # An unescaped `/`, `#` or `?` in a password ends the authority early, so that the rest of the
-    # password, up to the `@`, would be taken for the path.
-    return None if "@" in f"{parts.path}{parts.query}{parts.fragment}" else parts
 
 
 def _scrub_secrets(value: Any, withheld: set[str], *, names_schemas: bool = False) -> Any:

@@ -101,7 +101,14 @@ def _name_metrics(
     metrics: dict[str, Metric] | list[Metric] | None, info: ValidationInfo
 ) -> dict[str, Metric]:
     if not isinstance(metrics, dict):
-        return _key_metrics_by_name(metrics or [])
+        keyed: dict[str, Metric] = {}
+        for metric in metrics or ():
+            if metric.name is None:
+                raise ValueError("a metric in a sequence needs a name")
+            if metric.name in keyed:
+                raise ValueError(f"two metrics are named {metric.name!r}")
+            keyed[metric.name] = metric
+        return keyed
     for key, metric in metrics.items():
         if metric.name != key:
             if metric.name is not None:
@@ -112,17 +119,6 @@ def _name_metrics(
             else:
                 metrics[key] = metric.model_copy(update={"name": key})
     return metrics
-
-
-def _key_metrics_by_name(metrics: list[Metric]) -> dict[str, Metric]:
-    keyed: dict[str, Metric] = {}
-    for metric in metrics:
-        if metric.name is None:
-            raise ValueError("a metric in a sequence needs a name")
-        if metric.name in keyed:
-            raise ValueError(f"two metrics are named {metric.name!r}")
-        keyed[metric.name] = metric
-    return keyed
 
 
 class EvaluateResult(JsonModel):

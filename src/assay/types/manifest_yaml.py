@@ -39,14 +39,10 @@ def read_manifest(
     if not isinstance(document.value, dict):
         message = f"the file is {quote_value(document.value)}, not a mapping"
         raise ManifestError(message, where=str(path), hint=_MANIFEST_SHAPE_HINT)
-    return ReferenceResolver(_choose_root(path, folder)).resolve_references(document, path, (file,))
-
-
-def _choose_root(path: Path, root: Path | None) -> Path:
     own = path.parent.resolve()
-    if root is not None and not own.is_relative_to(root):
-        raise ManifestError(f"the manifest is outside the folder {str(root)!r}", where=str(path))
-    return root or own
+    if folder is not None and not own.is_relative_to(folder):
+        raise ManifestError(f"the manifest is outside the folder {str(folder)!r}", where=str(path))
+    return ReferenceResolver(folder or own).resolve_references(document, path, (file,))
 
 
 def build_manifest_error(

@@ -33,22 +33,14 @@ ModelProblem = tuple[ValuePath, str, str | None]
 def find_model_problems(error: ValidationError, model: type[BaseModel]) -> Iterator[ModelProblem]:
     """Yield every problem of the values that `model` refused."""
     found = error.errors(include_url=False)
-    places = [_get_error_path(each) for each in found]
-    for each, place in zip(found, places, strict=True):
-        # A list whose members were refused is also reported as too short, which misleads.
-        if each["type"] != "too_short" or not _has_nested_path(place, places):
-            yield place, *_describe_model_error(each, place, model)
-
-
-def _has_nested_path(place: ValuePath, places: list[ValuePath]) -> bool:
-    end = len(place)
-    return any(other[:end] == place and len(other) > end for other in places)
-
-
-def _get_error_path(found: ErrorDetails) -> ValuePath:
     # Pydantic appends "[key]" when the key of a mapping, not its value, is wrong.
-    loc = found["loc"]
-    return loc[:-1] if loc[-1:] == ("[key]",) else loc
+    places = [each["loc"][:-1] if each["loc"][-1:] == ("[key]",) else each["loc"] for each in found]
+    for each, place in zip(found, places, strict=True):
+        end = len(place)
+        nested = any(other[:end] == place and len(other) > end for other in places)
+        # A list whose members were refused is also reported as too short, which misleads.
+        if each["type"] != "too_short" or not nested:
+            yield place, *_describe_model_error(each, place, model)
 
 
 def _describe_model_error(
@@ -92,17 +84,11 @@ def _list_known_fields(model: type[BaseModel], place: ValuePath) -> list[str]:
     for part in place[:-1]:
         around = [inner for each in around for inner in _find_inner_types(each, part)]
     names: dict[str, None] = {}
-    for each in around:
-        names.update(dict.fromkeys(_iterate_field_names(each)))
-    return list(names)
-
-
-def _iterate_field_names(annotation: Any) -> Iterator[str]:
-    for kind in _expand_union(annotation):
+    for kind in (member for each in around for member in _expand_union(each)):
         # A model that keeps unknown fields cannot have refused one.
         if _is_model(kind) and kind.model_config.get("extra") != "allow":
-            for name, field in kind.model_fields.items():
-                yield field.alias or name
+            names |= {field.alias or name: None for name, field in kind.model_fields.items()}
+    return list(names)
 
 
 def _find_inner_types(annotation: Any, part: str | int) -> Iterator[Any]:

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from math import isfinite
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import ValidationError
 
@@ -16,8 +16,12 @@ from assay.errors import WireError
 
 from .field_types import replace_lone_surrogates
 from .overflow_pairs import MAX_UNPACKED_BYTES, pack_overflow, unpack_overflow
-from .result_info import InfoReading, ResultFields, read_info, to_finite_float, write_info
+from .result_info import InfoReading, read_info, to_finite_float, write_info
 from .serialization import JsonModel
+
+# For annotations only: the result type imports this module.
+if TYPE_CHECKING:
+    from .evaluate_result import EvaluateResult
 
 # Limits of OpenAI's API.
 MAX_PAIRS = 16
@@ -38,7 +42,7 @@ def is_result_key(key: str) -> bool:
 
 
 def write_metadata(
-    result: ResultFields, *, lossless: bool = False, max_pairs: int = MAX_PAIRS
+    result: "EvaluateResult", *, lossless: bool = False, max_pairs: int = MAX_PAIRS
 ) -> dict[str, str]:
     """Return the pairs of `result`. Raises `WireError` when they exceed `max_pairs`."""
     score = to_finite_float(result.score)
@@ -146,7 +150,7 @@ def _find_refused_fields(refusal: Exception, fields: Iterable[str]) -> dict[str,
     return named or {name: f"an unreadable `{name:.40}`" for name in fields}
 
 
-def _write_exact_json(result: ResultFields) -> str:
+def _write_exact_json(result: "EvaluateResult") -> str:
     # Read back before it is written: `lossless` must not lose a type that JSON does not have.
     where = type(result).__name__
     text = result.to_json()

@@ -5,10 +5,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
-from typing import Any, NoReturn, Protocol, Self
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from .bounded_json import PlainJson, count_utf16_units, shorten, to_plain, write_compact
 from .field_types import replace_lone_surrogates
+
+# For annotations only: the result type imports this module.
+if TYPE_CHECKING:
+    from .evaluate_result import EvaluateResult, Metric, StepOutput
 
 # Characters, however a reader counts them.
 MAX_INFO = 512
@@ -33,68 +37,6 @@ _RESERVED_NAMES = frozenset({"score", "measures", "dropped", "changed"})
 # Levels of shortening: at level n, the sections up to n are dropped. The order goes from the
 # bulkiest sections to those that a reader needs most.
 _STEPS, _METRIC_DETAILS, _EXTRA, _TRAJECTORY, _CONTROL_PLANE, _METRICS, _TEXTS = range(1, 8)
-
-
-class MetricFields(Protocol):
-    """The fields of a metric that are written."""
-
-    @property
-    def score(self) -> float | None: ...
-    @property
-    def weight(self) -> float | None: ...
-    @property
-    def reason(self) -> str | None: ...
-    @property
-    def is_score_valid(self) -> bool: ...
-    @property
-    def model_extra(self) -> dict[str, Any] | None: ...
-
-
-class StepFields(Protocol):
-    """The fields of a step that are written."""
-
-    @property
-    def step_index(self) -> int | str: ...
-    @property
-    def base_reward(self) -> float | None: ...
-    @property
-    def terminated(self) -> bool: ...
-    @property
-    def control_plane_info(self) -> dict[str, Any] | None: ...
-    @property
-    def metrics(self) -> dict[str, Any]: ...
-    @property
-    def reason(self) -> str | None: ...
-    @property
-    def model_extra(self) -> dict[str, Any] | None: ...
-
-
-class ResultFields(Protocol):
-    """The fields of a result that are written."""
-
-    # A protocol, because the result type imports this module.
-
-    @property
-    def score(self) -> float | None: ...
-    @property
-    def is_score_valid(self) -> bool: ...
-    @property
-    def reason(self) -> str | None: ...
-    @property
-    def error(self) -> str | None: ...
-    @property
-    def metrics(self) -> Mapping[str, MetricFields]: ...
-    @property
-    def step_outputs(self) -> Sequence[StepFields] | None: ...
-    @property
-    def final_control_plane_info(self) -> dict[str, Any] | None: ...
-    @property
-    def trajectory_info(self) -> dict[str, Any] | None: ...
-    @property
-    def model_extra(self) -> dict[str, Any] | None: ...
-    def to_json(self) -> str: ...
-    @classmethod
-    def from_json(cls, data: str | bytes) -> Self: ...
 
 
 def info_schema() -> dict[str, Any]:
@@ -129,7 +71,7 @@ class _InfoSection:
         return self.begins <= level < self.ends
 
 
-def write_info(result: ResultFields) -> str:
+def write_info(result: "EvaluateResult") -> str:
     """Return JSON of at most `MAX_INFO` characters that lists its dropped parts. Never raises."""
     parts = tuple(_build_sections(result))
     for level in range(_TEXTS):
@@ -143,7 +85,7 @@ def write_info(result: ResultFields) -> str:
 
 
 def _compose_info(
-    result: ResultFields, parts: Sequence[_InfoSection], level: int
+    result: "EvaluateResult", parts: Sequence[_InfoSection], level: int
 ) -> dict[str, Any]:
     score = to_finite_float(result.score)
     extra = result.model_extra or {}
@@ -183,7 +125,7 @@ def _read_earlier_losses(extra: Mapping[str, Any], key: str) -> list[str]:
     return []
 
 
-def _build_sections(result: ResultFields) -> Iterator[_InfoSection]:
+def _build_sections(result: "EvaluateResult") -> Iterator[_InfoSection]:
     for name in ("reason", "error"):
         if (text := getattr(result, name)) is not None:
             yield _build_section(_TEXTS, name, {name: text}, names_dropped=())
@@ -216,7 +158,7 @@ def _build_section(
     return _InfoSection(ends, name, plain.value, plain.changed, names_dropped)
 
 
-def _build_metric_sections(metrics: Mapping[str, MetricFields]) -> Iterator[_InfoSection]:
+def _build_metric_sections(metrics: "Mapping[str, Metric]") -> Iterator[_InfoSection]:
     # Twice: with reasons and extras, and for later levels with their numbers only.
     details = []
     if any(metric.reason for metric in metrics.values()):
@@ -237,7 +179,7 @@ def _build_metric_section(
     return _InfoSection(ends, "metrics", entries, changed, names_dropped, begins)
 
 
-def _write_metric_entries(metrics: Mapping[str, MetricFields], *, bare: bool) -> PlainJson | None:
+def _write_metric_entries(metrics: "Mapping[str, Metric]", *, bare: bool) -> PlainJson | None:
     if len(metrics) > MAX_INFO // _MIN_METRIC_LENGTH:
         return None
     entries: dict[str, dict[str, Any]] = {}
@@ -252,7 +194,7 @@ def _write_metric_entries(metrics: Mapping[str, MetricFields], *, bare: bool) ->
     return plain and PlainJson(plain.value, plain.changed or unreal)
 
 
-def _write_metric_entry(metric: MetricFields, score: float | None, *, bare: bool) -> dict[str, Any]:
+def _write_metric_entry(metric: "Metric", score: float | None, *, bare: bool) -> dict[str, Any]:
     entry: dict[str, Any] = {"score": score, "reason": "" if bare else metric.reason or ""}
     if to_finite_float(metric.weight) is not None:
         entry["weight"] = metric.weight
@@ -261,7 +203,7 @@ def _write_metric_entry(metric: MetricFields, score: float | None, *, bare: bool
     return entry if bare else {**(metric.model_extra or {}), **entry}
 
 
-def _write_step_entry(step: StepFields) -> dict[str, Any]:
+def _write_step_entry(step: "StepOutput") -> dict[str, Any]:
     entry: dict[str, Any] = {
         "step_index": step.step_index,
         "base_reward": step.base_reward,
@@ -389,10 +331,7 @@ def _merge_metrics(info: Mapping[str, Any], faults: list[str]) -> dict[str, Any]
         if repeated := merged.keys() & content.keys():
             faults.append(f"contains {min(repeated)!r:.40} in both metrics and measures")
         merged = {**content, **merged}
-    return {"metrics": {name: _strip_empty_reason(entry) for name, entry in merged.items()}}
-
-
-def _strip_empty_reason(entry: Any) -> Any:
-    if isinstance(entry, dict) and entry.get("reason") == "":
-        return {name: value for name, value in entry.items() if name != "reason"}
-    return entry
+    for name, entry in merged.items():
+        if isinstance(entry, dict) and entry.get("reason") == "":
+            merged[name] = {key: value for key, value in entry.items() if key != "reason"}
+    return {"metrics": merged}
