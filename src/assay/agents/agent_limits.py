@@ -46,9 +46,6 @@ class RolloutBudget:
             self._cost_usd = None
         elif self._cost_usd is not None:
             self._cost_usd += usage.cost_usd
-        return self._find_exceeded_limit()
-
-    def _find_exceeded_limit(self) -> str | None:
         limits = self._limits
         if limits.max_seconds is not None and self._timer.spent_s >= limits.max_seconds:
             return "max_seconds"

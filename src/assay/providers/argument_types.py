@@ -46,7 +46,10 @@ def _find_schema_types(schema: Any, root: Mapping[str, Any], references: int) ->
     if not isinstance(schema, Mapping):
         return None
     if isinstance(reference := schema.get("$ref"), str) and references:
-        return _find_schema_types(_resolve(reference, root), root, references - 1)
+        found: Any = root
+        for part in reference.removeprefix("#/").split("/"):
+            found = found.get(part) if isinstance(found, Mapping) else None
+        return _find_schema_types(found, root, references - 1)
     kind = schema.get("type")
     if isinstance(kind, str):
         return {kind}
@@ -62,13 +65,6 @@ def _find_schema_types(schema: Any, root: Mapping[str, Any], references: int) ->
             known = [each for each in allowed if each is not None]
             return set().union(*known) if len(known) == len(allowed) and known else None
     return None
-
-
-def _resolve(reference: str, root: Mapping[str, Any]) -> Any:
-    found: Any = root
-    for part in reference.removeprefix("#/").split("/"):
-        found = found.get(part) if isinstance(found, Mapping) else None
-    return found
 
 
 def _find_value_types(value: Any) -> set[str]:

@@ -118,7 +118,10 @@ class GgufAdapter:
         elif tools and not in_words:
             body["tools"] = to_template_tools(tools)
         if seed is not None:
-            body["seed"] = _derive_gguf_seed(seed, body)
+            # The turns of a rollout share one seed: used directly, they would repeat the choices.
+            source = f"{seed}:".encode() + encode_stable_json(body["messages"])
+            digest = blake2b(source, digest_size=4).digest()
+            body["seed"] = int.from_bytes(digest) % (2**32 - 1)
         return _GgufRequest(body, tools, in_words), count_dropped_fields(converted.dropped)
 
     async def send(self, request: _GgufRequest) -> tuple[GgufAnswer, _GgufRequest]:
@@ -310,9 +313,3 @@ def _read_gguf_logprobs(answer: GgufAnswer, body: Mapping[str, Any]) -> dict[str
     if body["temperature"] == 1 and filters != (1, 0, 0, 1):
         return {"logprobs_left_out": "given as they are before top_p, top_k, min_p and penalties"}
     return {"logprobs": answer.logprobs}
-
-
-def _derive_gguf_seed(seed: int, body: Mapping[str, Any]) -> int:
-    # The turns of a rollout share one seed: used directly, they would repeat the same choices.
-    written = f"{seed}:".encode() + encode_stable_json(body["messages"])
-    return int.from_bytes(blake2b(written, digest_size=4).digest()) % (2**32 - 1)

@@ -16,32 +16,27 @@ _TOOL_TEMPLATE_KEY = b"tokenizer.chat_template.tool_use"
 
 def read_chat_template(path: Path, *, tools: bool) -> str:
     """Return the chat template that llama.cpp uses with or without tools; empty if missing."""
+    found: dict[bytes, bytes] = {}
     # An invalid header counts as one without a template: loading it reports the error.
     try:
         with path.open("rb") as file:
             if file.seek(0, 2) < _FILE_HEADER.size:
                 return ""
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                found = _find_strings(data, (_TEMPLATE_KEY, _TOOL_TEMPLATE_KEY))
+                _, _, _, count = _FILE_HEADER.unpack_from(data, 0)
+                at = _FILE_HEADER.size
+                for _ in range(count):
+                    key, at = _read_string(data, at)
+                    (kind,) = _VALUE_TYPE.unpack_from(data, at)
+                    at += _VALUE_TYPE.size
+                    if kind == _STRING and key in (_TEMPLATE_KEY, _TOOL_TEMPLATE_KEY):
+                        found[key], at = _read_string(data, at)
+                    else:
+                        at = _skip_value(data, at, kind)
     except (OSError, struct.error, ValueError, KeyError):
         return ""
     plain = found.get(_TEMPLATE_KEY, b"")
     return (found.get(_TOOL_TEMPLATE_KEY, plain) if tools else plain).decode("utf-8", "replace")
-
-
-def _find_strings(data: mmap.mmap, wanted: tuple[bytes, ...]) -> dict[bytes, bytes]:
-    _, _, _, count = _FILE_HEADER.unpack_from(data, 0)
-    found: dict[bytes, bytes] = {}
-    at = _FILE_HEADER.size
-    for _ in range(count):
-        key, at = _read_string(data, at)
-        (kind,) = _VALUE_TYPE.unpack_from(data, at)
-        at += _VALUE_TYPE.size
-        if kind == _STRING and key in wanted:
-            found[key], at = _read_string(data, at)
-        else:
-            at = _skip_value(data, at, kind)
-    return found
 
 
 def _read_string(data: mmap.mmap, at: int) -> tuple[bytes, int]:

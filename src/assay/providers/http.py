@@ -223,11 +223,11 @@ class HttpEndpoint:
             return AttemptError(
                 ErrorKind.GARBLED, f"HTTP {status} instead of an answer: {excerpt}", status
             )
-        wait = parse_retry_after(
-            _get_response_header(answer, b"retry-after"),
-            milliseconds=_get_response_header(answer, b"retry-after-ms"),
-            now=self._now(),
+        after, after_ms = (
+            None if (value := answer.headers.get(name)) is None else value.decode("latin-1")
+            for name in (b"retry-after", b"retry-after-ms")
         )
+        wait = parse_retry_after(after, milliseconds=after_ms, now=self._now())
         return build_http_error(status, excerpt, wait, self._build_denied_hint(status))
 
     def _build_denied_hint(self, status: int) -> str:
@@ -303,11 +303,6 @@ def _resolve_origin(template: RequestTemplate) -> tuple[Origin, str, dict[str, s
 
 def _get_max_body_bytes(status: int) -> int:
     return MAX_RESPONSE_BYTES if status == 200 else _MAX_ERROR_BYTES
-
-
-def _get_response_header(answer: RawResponse, name: bytes) -> str | None:
-    value = answer.headers.get(name)
-    return None if value is None else value.decode("latin-1")
 
 
 def _decompress_body(answer: RawResponse) -> tuple[bytes, bool]:

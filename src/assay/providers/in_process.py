@@ -197,9 +197,12 @@ class LocalAdapter:
             # The marks of calls and reasoning may be special tokens.
             written = self._read_turn(answer, special=True)
             if written.calls or writes_channels(style):
-                return _to_assistant_message(
-                    _assign_stable_call_ids(_strip_special_tokens(written, answer), answer)
-                )
+                content, reasoning = written.content, written.reasoning
+                for token in answer.prompts.special:
+                    content = content.replace(token, "")
+                    reasoning = None if reasoning is None else reasoning.replace(token, "")
+                written = replace(written, content=content, reasoning=reasoning)
+                return _to_assistant_message(_assign_stable_call_ids(written, answer))
         return _to_assistant_message(self._read_turn(answer, special=False))
 
     def _read_turn(self, answer: _LocalAnswer, *, special: bool) -> ParsedTurn:
@@ -306,14 +309,6 @@ def _to_assistant_message(written: ParsedTurn) -> Message:
     if written.reasoning is not None:
         fields["reasoning"] = written.reasoning
     return Message(**fields)
-
-
-def _strip_special_tokens(written: ParsedTurn, answer: _LocalAnswer) -> ParsedTurn:
-    content, reasoning = written.content, written.reasoning
-    for token in answer.prompts.special:
-        content = content.replace(token, "")
-        reasoning = None if reasoning is None else reasoning.replace(token, "")
-    return replace(written, content=content, reasoning=reasoning)
 
 
 def _assign_stable_call_ids(written: ParsedTurn, answer: _LocalAnswer) -> ParsedTurn:

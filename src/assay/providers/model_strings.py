@@ -31,7 +31,8 @@ def parse_model(text: str) -> Endpoint:
         )
     find_provider(provider)
     model, api_base = _split_model_and_base(rest)
-    if not find_provider(provider).in_process and _contains_address(model):
+    after_at = model.partition("@")[2]
+    if not find_provider(provider).in_process and (":/" in after_at or "@" in after_at):
         # The string is not shown: it may contain a password.
         raise ConfigError(
             "the part after @ is not an address", where="model string", hint=_MODEL_STRING_HINT
@@ -67,11 +68,6 @@ def parse_model(text: str) -> Endpoint:
             f"a {provider} model needs no key", where="model string", hint="remove #key_env"
         )
     return endpoint
-
-
-def _contains_address(model: str) -> bool:
-    rest = model.partition("@")[2]
-    return ":/" in rest or "@" in rest
 
 
 def _split_model_and_base(text: str) -> tuple[str, str | None]:

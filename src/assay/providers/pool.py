@@ -124,25 +124,22 @@ class Pool:
         limit = self._loop.time() + _CONNECT_TIMEOUT_S
         try:
             async with asyncio.timeout_at(min(deadline, limit)):
-                connection = await self._open_connection(origin)
+                sock = await start_connection(
+                    await self._addresses(origin),
+                    happy_eyeballs_delay=_HAPPY_EYEBALLS_DELAY_S,
+                    loop=self._loop,
+                )
+                _, connection = await self._loop.create_connection(
+                    lambda: Connection(self, origin, self._loop),
+                    sock=sock,
+                    ssl=self.get_ssl_context() if origin.tls else None,
+                    server_hostname=origin.host if origin.tls else None,
+                )
         except TimeoutError:
             if deadline <= limit:
                 raise
             raise ConnectTimeout(f"connecting timed out after {_CONNECT_TIMEOUT_S:g} s") from None
         self._open.add(connection)
-        return connection
-
-    async def _open_connection(self, origin: Origin) -> "Connection":
-        addresses = await self._addresses(origin)
-        sock = await start_connection(
-            addresses, happy_eyeballs_delay=_HAPPY_EYEBALLS_DELAY_S, loop=self._loop
-        )
-        _, connection = await self._loop.create_connection(
-            lambda: Connection(self, origin, self._loop),
-            sock=sock,
-            ssl=self.get_ssl_context() if origin.tls else None,
-            server_hostname=origin.host if origin.tls else None,
-        )
         return connection
 
     def get_ssl_context(self) -> ssl.SSLContext:

@@ -7,6 +7,7 @@ Follows urllib: the lower-case name takes precedence, and loopback goes through 
 import os
 import re
 from base64 import b64encode
+from contextlib import suppress
 from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 from urllib.parse import unquote, urlsplit
@@ -84,8 +85,9 @@ def _parse_proxy(given: str, variable: str) -> Proxy:
 def _covers(exception: str, host: str, port: int) -> bool:
     if exception == "*":
         return True
-    if _is_in_network(host, exception):
-        return True
+    with suppress(ValueError):
+        if ip_address(host) in ip_network(exception, strict=False):
+            return True
     name, wanted = _split_port(exception)
     name = name.removeprefix("*").lstrip(".")
     if not name or (wanted is not None and wanted != port):
@@ -101,10 +103,3 @@ def _split_port(exception: str) -> tuple[str, int | None]:
     if colon and port.isdecimal():
         return name, int(port)
     return exception, None
-
-
-def _is_in_network(host: str, network: str) -> bool:
-    try:
-        return ip_address(host) in ip_network(network, strict=False)
-    except ValueError:
-        return False

@@ -40,8 +40,17 @@ def completion_ids(choice: Mapping[str, Any]) -> list[int] | None:
     entries = _read_logprob_entries(choice)
     if not entries:
         return None
-    ids = [_parse_token_id(entry) for entry in entries]
-    return None if None in ids else [number for number in ids if number is not None]
+    ids = []
+    for entry in entries:
+        token = entry.get("token")
+        if not isinstance(token, str) or not token.startswith(_ID_PREFIX):
+            return None
+        digits = token.removeprefix(_ID_PREFIX)
+        # `isdigit` alone accepts other scripts, and a long number is not a token id.
+        if not digits.isascii() or not digits.isdigit() or len(digits) >= 12:
+            return None
+        ids.append(int(digits))
+    return ids
 
 
 def read_logprobs(choice: Mapping[str, Any], ids: int | None) -> dict[str, Any]:
@@ -72,11 +81,3 @@ def _read_ids(value: Any) -> list[int] | None:
     if not isinstance(value, list) or any(type(number) is not int for number in value):
         return None
     return value
-
-
-def _parse_token_id(entry: Mapping[str, Any]) -> int | None:
-    token = entry.get("token")
-    if not isinstance(token, str) or not token.startswith(_ID_PREFIX):
-        return None
-    digits = token.removeprefix(_ID_PREFIX)
-    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 12 else None

@@ -107,21 +107,18 @@ def read_gemma(text: str) -> ParsedTurn | None:
         match = _GEMMA_NAME.match(text, start + len(_GEMMA_START))
         if match is None:
             return None
-        call, at = _read_gemma_call(literals, match[1], match.end())
-        calls.append(call)
+        try:
+            found, end = literals.read_mapping(match.end())
+            end = skip_whitespace(text, end)
+            if end < len(text) and not text.startswith(_GEMMA_END, end):
+                raise ValueError(f"no end of the call at {end}")
+            arguments: dict[str, Any] | str = check_storable(found)
+        except ValueError:
+            # A malformed call: its arguments stay text.
+            end = text.find(_GEMMA_END, match.end())
+            end = len(text) if end < 0 else end
+            arguments = text[match.end() : end]
+        calls.append(make_call(match[1], arguments))
+        at = min(len(text), end + len(_GEMMA_END))
     texts.append(text[at:])
     return ParsedTurn(join_words(texts), tuple(calls)) if calls else None
-
-
-def _read_gemma_call(literals: LiteralReader, name: str, at: int) -> tuple[ToolCall, int]:
-    text = literals.text
-    try:
-        arguments, end = literals.read_mapping(at)
-        end = skip_whitespace(text, end)
-        if end < len(text) and not text.startswith(_GEMMA_END, end):
-            raise ValueError(f"no end of the call at {end}")
-        return make_call(name, check_storable(arguments)), min(len(text), end + len(_GEMMA_END))
-    except ValueError:
-        end = text.find(_GEMMA_END, at)
-        end = len(text) if end < 0 else end
-        return make_call(name, text[at:end]), min(len(text), end + len(_GEMMA_END))
