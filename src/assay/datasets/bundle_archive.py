@@ -90,7 +90,9 @@ def read_archive(path: Path) -> Iterator[tuple[ArchiveMember, Iterator[bytes]]]:
     with open_bytes(path, _ARCHIVE_READ_LIMITS) as archive:
         while block := _read_exactly(archive, _TAR_BLOCK_BYTES, path):
             if not any(block):
-                _check_archive_end(archive, path)
+                rest = archive.read(_MAX_PADDING_BYTES + 1)
+                if not _TAR_BLOCK_BYTES <= len(rest) <= _MAX_PADDING_BYTES or any(rest):
+                    raise build_bundle_error(path, "it does not end where its members end")
                 return
             member = _parse_tar_header(block, path)
             names.add(member.name)
@@ -177,12 +179,6 @@ def _read_exactly(archive: BinaryIO, size: int, path: Path) -> bytes:
     if len(data) != size:
         raise build_bundle_error(path, "it is cut off")
     return data
-
-
-def _check_archive_end(archive: BinaryIO, path: Path) -> None:
-    rest = archive.read(_MAX_PADDING_BYTES + 1)
-    if len(rest) < _TAR_BLOCK_BYTES or len(rest) > _MAX_PADDING_BYTES or any(rest):
-        raise build_bundle_error(path, "it does not end where its members end")
 
 
 def build_bundle_error(path: Path, problem: str) -> DatasetError:

@@ -35,6 +35,7 @@ from .read_limits import ReadLimits
 from .rows import RowOutcome
 
 BUNDLE_VERSION = 1
+# A manifest nests a few levels; configurations inside it may add some.
 _MANIFEST_DEPTH = 50
 _FINGERPRINT_PATTERN = r"^[0-9A-Za-z:_-]{1,128}$"
 
@@ -232,6 +233,7 @@ def _check_listing(path: Path, manifest: BundleManifest) -> None:
         raise build_bundle_error(path, f"{MANIFEST} does not list {min(missing)}")
     for name, file in manifest.files.items():
         if name not in (RESULTS, DATASET_FILE) and not name.startswith(CODE):
+            # An allow list: extraction must not create files that no reader expects.
             raise build_bundle_error(path, f"member {name!r} is not a part of a bundle")
         if file.size > get_size_limit(name):
             raise build_bundle_error(

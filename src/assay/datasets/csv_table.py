@@ -36,7 +36,7 @@ class CsvTable:
             while (cells := self._read_cells(reader, lines)) is not None:
                 if isinstance(cells, BadRow):
                     yield lines.row_line, cells
-                elif cells:
+                elif cells:  # the reader returns an empty list for an empty line
                     yield lines.row_line, self._build_row(header, cells, lines.row_line)
 
     def _read_cells(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,23 @@ class HubRows:
 
     def __iter__(self) -> Iterator[tuple[int, RowOutcome]]:
         rows = iter(self._select_split(self._load()))
-        position = 0
-        while (found := self._read_next(rows, position)) is not None:
-            yield position, found
-            position += 1
+        for position in count():
+            where = self.where(position)
+            try:
+                row = next(rows, None)
+            except Exception as error:
+                raise DatasetError(
+                    f"the row cannot be read: {type(error).__name__}: {error}", where=where
+                ) from error
+            if row is None:
+                return
+            if isinstance(row, Mapping):
+                yield position, check_row(dict(row), where=where, max_depth=self.limits.max_depth)
+            else:
+                yield (
+                    position,
+                    BadRow(f"the row is a {type(row).__name__}, not a dict", where=where),
+                )
 
     def _load(self) -> Any:
         from datasets import load_dataset, load_from_disk
@@ -86,20 +100,3 @@ class HubRows:
         problem = "has several splits" if self.split is None else f"has no split {self.split!r}"
         hint = f"pass split=, one of {names}" if splits else "omit split=: it has one unnamed split"
         raise ConfigError(f"the dataset {problem}", where=str(self.source), hint=hint)
-
-    def _read_next(self, rows: Iterator[Any], position: int) -> RowOutcome | None:
-        try:
-            row = next(rows, None)
-        except Exception as error:
-            raise DatasetError(
-                f"the row cannot be read: {type(error).__name__}: {error}",
-                where=self.where(position),
-            ) from error
-        if row is None:
-            return None
-        if not isinstance(row, Mapping):
-            return BadRow(
-                f"the row is a {type(row).__name__}, not a dict", where=self.where(position)
-            )
-        where = self.where(position)
-        return check_row(dict(row), where=where, max_depth=self.limits.max_depth)

@@ -38,15 +38,11 @@ class MemoryRows:
                 )
             self._consumed = True
         for position, item in enumerate(iterator):
-            yield position, self._check_item(position, item)
-
-    def _check_item(self, position: int, item: object) -> RowOutcome:
-        if isinstance(item, Sample):
-            return item
-        if isinstance(item, Mapping):
             where = self.where(position)
-            return check_row(dict(item), where=where, max_depth=self.limits.max_depth)
-        return BadRow(
-            f"the item is a {type(item).__name__}, not a dict or a Sample",
-            where=self.where(position),
-        )
+            if isinstance(item, Sample):
+                yield position, item
+            elif isinstance(item, Mapping):
+                yield position, check_row(dict(item), where=where, max_depth=self.limits.max_depth)
+            else:
+                problem = f"the item is a {type(item).__name__}, not a dict or a Sample"
+                yield position, BadRow(problem, where=where)

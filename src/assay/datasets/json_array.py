@@ -41,7 +41,12 @@ class JsonArray:
     def __iter__(self) -> Iterator[tuple[int, RowOutcome]]:
         with open_bytes(self.path, self.limits) as file:
             scanner = _ElementScanner(file, longest=self.limits.max_row_bytes)
-            self._expect_array(scanner)
+            first = scanner.peek()
+            if first != b"[":
+                problem = "is empty" if not first else "does not begin with `[`"
+                message = f"the file {problem}, so it is not a JSON array"
+                raise self._build_error(scanner, message)
+            scanner.skip()
             number = 0
             following = scanner.peek()
             if following == b",":
@@ -55,13 +60,6 @@ class JsonArray:
             scanner.skip()
             if scanner.peek():
                 raise self._build_error(scanner, "the file continues after the end of the array")
-
-    def _expect_array(self, scanner: "_ElementScanner") -> None:
-        first = scanner.peek()
-        if first != b"[":
-            problem = "is empty" if not first else "does not begin with `[`"
-            raise self._build_error(scanner, f"the file {problem}, so it is not a JSON array")
-        scanner.skip()
 
     def _read_separator(self, scanner: "_ElementScanner") -> bytes:
         """Return the first byte of the next element, b"]" after the last, b"" at the end."""

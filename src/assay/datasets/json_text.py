@@ -19,6 +19,7 @@ _CONTAINERS = (dict, list, tuple)
 # Neither containers nor floats: most rows contain nothing else and need no walk.
 _FLAT_TYPES = frozenset({str, int, bool, type(None)})
 
+_TYPE_NAMES = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
 _NULL_HINT = "write null for an unknown number"
 
 
@@ -50,7 +51,7 @@ def parse_json_object(data: bytes, *, max_depth: int) -> dict[str, Any]:
         raise _explain_parse_error(data, str(error), max_depth) from None
     if type(value) is not dict:
         raise JsonProblem(
-            f"is {_name_json_type(value)}, not an object",
+            f"is {_TYPE_NAMES.get(type(value), 'a number')}, not an object",
             offset=0,
             hint='a row looks like {"prompt": "…"}',
         )
@@ -67,14 +68,10 @@ def parse_json_object(data: bytes, *, max_depth: int) -> dict[str, Any]:
     # many keys, none repeats. Otherwise the text is parsed again, at four times the cost: a quoted
     # colon inside a string, or space before a colon, looks the same from here.
     quoted = data.count(b'":')
-    if keys != quoted or (data.count(b":") != quoted and _has_spaced_colon(data)):
+    # Not `in`: for bytes it first tries an integer and catches the error, which is slower.
+    if keys != quoted or (data.count(b":") != quoted and max(map(data.find, _SPACED_COLONS)) >= 0):
         _refuse_repeated_keys(data)
     return value
-
-
-def _has_spaced_colon(data: bytes) -> bool:
-    # Not `in`: for bytes it first tries an integer and catches the error, which is slower.
-    return max(map(data.find, _SPACED_COLONS)) >= 0
 
 
 def measure_json(value: dict[str, Any], max_depth: int) -> tuple[int, int, bool]:
@@ -215,8 +212,3 @@ def _scan_json_tokens(data: bytes) -> Iterator[tuple[bytes, int, int]]:
         depth += token in (b"{", b"[")
         yield token, match.start(), depth
         depth -= token in (b"}", b"]")
-
-
-def _name_json_type(value: object) -> str:
-    names = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
-    return names.get(type(value), "a number")

@@ -29,7 +29,16 @@ class JsonLines:
             while line := file.readline(longest + 1):
                 number += 1
                 if len(line) > longest and not line.endswith(b"\n"):
-                    yield number, self._build_length_problem(number, len(line) + skip_line(file))
+                    length = len(line) + skip_line(file)
+                    yield (
+                        number,
+                        BadRow(
+                            f"the line is {length} bytes, over the limit of {longest}",
+                            where=f"{self.where(number)}:{longest + 1}",
+                            hint="raise ReadLimits(max_row_bytes=…), or name a file that is one "
+                            "array .json",
+                        ),
+                    )
                 elif content := line.strip(b" \t\r\n"):
                     yield number, self._parse_line(number, content, line)
 
@@ -44,10 +53,3 @@ class JsonLines:
                 message = "the last line is truncated"
                 hint = "the write did not finish; copy the file again or remove the line"
             return BadRow(message, where=f"{self.where(number)}:{column}", hint=hint)
-
-    def _build_length_problem(self, number: int, length: int) -> BadRow:
-        return BadRow(
-            f"the line is {length} bytes, over the limit of {self.limits.max_row_bytes}",
-            where=f"{self.where(number)}:{self.limits.max_row_bytes + 1}",
-            hint="raise ReadLimits(max_row_bytes=…), or name a file that is one array .json",
-        )

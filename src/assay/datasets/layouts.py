@@ -84,7 +84,13 @@ def read_row(row: DatasetRow, *, index: int, original: DatasetRow | None = None)
                 fields["id"] = _find_row_id(row) or _hash_row(fields["input"])
                 fields["index"] = index
             return _validate_sample(layout, fields)
-    raise _build_layout_problem(row)
+    keys = ", ".join(repr(key) for key in list(row)[:12]) or "none at all"
+    more = f" and {len(row) - 12} more" if len(row) > 12 else ""
+    raise BadRow(
+        f"no known layout has these columns: {keys}{more}",
+        hint="pass adapter=, a function from this dict to a Sample or to a dict with `prompt` "
+        "and `ground_truth`",
+    )
 
 
 @lru_cache(maxsize=128)
@@ -134,10 +140,6 @@ def _is_assay_row(row: DatasetRow) -> bool:
         return Sample.model_validate({**row, "id": ""}).id == own
     except ValidationError:
         return False
-
-
-def _is_record(row: DatasetRow) -> bool:
-    return row.keys() >= _RECORD_KEYS
 
 
 def _read_eval_record(row: DatasetRow) -> Fields:
@@ -243,16 +245,18 @@ def _is_completion(row: DatasetRow) -> bool:
     return row.get("prompt") is not None and row.get("completion") is not None
 
 
-def _is_question(row: DatasetRow) -> bool:
-    return _find_prompt(row) is not None
-
-
 def _make_layout(name: str, columns: str, matches: RowPredicate, read: RowReader) -> Layout:
     return Layout(name, frozenset(columns.split()), matches, read)
 
 
 LAYOUTS = (
-    Layout("evaluation record", _RECORD_KEYS, _is_record, _read_eval_record, whole=True),
+    Layout(
+        "evaluation record",
+        _RECORD_KEYS,
+        lambda row: row.keys() >= _RECORD_KEYS,
+        _read_eval_record,
+        whole=True,
+    ),
     Layout(
         "assay", frozenset({"trajectory", "score", "input", "prompt"}), _is_assay_row, dict, True
     ),
@@ -263,7 +267,9 @@ LAYOUTS = (
     _make_layout(
         "instruction", "instruction", lambda row: row["instruction"] is not None, _read_instruction
     ),
-    _make_layout("question", " ".join(PROMPT_KEYS), _is_question, _read_question),
+    _make_layout(
+        "question", " ".join(PROMPT_KEYS), lambda row: _find_prompt(row) is not None, _read_question
+    ),
 )
 
 
@@ -280,6 +286,7 @@ def _find_row_id(row: DatasetRow) -> str | None:
 def _format_id(key: str, value: object) -> str:
     if isinstance(value, str) and value:
         return value
+    # A bool is an int in Python, but it does not identify a row.
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     raise BadRow(
@@ -313,16 +320,7 @@ def _check_prompt(layout: Layout, prompt: object) -> None:
 def _describe_deepest_problem(error: ValidationError) -> str:
     """Return the message about the innermost value, which is the most specific one."""
     problems = error.errors(include_url=False, include_input=False, include_context=False)
+    # Unions report one problem per alternative; the deepest belongs to the closest match.
     deepest = max(problems, key=lambda problem: len(problem["loc"]))
     place = ".".join(str(part) for part in deepest["loc"])
     return f"{place}: {deepest['msg']}" if place else deepest["msg"]
-
-
-def _build_layout_problem(row: DatasetRow) -> BadRow:
-    keys = ", ".join(repr(key) for key in list(row)[:12]) or "none at all"
-    more = f" and {len(row) - 12} more" if len(row) > 12 else ""
-    return BadRow(
-        f"no known layout has these columns: {keys}{more}",
-        hint="pass adapter=, a function from this dict to a Sample or to a dict with `prompt` "
-        "and `ground_truth`",
-    )

@@ -66,15 +66,11 @@ def load_samples(
             on_bad_row,
             adapter,
             limits,
-            _describe_source(source),
+            os.fspath(source)
+            if isinstance(source, str | PathLike)
+            else f"{type(source).__name__} in memory",
         )
     )
-
-
-def _describe_source(source: Source) -> str:
-    if isinstance(source, str | PathLike):
-        return os.fspath(source)
-    return f"{type(source).__name__} in memory"
 
 
 def _check_load_options(max_samples: object, on_bad_row: object, adapter: object) -> None:
@@ -154,6 +150,7 @@ def _open_file_rows(path: Path, limits: ReadLimits) -> Rows:
     zipped = suffix == ".gz"
     if zipped:
         suffix = Path(path.stem).suffix.lower()
+    # Parquet compresses its own pages and needs random access, so that .gz is not supported.
     if reader := _TEXT_FILES.get(suffix):
         return reader(path, limits)
     if suffix == ".parquet" and not zipped:

@@ -31,8 +31,9 @@ class _Decompressor(Protocol):
 def open_bytes(path: Path, limits: ReadLimits) -> io.BufferedReader:
     """Open a file (`.gz`, `.zst` or plain) as bytes after any UTF-8 byte order mark."""
     suffix = path.suffix.lower()
-    if suffix == ".zst":
-        _check_zstandard(path)
+    if suffix == ".zst" and find_spec("zstandard") is None:
+        missing = MissingExtra.needed("zstd", by=f"reading {path.name}", package="zstandard")
+        raise DatasetError(missing.message, where=str(path), hint=missing.hint)
     try:
         raw: io.RawIOBase = io.FileIO(path)
     except OSError as error:
@@ -47,12 +48,6 @@ def open_bytes(path: Path, limits: ReadLimits) -> io.BufferedReader:
     except BaseException:
         file.close()
         raise
-
-
-def _check_zstandard(path: Path) -> None:
-    if find_spec("zstandard") is None:
-        missing = MissingExtra.needed("zstd", by=f"reading {path.name}", package="zstandard")
-        raise DatasetError(missing.message, where=str(path), hint=missing.hint)
 
 
 def skip_line(file: BinaryIO) -> int:

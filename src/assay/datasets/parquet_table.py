@@ -59,10 +59,15 @@ class ParquetTable:
 
     def _check_large_row(self, position: int, batch: Any) -> RowOutcome:
         if batch.nbytes > self.limits.max_row_bytes:
-            return self._build_length_problem(position, batch.nbytes)
+            return BadRow(
+                f"the row is {batch.nbytes} bytes, over the limit of {self.limits.max_row_bytes}",
+                where=self.where(position),
+                hint="raise ReadLimits(max_row_bytes=…)",
+            )
         return self._check_row(position, batch.to_pylist()[0])
 
     def _refuse_repeated_columns(self, names: list[str]) -> None:
+        # `to_pylist` makes dicts, which would silently keep the last of two equal columns.
         repeated = find_duplicate(names)
         if repeated is not None:
             raise DatasetError(
@@ -70,10 +75,3 @@ class ParquetTable:
                 where=str(self.path),
                 hint="rename one of them",
             )
-
-    def _build_length_problem(self, position: int, length: int) -> BadRow:
-        return BadRow(
-            f"the row is {length} bytes, over the limit of {self.limits.max_row_bytes}",
-            where=self.where(position),
-            hint="raise ReadLimits(max_row_bytes=…)",
-        )

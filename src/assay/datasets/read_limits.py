@@ -27,6 +27,7 @@ class ReadLimits:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
+            # No described problems is a valid choice; every other limit must be positive.
             lowest = 0 if field.name == "max_problems" else 1
             if type(value) is not int or value < lowest:
                 raise ConfigError(

@@ -132,6 +132,7 @@ def _read_samples(plan: StreamPlan, skipped: SkippedRows) -> Iterator[Sample]:
             skipped.read += 1
             try:
                 sample = _convert_row(plan, found, index)
+                # ASCII ids, nearly all of them, skip the slower check.
                 if not sample.id.isascii():
                     _refuse_lone_surrogate(sample.id)
                 if not plan.repeats:
@@ -143,7 +144,10 @@ def _read_samples(plan: StreamPlan, skipped: SkippedRows) -> Iterator[Sample]:
                 problem.where = problem.where or plan.rows.where(position)
                 if plan.on_bad_row == "fail":
                     raise
-                _count_bad_row(problem, skipped, plan.limits)
+                skipped.count += 1
+                if skipped.count <= plan.limits.max_problems:
+                    # A traceback keeps its frames, and with them the row, in memory.
+                    skipped.problems.append(problem.with_traceback(None))
             else:
                 yield sample
 
@@ -157,13 +161,6 @@ def _refuse_lone_surrogate(sample_id: str) -> None:
             f"the id {sample_id!r:.80} contains a lone surrogate",
             hint="the text was cut inside a character; replace the surrogate with \\ufffd",
         ) from None
-
-
-def _count_bad_row(problem: BadRow, skipped: SkippedRows, limits: ReadLimits) -> None:
-    skipped.count += 1
-    if skipped.count <= limits.max_problems:
-        # A traceback keeps its frames, and with them the row, in memory.
-        skipped.problems.append(problem.with_traceback(None))
 
 
 def _convert_row(plan: StreamPlan, found: RowOutcome, index: int) -> Sample:

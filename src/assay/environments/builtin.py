@@ -86,6 +86,7 @@ def _parse_expression(expression: str) -> ast.expr:
 
 
 def _format_number(value: float) -> str:
+    # Above 2**53 a float no longer represents every integer: its digits would be invented.
     whole = isinstance(value, int) or (value.is_integer() and abs(value) < 2**53)
     return str(int(value)) if whole else repr(value)
 
@@ -104,6 +105,7 @@ def _evaluate_node(node: ast.expr, expression: str) -> float:
 
 
 def _check_magnitude(value: float) -> float:
+    # The power of a negative number with a fraction is complex.
     if isinstance(value, complex):
         raise ToolError("the result is not a real number")
     large = (

@@ -13,6 +13,7 @@ from assay.errors import EnvironmentFault
 from assay.types import Message, ToolSpec
 
 _ItemModel = TypeVar("_ItemModel", bound=BaseModel)
+# Values of environments may be large arrays; messages show their beginning.
 _MAX_REPR_CHARS = 100
 
 
@@ -138,9 +139,15 @@ def check_items(kind: type[_ItemModel], given: object, what: str) -> Sequence[_I
             f"`{what}` is {_shorten_value(given)}, not a sequence",
             hint=f"return a sequence of `{kind.__name__}`",
         )
-    return tuple(
-        each if isinstance(each, kind) else _validate_item(kind, each, what) for each in given
-    )
+    items: list[_ItemModel] = []
+    for each in given:
+        try:
+            items.append(each if isinstance(each, kind) else kind.model_validate(each))
+        except ValidationError as error:
+            raise EnvironmentFault(
+                f"`{what}` contains {_shorten_value(each)}, which is not a `{kind.__name__}`"
+            ) from error
+    return tuple(items)
 
 
 def describe_session(environment: Environment, seed: int | None) -> dict[str, Any]:
@@ -150,15 +157,6 @@ def describe_session(environment: Environment, seed: int | None) -> dict[str, An
         session["seed"] = seed
     describe = getattr(environment, "describe_session", None)
     return session if describe is None else {**session, **to_plain_info(describe())}
-
-
-def _validate_item(kind: type[_ItemModel], given: object, what: str) -> _ItemModel:
-    try:
-        return kind.model_validate(given)
-    except ValidationError as error:
-        raise EnvironmentFault(
-            f"`{what}` contains {_shorten_value(given)}, which is not a `{kind.__name__}`"
-        ) from error
 
 
 def _check_step_reward(given: Any) -> float:
@@ -203,6 +201,7 @@ class RewardSum:
                 self.known = (self.known or 0.0) + reward
                 if not math.isfinite(self.known):
                     raise EnvironmentFault(f"the rewards add up to {self.known}")
+            # Before the first known reward, and without a step, None does not mean unknown.
             elif self.known is not None and step.acted and not step.ended_by_agent:
                 is_unknown = True
         if is_unknown:

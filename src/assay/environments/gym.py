@@ -40,6 +40,7 @@ class GymEnvironment:
         self._format = formatter or self._format_observation
         self._start, self._count = _read_action_range(self._gym.action_space, name)
         known = _ACTION_NAMES.get(name.partition("-")[0], ())
+        # Only if the counts agree: options may change the actions of an environment.
         self._names = tuple(action_names or (known if len(known) == self._count else ()))
         if self._names and len(self._names) != self._count:
             raise ConfigError(
@@ -157,6 +158,7 @@ class GymEnvironment:
         import numpy as np
 
         space = self._gym.action_space
+        # The agent sees one message for all causes: numpy would describe its own internals.
         mistake = ValueError(f"{quote_briefly(action)} is not an element of {space}")
         try:
             with np.errstate(all="ignore"):

@@ -225,9 +225,8 @@ class Toolbox:
 
     async def _run(self, call: ToolCall) -> object:
         if call.name not in self._functions:
-            raise ToolError(
-                f"unknown tool {quote_briefly(call.name)}; the tools are {self._list_names()}"
-            )
+            names = ", ".join(map(repr, self._functions)) or "none"
+            raise ToolError(f"unknown tool {quote_briefly(call.name)}; the tools are {names}")
         if call.malformed:
             raise ToolError(describe_malformed_call(call))
         arguments = self._check_arguments(call)
@@ -240,14 +239,12 @@ class Toolbox:
             checked = described.arguments.model_validate(call.arguments)
         except ValidationError as error:
             problems = "; ".join(
-                f"{_shorten_echo(_join_path(problem['loc']) or 'arguments')}: {problem['msg']}"
+                f"{_shorten_echo(path or 'arguments')}: {problem['msg']}"
                 for problem in error.errors(include_url=False, include_input=False)
+                for path in [".".join(map(str, problem["loc"]))]
             )
             raise ToolError(f"invalid arguments for {call.name!r}: {problems}") from error
         return {name: getattr(checked, field) for field, name in described.parameters.items()}
-
-    def _list_names(self) -> str:
-        return ", ".join(map(repr, self._functions)) or "none"
 
 
 @cache
@@ -283,10 +280,6 @@ def quote_briefly(value: object) -> str:
 
 
 _MAX_ECHO_CHARS = 200
-
-
-def _join_path(path: Sequence[int | str]) -> str:
-    return ".".join(map(str, path))
 
 
 def _shorten_echo(text: str) -> str:

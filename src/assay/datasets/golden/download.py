@@ -111,6 +111,7 @@ class PartFile:
 
 def find_cached(folder: Path, sha256: str) -> Path | None:
     """Return the cached file with this digest, or None. The content is hashed again."""
+    # A cached file may have been changed or damaged since it was fetched.
     for path in sorted(folder.glob(f"{sha256}.*")):
         with path.open("rb") as file:
             if hashlib.file_digest(file, "sha256").hexdigest() == sha256:

@@ -15,16 +15,14 @@ def read_golden(dataset: GoldenDataset) -> tuple[Sample, ...]:
     try:
         samples = tuple(load_samples(dataset.path))
     except DatasetError as error:
-        raise _rewrite_error(error, dataset) from error
+        # Users know the address of the dataset, not the path of its copy in the cache.
+        path = str(dataset.path)
+        where = (error.where or path).replace(path, dataset.uri)
+        hint = error.hint
+        if "adapter=" in (hint or ""):
+            hint = "give each row a unique `id`"  # a certification takes no adapter
+        message = error.message.replace(path, dataset.uri)
+        raise type(error)(message, where=where, hint=hint) from error
     if not samples:
         raise DatasetError("the dataset contains no samples", where=dataset.uri)
     return samples
-
-
-def _rewrite_error(error: DatasetError, dataset: GoldenDataset) -> DatasetError:
-    # Users know the address of the dataset, not the path of its copy in the cache.
-    path = str(dataset.path)
-    where = (error.where or path).replace(path, dataset.uri)
-    # A certification takes no adapter.
-    hint = "give each row a unique `id`" if "adapter=" in (error.hint or "") else error.hint
-    return type(error)(error.message.replace(path, dataset.uri), where=where, hint=hint)

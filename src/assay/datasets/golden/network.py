@@ -73,20 +73,15 @@ def _list_embedded_ipv4(ip: IPv6Address) -> Iterator[IPv4Address]:
     if ip.teredo is not None:
         yield from ip.teredo
     if ip in _LOCAL_NAT64:
-        yield from _decode_nat64(bits)
+        # By the length of the prefix (RFC 6052). Bits 64 to 71 are reserved.
+        joined = (bits >> 64) << 56 | bits & (1 << 56) - 1
+        found = [joined >> (120 - prefix - 32) & _IPV4_BITS for prefix in (48, 56, 64)]
+        # Zeros are the padding of another prefix length, not an address.
+        yield from (IPv4Address(each) for each in (*found, bits & _IPV4_BITS) if each >> 24)
 
 
 def _is_isatap(ip: IPv6Address) -> bool:
     return int(ip) >> 32 & _IPV4_BITS in _ISATAP
-
-
-def _decode_nat64(bits: int) -> Iterator[IPv4Address]:
-    """Yield the IPv4 addresses that NAT64 may extract, by prefix length (RFC 6052)."""
-    # Bits 64 to 71 are reserved.
-    joined = (bits >> 64) << 56 | bits & (1 << 56) - 1
-    found = [joined >> (120 - prefix - 32) & _IPV4_BITS for prefix in (48, 56, 64)]
-    # Zeros are the padding of another prefix length, not an address.
-    yield from (IPv4Address(each) for each in (*found, bits & _IPV4_BITS) if each >> 24)
 
 
 class SocketGuard:

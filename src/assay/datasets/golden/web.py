@@ -17,16 +17,14 @@ from .network import SocketGuard
 _MAX_REDIRECTS = 5
 _HTTP_CHUNK_BYTES = 256 * 1024
 _REDIRECT_STATUSES = (301, 302, 303, 307, 308)
+# Identity: the digest is that of the file, not of a compressed transfer.
 _FETCH_HEADERS = {"Accept-Encoding": "identity", "User-Agent": "assay"}
 
 
 def copy_page(address: DatasetAddress, download: Download, rules: FetchRules) -> FileVersion:
     """Copy a file over http. Raises `DatasetError` or `DatasetOutOfReach`."""
     guard = SocketGuard(allow_private=rules.allow_private)
-    return _run_fetch(HttpFetch(address, download, rules, guard))
-
-
-def _run_fetch(fetch: "HttpFetch") -> FileVersion:
+    fetch = HttpFetch(address, download, rules, guard)
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -100,6 +98,7 @@ class HttpFetch:
             raise self._build_error(
                 f"the server redirects to {redact_uri(onward)!r}, which is not http"
             )
+        # A downgrade would let the network replace the file.
         if schemes == ("https", "http"):
             raise self._build_error("the server redirects from https to http")
         return onward
@@ -118,6 +117,7 @@ class HttpFetch:
             raise self._build_error(f"the file does not exist (HTTP {status})", "check the address")
         if status in (401, 403):
             raise self._build_error(f"access to the file is denied (HTTP {status})")
+        # Temporary: the dataset may exist, so that the outcome is inconclusive, not a failure.
         if status == 429 or status >= 500:
             message = f"the server answered HTTP {status}"
             raise DatasetOutOfReach(message, where=self._address.shown, hint="try again later")

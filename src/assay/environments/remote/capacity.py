@@ -24,6 +24,7 @@ class CapacityQueue:
             async with asyncio.timeout(retry_after_s * (1 + self._chance() / 2)):
                 await call
         except TimeoutError:
+            # Not an error: the caller retries, since sessions of other processes may have ended.
             self._leave(call)
         except asyncio.CancelledError:
             self._leave(call)

@@ -42,6 +42,7 @@ class RemoteEnvironments:
                 raise ConfigError(
                     f"`{name}` is {seconds}, not a positive number", hint="pass a time above 0"
                 )
+        # Checked early: the HTTP library would fail only at the first request.
         if token is not None and not (token and token.isascii() and token.isprintable()):
             raise ConfigError(
                 "`token` is empty or contains characters that are invalid in an HTTP header",

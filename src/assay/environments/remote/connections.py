@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 # already on its way would be lost.
 KEEP_ALIVE_S = 75.0
 
+# Enough for the largest body on a slow line, short enough against stalled senders.
 _BODY_TIMEOUT_S = 60.0
 _MAX_SWEEP_INTERVAL_S = 0.5
 
@@ -44,6 +45,7 @@ class Connections:
 
         @web.middleware
         async def note(request: web.Request, handler: "Handler") -> web.StreamResponse:
+            # The protocol object is the connection: it is shared by all requests on it.
             connection = id(request.protocol)
             # A request counts only with its whole body: slow senders must not occupy connections.
             self._awaiting_body[connection] = time.monotonic()

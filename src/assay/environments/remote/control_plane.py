@@ -20,6 +20,7 @@ MCP_SESSION_HEADER = "mcp-session-id"
 ABSENT: Final = object()
 """The state of a server without a control plane. Not None, which is a valid state."""
 
+# How servers without a route answer: not found, wrong method, not implemented.
 _ABSENT_STATUSES = (404, 405, 501)
 
 
@@ -74,6 +75,7 @@ class ControlPlane:
         fields = self._read_fields(await self._request("GET", "status"), "status")
         return EpisodeStatus(
             terminated=self._read_flag(fields, "terminated"),
+            # Optional: a server may report only `terminated`.
             truncated=self._read_flag({"truncated": False, **fields}, "truncated"),
             step_count=self._read_count(fields, "status"),
             total_reward=self._read_number(fields, "total_reward", "status"),
@@ -105,18 +107,15 @@ class ControlPlane:
             self._check_status(answer, "close_session")
 
     async def _request(self, method: str, name: str, body: Any = None) -> ServerResponse:
+        path = self._beside.path.rstrip("/").removesuffix("/mcp")
+        url = urlunsplit(self._beside._replace(path=f"{path}/control/{name}"))
+
         async def attempt() -> ServerResponse:
-            answer = await self._client.ask(
-                method, self._build_url(name), body=body, headers=self._headers
-            )
+            answer = await self._client.ask(method, url, body=body, headers=self._headers)
             ServerBusy.check(answer)
             return answer
 
         return await retry_while_busy(self._client, attempt)
-
-    def _build_url(self, name: str) -> str:
-        path = self._beside.path.rstrip("/").removesuffix("/mcp")
-        return urlunsplit(self._beside._replace(path=f"{path}/control/{name}"))
 
     def _check_status(self, answer: ServerResponse, name: str) -> ServerResponse:
         if answer.status != 200:

@@ -65,6 +65,7 @@ async def _fetch_json(client: EnvironmentClient, url: str, tried: list[str]) -> 
             )
         tried.append(f"{name}: HTTP {answer.status}")
     except (TokenRejected, ConnectionFailed):
+        # Other routes of the same server would fail in the same way.
         raise
     except EnvironmentFault as fault:
         tried.append(f"{name}: {fault.message}")
@@ -78,6 +79,7 @@ async def _supports_json_rpc(client: EnvironmentClient, url: str, tried: list[st
     try:
         await JsonRpc(client, url).call("server/discover", {"_meta": {}}, headers)
     except ServerBusy:
+        # Only an endpoint of the right kind has sessions to run out of.
         return True
     except RpcError as refusal:
         if refusal.code is not None:

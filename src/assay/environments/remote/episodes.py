@@ -205,10 +205,16 @@ class SessionPool:
         a caller can retry a request whose answer was lost.
         """
         task = task or {}
-        if episode_id not in self._episodes:
-            await self._make_room()
+        if episode_id not in self._episodes and len(self) >= self.capacity:
+            await self.sweep()
+            if len(self) >= self.capacity:
+                raise AtCapacity(
+                    f"all {self.capacity} sessions are in use",
+                    hint=f"retry in {_RETRY_AFTER_S:g} s, or serve with a larger capacity",
+                )
         # Looked up after the await: a retry may have opened the same episode in the meantime.
         if episode_id is not None and (known := self._episodes.get(episode_id)) is not None:
+            # Shielded: a caller that gives up must not cancel the opening for the others.
             return _check_reopened_session(await asyncio.shield(known), seed, task)
         self._opening += 1
         promise: asyncio.Future[Session] = asyncio.get_running_loop().create_future()
@@ -217,7 +223,14 @@ class SessionPool:
         try:
             session = await self._open_session(seed, task, episode_id)
         except BaseException as error:
-            self._fail_waiters(episode_id, promise, error)
+            if episode_id is not None:
+                del self._episodes[episode_id]
+            if isinstance(error, Exception):
+                promise.set_exception(error)
+                # Mark it as retrieved: asyncio logs exceptions of futures that nothing awaits.
+                promise.exception()
+            else:
+                promise.cancel()
             raise
         finally:
             self._opening -= 1
@@ -241,6 +254,7 @@ class SessionPool:
         Raises `OutOfOrder` for a gap, and for another action at the index of a stored step.
         """
         session = self.find(session_id)
+        # One step at a time: a retry waits for the step that it repeats.
         async with session.lock:
             if session.closed:
                 raise _build_session_error(session_id, "was closed before this step")
@@ -271,27 +285,20 @@ class SessionPool:
             await asyncio.sleep(min(self.idle_s / 4, 30.0))
             await self.sweep()
 
-    async def _make_room(self) -> None:
-        if len(self) >= self.capacity:
-            await self.sweep()
-        if len(self) >= self.capacity:
-            raise AtCapacity(
-                f"all {self.capacity} sessions are in use",
-                hint=f"retry in {_RETRY_AFTER_S:g} s, or serve with a larger capacity",
-            )
-
     async def _open_session(
         self, seed: int | None, task: Mapping[str, Any], episode_id: str | None
     ) -> Session:
         try:
             environment = self._make(task)
         except ConfigError as error:
+            # The task of the caller is at fault, not the environment: 422 instead of 500.
             raise BadTask(error.message, where=error.where, hint=error.hint) from error
         except Exception as error:
             raise _to_environment_fault(error, "making the environment") from error
         try:
             opening = tuple(await environment.open(seed=seed))
         except BaseException as error:
+            # Also after a cancellation: the environment may already have resources.
             await self._await_close(environment.close())
             if isinstance(error, Exception):
                 raise _to_environment_fault(error, "opening the environment") from error
@@ -309,22 +316,11 @@ class SessionPool:
             last_used=now,
         )
 
-    def _fail_waiters(
-        self, episode_id: str | None, promise: "asyncio.Future[Session]", error: BaseException
-    ) -> None:
-        if episode_id is not None:
-            del self._episodes[episode_id]
-        if isinstance(error, Exception):
-            promise.set_exception(error)
-            # Mark it as retrieved: asyncio logs exceptions of futures that nothing awaits.
-            promise.exception()
-        else:
-            promise.cancel()
-
     async def _end_all(self, sessions: Sequence[Session]) -> None:
         await asyncio.gather(*(self._end(session) for session in sessions))
 
     async def _end(self, session: Session) -> None:
+        # Removed before the first await, so that a second call returns at once.
         if self._sessions.pop(session.id, None) is None:
             return
         if session.episode_id is not None:

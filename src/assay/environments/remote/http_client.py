@@ -27,6 +27,7 @@ ServerKind = Literal["own", "mcp", "openenv"]
 """The protocols of environment servers."""
 
 MAX_SERVER_RESPONSE_BYTES = 4 * 1024 * 1024
+# More than is shown: redaction must see whole tokens.
 _EXCERPT_BYTES = 64 * 1024
 _MAX_INLINE_BODY_BYTES = 1024 * 1024
 STEP_TIMEOUT_HINT = (
@@ -143,11 +144,11 @@ class EnvironmentClient:
         caller checks the status.
         """
         wait_s = self.timeout_s if timeout_s is None else timeout_s
-        data = (
-            None
-            if body is None
-            else _wrap_large_body(body if isinstance(body, bytes) else to_json(body))
-        )
+        data: bytes | BytesIO | None = None
+        if body is not None:
+            data = body if isinstance(body, bytes) else to_json(body)
+            # aiohttp warns about large bodies unless it can send them in pieces.
+            data = data if len(data) <= _MAX_INLINE_BODY_BYTES else BytesIO(data)
         kind = {} if data is None else {"Content-Type": "application/json"}
         try:
             async with self.http.request(
@@ -156,6 +157,7 @@ class EnvironmentClient:
                 data=data,
                 headers=self.headers({**kind, **(headers or {})}),
                 timeout=aiohttp.ClientTimeout(total=wait_s),
+                # A redirect could send the token to another host.
                 allow_redirects=False,
             ) as response:
                 return self._build_response(response, await _read_response_body(response))
@@ -198,6 +200,7 @@ def build_redactor(url: str, token: str | None) -> Redactor:
     """Return a redactor for the token of a server and the query values of its URL."""
     query = urlsplit(url).query
     written = [pair.partition("=")[2] for pair in query.split("&")]
+    # As written and decoded: a server may echo either form.
     return Redactor([token or "", query, *written, *map(unquote_plus, written)])
 
 
@@ -224,15 +227,11 @@ def _split_server_url(url: str) -> SplitResult | None:
         port = parts.port
     except ValueError:
         return None
+    # urlsplit accepts these; HTTP libraries disagree on their meaning.
     plain = url.isprintable() and " " not in url and "\\" not in url
     if parts.scheme not in _SCHEMES or not parts.hostname or not plain or port == 0:
         return None
     return parts
-
-
-def _wrap_large_body(data: bytes) -> bytes | BytesIO:
-    # aiohttp warns about large bodies unless it can send them in pieces.
-    return data if len(data) <= _MAX_INLINE_BODY_BYTES else BytesIO(data)
 
 
 async def _read_response_body(response: "ClientResponse") -> bytes | None:

@@ -35,6 +35,7 @@ INTERNAL_ERROR = -32603
 
 # The end of a stream normally arrives with the answer; longer waits would delay every step.
 _DRAIN_S = 0.1
+# Identity: avoids the cost of decompression, and zip bombs.
 _ACCEPT = {"Accept": "application/json, text/event-stream", "Accept-Encoding": "identity"}
 
 
@@ -96,7 +97,8 @@ class JsonRpc:
                 where=answer.where,
                 hint=TOKEN_HINT,
             )
-        message = _parse_rpc_message(answer)
+        value = _parse_json_or_none(answer.body)
+        message = value if isinstance(value, dict) and value.get("jsonrpc") == "2.0" else None
         # Not matched by id: an error about an unparsable request has another id, or none.
         if message is not None and "error" in message:
             raise _build_rpc_error(message["error"], answer)
@@ -183,6 +185,7 @@ class JsonRpc:
             event = _parse_json_or_none(data)
             if not isinstance(event, dict):
                 raise InvalidResponse("an event is not JSON-RPC", where=self.client.where)
+            # Without a method it is an answer; everything else comes from the server itself.
             if "method" not in event:
                 await _drain_stream(response)
                 return data
@@ -220,6 +223,7 @@ async def _parse_server_events(pieces: AsyncIterator[bytes]) -> AsyncIterator[by
     rest = b""
     data: list[bytes] = []
     async for piece in pieces:
+        # A chunk may end inside a line: the rest waits for the next one.
         *lines, rest = (rest + piece).split(b"\n")
         for line in lines:
             line = line.rstrip(b"\r")
@@ -245,12 +249,6 @@ def _parse_json_or_none(data: bytes) -> Any:
         return from_json(data, allow_inf_nan=False)
     except ValueError:
         return None
-
-
-def _parse_rpc_message(answer: ServerResponse) -> dict[str, Any] | None:
-    value = _parse_json_or_none(answer.body)
-    is_message = isinstance(value, dict) and value.get("jsonrpc") == "2.0"
-    return value if is_message else None
 
 
 def _build_rpc_error(error: Any, answer: ServerResponse) -> RpcError:

@@ -79,9 +79,12 @@ async def wait_until_ready(
     Any status below 500 counts: not every server has this page. Raises `EnvironmentFault` after the
     deadline, and as soon as the server is not `alive`.
     """
-    page = _build_health_url(url)
+    parts = urlsplit(normalize_server_url(url))
+    scheme = {"ws": "http", "wss": "https"}.get(parts.scheme, parts.scheme)
+    page = f"{scheme}://{parts.netloc}/health"
     deadline = time.monotonic() + deadline_s
     pause_s = _FIRST_POLL_S
+    # Without proxies of the environment variables: the server is usually on this machine.
     async with aiohttp.ClientSession(trust_env=False) as http:
         while (problem := await _probe_health(http, page, deadline)) is not None:
             if not alive() or time.monotonic() + pause_s >= deadline:
@@ -92,12 +95,6 @@ async def wait_until_ready(
                 )
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 1.5, _SLOWEST_POLL_S)
-
-
-def _build_health_url(url: str) -> str:
-    parts = urlsplit(normalize_server_url(url))
-    scheme = {"ws": "http", "wss": "https"}.get(parts.scheme, parts.scheme)
-    return f"{scheme}://{parts.netloc}/health"
 
 
 async def _probe_health(http: "ClientSession", page: str, deadline: float) -> str | None:
@@ -119,17 +116,12 @@ def _fill_port(command: str | Sequence[str], url: str) -> tuple[list[str], str]:
     if not words:
         raise ConfigError("the command of the environment server is empty")
     if any("{port}" in text for text in (*words, url)):
-        port = str(_find_free_port())
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = str(probe.getsockname()[1])
         words = [word.replace("{port}", port) for word in words]
         url = url.replace("{port}", port)
     return words, normalize_server_url(url)
-
-
-def _find_free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _start_process(words: list[str], log: "_LogTail") -> "subprocess.Popen[bytes]":
@@ -246,6 +238,7 @@ class _LogTail:
     def _read(self) -> None:
         rest = b""
         while not self._ended:
+            # Blocks until the server writes or `_LOG_MARK` arrives.
             *lines, rest = (rest + os.read(self._read_end, 65536)).split(b"\n")
             self._kept.extend(shown for line in lines if (shown := _to_printable(line)))
             if _LOG_MARK.strip() in lines:

@@ -75,6 +75,7 @@ class McpEnvironment:
             await control.reset(seed, self._task if session.keeps_episodes else None)
             state = await control.initial_state()
         self._status = await control.status()
+        # Steps of another rollout would be rewarded to this one.
         if self._status.step_count:
             raise EnvironmentFault(
                 f"the new episode already has {self._status.step_count} steps",
@@ -164,6 +165,7 @@ class McpEnvironment:
         try:
             result = await self._session.call_tool(call.name, call.arguments)
         except RpcError as refusal:
+            # Wrong arguments are a mistake of the agent; any other refusal is a fault.
             if refusal.code == INVALID_PARAMS:
                 return f"Error: {refusal.message}", False
             raise self._build_refusal_fault(f"to call {call.name!r}", refusal) from None
@@ -176,7 +178,10 @@ class McpEnvironment:
         if self._control is None:
             return []
         before, self._status = self._status, await self._control.status()
-        taken = self._count_steps(before, self._status)
+        now = self._status.step_count
+        taken = 1 if now is None else now - (before.step_count or 0)
+        if taken < 0:
+            raise self._build_reward_fault(f"the step count fell to {now}")
         if taken == 0:
             # The server still reports the reward of the last step, which was already counted.
             return []
@@ -189,20 +194,13 @@ class McpEnvironment:
             )
         if taken == 1:
             return [reading.reward]
+        # Several steps in one call: only the change of the total covers all of them.
         gained = _compute_gain(before, self._status)
         if gained is None:
             raise self._build_reward_fault(
                 f"one tool call took {taken} steps, and the server reports only the last reward"
             )
         return [gained]
-
-    def _count_steps(self, before: EpisodeStatus, now: EpisodeStatus) -> int:
-        if now.step_count is None:
-            return 1
-        taken = now.step_count - (before.step_count or 0)
-        if taken < 0:
-            raise self._build_reward_fault(f"the step count fell to {now.step_count}")
-        return taken
 
     def _build_reward_fault(self, problem: str) -> EnvironmentFault:
         return EnvironmentFault(

@@ -100,7 +100,14 @@ class Episodes:
         """Return the episode of this name, created if necessary."""
         episode = self._named.get(name)
         if episode is None:
-            episode = self._create_episode(extra or {})
+            extra = extra or {}
+            seed, task = extra.get("seed"), extra.get("config")
+            # From a client: values of other types are ignored rather than refused.
+            episode = Episode(
+                self._sessions,
+                seed if type(seed) is int else None,
+                to_json(task if isinstance(task, dict) else {}),
+            )
             self._make_room(name, len(episode.task))
             self._named[name] = episode
         episode.used = self._clock()
@@ -165,12 +172,6 @@ class Episodes:
         if name in self._named:
             await self.close(name)
         return bool(name)
-
-    def _create_episode(self, extra: Mapping[str, Any]) -> Episode:
-        seed, task = extra.get("seed"), extra.get("config")
-        task = task if isinstance(task, dict) else {}
-        seed = seed if type(seed) is int else None
-        return Episode(self._sessions, seed, to_json(task))
 
     def _make_room(self, name: str, size: int) -> None:
         """Drop idle names if the limits are reached. Raises `AtCapacity` if that is not enough."""

@@ -97,8 +97,9 @@ class _DataPlane:
         try:
             message = await _read_rpc_request(request)
             number = message.get("id")
+            # A notification: JSON-RPC forbids an answer.
             if number is None:
-                return _build_empty_response(202)
+                return web.Response(status=202)
             if _is_modern(request):
                 result = await self._handle_modern(request, message)
             else:
@@ -118,7 +119,7 @@ class _DataPlane:
     async def delete(self, request: "web.Request") -> "web.Response":
         """End a session of the handshake era and its episode."""
         ended = await self._episodes.end_transport(request.headers.get(MCP_SESSION_HEADER, ""))
-        return _build_empty_response(200 if ended else 404)
+        return web.Response(status=200 if ended else 404)
 
     async def _handle_modern(
         self, request: "web.Request", message: dict[str, Any]
@@ -204,6 +205,7 @@ class _DataPlane:
         try:
             replies = await episode.step(name, arguments)
         except EpisodeOver:
+            # A result, not an error: the agent can read it and stop.
             words = {"type": "text", "text": "The episode is over."}
             return {"content": [words], "isError": True}
         return {"content": _to_mcp_content(replies), "isError": False}
@@ -394,7 +396,3 @@ def _build_json_response(
     return web.Response(
         body=to_json(value), status=status, headers=headers, content_type="application/json"
     )
-
-
-def _build_empty_response(status: int) -> "web.Response":
-    return web.Response(status=status)

@@ -47,6 +47,7 @@ class ServerFacts:
     has_control: bool | None = None
 
 
+# Weak: the facts live as long as the client that they were learnt with.
 _SERVERS: WeakKeyDictionary[EnvironmentClient, ServerFacts] = WeakKeyDictionary()
 
 
@@ -111,7 +112,12 @@ class McpSession:
     async def request(self, method: str, params: Mapping[str, Any]) -> RpcResult:
         """Send a request in the form of the era; queue while the server is full."""
         if self.era == "modern":
-            params = {**params, "_meta": self._build_meta()}
+            meta = {
+                f"{META_PREFIX}protocolVersion": self._version,
+                f"{META_PREFIX}clientInfo": self._client_info,
+                f"{META_PREFIX}clientCapabilities": {},
+            }
+            params = {**params, "_meta": meta}
         headers = self._build_headers(method, params)
         return await retry_while_busy(
             self._rpc.client, lambda: self._rpc.call(method, params, headers)
@@ -124,7 +130,12 @@ class McpSession:
         for _ in range(_MAX_TOOL_PAGES):
             params = {} if cursor is None else {"cursor": cursor}
             page = (await self.request("tools/list", params)).value
-            for entry in _read_tool_list(page, self._rpc.client):
+            entries = page.get("tools")
+            if not isinstance(entries, list):
+                raise InvalidResponse(
+                    "the answer of `tools/list` has no list of tools", where=self._rpc.client.where
+                )
+            for entry in entries:
                 spec = self._parse_tool(entry)
                 if spec.name in tools:
                     raise self._build_tool_error(f"two tools are named {spec.name!r}")
@@ -160,13 +171,6 @@ class McpSession:
                 f"the server did not close the session: HTTP {answer.status}", where=answer.where
             )
 
-    def _build_meta(self) -> dict[str, Any]:
-        return {
-            f"{META_PREFIX}protocolVersion": self._version,
-            f"{META_PREFIX}clientInfo": self._client_info,
-            f"{META_PREFIX}clientCapabilities": {},
-        }
-
     def _build_headers(self, method: str, params: Mapping[str, Any]) -> dict[str, str]:
         headers = {EPISODE_HEADER: self._episode}
         if self._transport_id is not None:
@@ -186,6 +190,7 @@ class McpSession:
             value: Any = arguments
             for key in path:
                 value = value.get(key) if isinstance(value, dict) else None
+            # JSON spelling: `str` would give `True`.
             if isinstance(value, bool):
                 value = "true" if value else "false"
             if isinstance(value, str | int):
@@ -215,6 +220,7 @@ async def open_mcp_session(
 ) -> McpSession:
     """Open a session. The first one negotiates URL and era for all others."""
     server = get_server(client)
+    # Under the lock: parallel rollouts must not all negotiate at the start.
     async with server.lock:
         if server.url is None or server.era is None or era not in (None, server.era):
             session = await _negotiate_session(client, episode, extra, era)
@@ -225,7 +231,12 @@ async def open_mcp_session(
     if session.era == "modern":
         session.capabilities = server.capabilities
     else:
-        await _begin_session(session, client)
+        try:
+            await session.begin()
+        except RpcError as refusal:
+            raise EnvironmentFault(
+                f"the server refused to open a session: {refusal.message}", where=client.where
+            ) from None
     return session
 
 
@@ -249,15 +260,6 @@ async def _negotiate_session(
         where=client.where,
         hint="pass the address of its MCP endpoint, which often ends in /mcp",
     )
-
-
-async def _begin_session(session: McpSession, client: EnvironmentClient) -> None:
-    try:
-        await session.begin()
-    except RpcError as refusal:
-        raise EnvironmentFault(
-            f"the server refused to open a session: {refusal.message}", where=client.where
-        ) from None
 
 
 def list_mcp_urls(client: EnvironmentClient) -> tuple[str, ...]:
@@ -286,13 +288,6 @@ def _find_header_parameters(
         if isinstance(header, str) and re.fullmatch(r"[A-Za-z0-9_-]+", header):
             yield (*path, key), header
         yield from _find_header_parameters(inner, (*path, key))
-
-
-def _read_tool_list(page: Mapping[str, Any], client: EnvironmentClient) -> list[Any]:
-    tools = page.get("tools")
-    if not isinstance(tools, list):
-        raise InvalidResponse("the answer of `tools/list` has no list of tools", where=client.where)
-    return tools
 
 
 def _to_mapping(value: Any) -> Mapping[str, Any]:

@@ -31,6 +31,7 @@ from .retry_when_busy import ServerBusy, retry_while_busy
 _ATTEMPTS = 3
 _FIRST_RETRY_S = 0.1
 _SESSION_CLOSE_S = 5.0
+# Gateways answer these while a server restarts, so that the request is retried.
 _PROXY_ERRORS = frozenset({502, 503, 504})
 
 ResponseModel = TypeVar("ResponseModel", bound=JsonModel)
@@ -91,6 +92,7 @@ class NativeEnvironment:
             answer = await self._client.ask("DELETE", url, headers=headers, timeout_s=timeout_s)
         finally:
             self._client.queue.release()
+        # 404: the session has already expired, which is as good as closed.
         if answer.status not in (204, 404):
             raise _build_native_fault(answer)
 

@@ -53,6 +53,7 @@ class OpenEnvEnvironment:
         return self._client.describe_session("openenv", self._episode)
 
     async def open(self, *, seed: int | None = None) -> Sequence[Message]:
+        # Refused here: the schema of the reset requires 0 or more.
         if seed is not None and seed < 0:
             raise ConfigError(
                 f"the seed {seed} is negative", where="OpenEnv", hint="pass 0 or more, or None"
@@ -174,6 +175,7 @@ class OpenEnvEnvironment:
         raise fault
 
     def _parse_message(self, message: "WSMessage", kind: str) -> dict[str, Any]:
+        # 1009 is the close code for a message that is too big.
         if message.type is WSMsgType.ERROR and getattr(message.data, "code", None) == 1009:
             raise InvalidResponse(
                 f"the answer is longer than {MAX_SERVER_RESPONSE_BYTES} bytes",

@@ -105,6 +105,7 @@ class StepResponse(_WireModel):
         return cls(
             step_index=stored.step_index,
             replies=step.replies,
+            # The model is strict: an environment may return an int or a numpy number.
             reward=None if step.reward is None else float(step.reward),
             terminated=step.terminated,
             truncated=step.truncated,

@@ -208,6 +208,7 @@ class _TokenGuard:
     def _find_refusal(self, request: "web.Request") -> "web.Response | None":
         if self._expected is not None:
             shown = request.headers.get("Authorization", "").encode("utf-8", "surrogateescape")
+            # Health checks have no token; the comparison takes constant time.
             if request.path != "/health" and not hmac.compare_digest(shown, self._expected):
                 return _build_error_response(401, "denied", "the token is missing or wrong")
             return None
@@ -258,6 +259,7 @@ class _Handlers:
         try:
             return _build_wire_response(201, OpenResponse.of(session, self._limits))
         except (ValidationError, WireError) as error:
+            # The caller never learns the id: an open session would block capacity until idle.
             await self._sessions.close(session.id)
             raise EnvironmentFault(f"the first observation cannot be sent: {error}") from error
 
@@ -324,7 +326,7 @@ async def _answer_errors(request: "web.Request", handler: "Handler") -> "web.Str
         text = f"{error.where}: {error.message}" if error.where else error.message
         return _build_error_response(500, "environment", text, error.hint)
     except web.HTTPException as error:
-        if error.status < 400:
+        if error.status < 400:  # aiohttp raises redirects too
             raise
         return _build_error_response(error.status, "http", error.reason)
     except Exception as error:
