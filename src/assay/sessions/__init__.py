@@ -1,4 +1,4 @@
-"""Recorded sessions in: one stream, one reader per agent."""
+"""Readers of recorded agent sessions: one per agent, all of them streams of samples."""
 
 import lazy_loader
 

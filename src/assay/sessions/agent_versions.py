@@ -1,14 +1,15 @@
-"""Versions of the agents that recorded sessions, compared with the newest one tested."""
+"""Compare the version of an agent with the newest tested one."""
 
 import re
 
+# Bounded digits: versions come from files, and int() raises for very long numbers.
 _RELEASE = re.compile(r"v?(\d{1,9})\.(\d{1,9})(?:\.(\d{1,9}))?(?![\d.])")
 
 
 def is_tested(version: str, *, newest: str) -> bool:
-    """Whether `version` is a release that is not newer than `newest`.
+    """Whether `version` is a release up to `newest`.
 
-    Development builds, which agents number 0.0.0 or not at all, are not.
+    False for development builds, which have the number 0.0.0 or none.
     """
     release = _parse_release(version)
     tested = _parse_release(newest)

@@ -1,4 +1,4 @@
-"""Files in ATIF: one `trajectory.json` for each session, or a document on each line."""
+"""Read ATIF files: one `trajectory.json` per session, or one document per line."""
 
 import json
 from collections import Counter
@@ -43,8 +43,8 @@ def read_atif(
     """Stream the trajectories of ATIF files as samples.
 
     `path` is a `.json` file with one document, a `.jsonl` file with one on each line, or a folder
-    with such files at any depth; in it, `.json` files of other kinds are passed over. `redact`
-    sees each sample before anybody else and returns what may be shown.
+    with such files at any depth, where other `.json` files are skipped. `redact` is applied to
+    each sample before it is returned.
     """
     wanted = StreamOptions(choice or SessionChoice(), children, redact)
     return TranscriptStream(
@@ -66,17 +66,14 @@ def _find_trajectories(path: Path) -> Iterator[RecordedSession | UnreadableSessi
 
 
 def _looks_like_atif(file: Path) -> bool:
-    """Whether a file names the format near its beginning, where every writer puts it.
-
-    One that cannot be opened may be in the format: reading it reports why it is not read.
-    """
+    """Whether a file names the format near its start, where every writer puts it."""
     if file.suffix not in (".json", ".jsonl") or not file.is_file():
         return False
     try:
         with file.open("rb") as opened:
             return _ATIF_PREFIX.encode() in opened.read(4096)
     except OSError:
-        return True
+        return True  # reading it reports the error
 
 
 def _read_atif_file(path: Path, *, name: str) -> Iterator[RecordedSession | UnreadableSession]:
@@ -146,7 +143,7 @@ def _iterate_subagents(
 
 
 def _read_atif_sample(document: Mapping[str, Any], session_id: str, where: str) -> Sample:
-    # Subagents are put back where they are asked for, by the stream.
+    # The stream adds subagents back according to `children`.
     alone = {key: value for key, value in document.items() if key != "subagent_trajectories"}
     try:
         sample = from_atif(alone)
@@ -163,7 +160,7 @@ def _read_atif_sample(document: Mapping[str, Any], session_id: str, where: str) 
 
 
 def _count_unknown_fields(document: Mapping[str, Any]) -> Counter[str]:
-    """Fields and content parts that ATIF does not have in the versions known here."""
+    """Count fields and content parts that the supported versions of ATIF do not have."""
     found: Counter[str] = Counter()
     for field in document.keys() - ATIF_DOCUMENT_FIELDS:
         found[f"field {field[:_MAX_FIELD_LENGTH]}"] += 1
@@ -181,7 +178,7 @@ def _count_unknown_fields(document: Mapping[str, Any]) -> Counter[str]:
 def _iterate_step_objects(
     step: Mapping[str, Any],
 ) -> Iterator[tuple[str, Mapping[str, Any], frozenset[str]]]:
-    """A step and what is inside it, each with its name and the fields that it may have."""
+    """Yield a step and its inner objects, each with its name and its known fields."""
     yield "steps[]", step, ATIF_STEP_FIELDS
     inner = (
         ("tool_calls[]", step.get("tool_calls"), ATIF_CALL_FIELDS),

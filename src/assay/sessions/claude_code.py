@@ -1,7 +1,7 @@
-"""Transcripts of Claude Code: `~/.claude/projects/<folder>/<session>.jsonl`, one record a line.
+"""Read Claude Code transcripts: `~/.claude/projects/<folder>/<session>.jsonl`, a record per line.
 
-Records form a tree. What the user went back on is a branch that does not lead to the last record.
-An answer of the model is stored as one record for each of its blocks, each with the whole usage.
+Records form a tree. Turns that the user reverted are branches that do not lead to the last record.
+An answer of the model is stored as one record per block, each with the whole usage.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -42,8 +42,8 @@ def read_claude_code(
 ) -> TranscriptStream:
     """Stream the sessions that Claude Code recorded as samples.
 
-    `path` is a transcript, the folder of a project, or the folder of all projects. `redact` sees
-    each sample before anybody else and returns what may be shown.
+    `path` is a transcript, the folder of a project, or the folder of all projects. `redact` is
+    applied to each sample before it is returned.
     """
     find = partial(_find_transcripts, options=options or SampleOptions())
     wanted = StreamOptions(choice or SessionChoice(), children, redact)
@@ -66,7 +66,7 @@ def _find_transcripts(
         agents.setdefault(parent, []).append(file)
     sessions = [file for file in files if not _is_subagent_file(file)]
     known = {file.stem for file in sessions}
-    # A fork repeats another file of its folder; one session alone would not show it.
+    # A fork repeats another file of its folder and does not name it: scan the siblings too.
     origins = find_fork_origins(_find_siblings(sessions) if single else sessions)
     for file in files:
         if _is_subagent_file(file) and parents.get(file) in known:
@@ -77,7 +77,7 @@ def _find_transcripts(
             ).to_recorded_session()
         except BadRow as problem:
             yield UnreadableSession(file.stem, problem.with_traceback(None))
-            # Their parent cannot hold them.
+            # Without a sample of their parent, the subagents become samples of their own.
             for agent in agents.get(file.stem, ()) if not _is_subagent_file(file) else ():
                 name = f"{file.stem}/{agent.stem}"
                 yield _read_child(partial(_open_transcript, agent), name, file.stem, options)
@@ -94,13 +94,13 @@ def _is_subagent_file(file: Path) -> bool:
 
 
 def _find_subagent_files(path: Path) -> list[Path]:
-    """The transcripts of the subagents of one session, in both places where they are kept."""
+    """Return the transcripts of the subagents of a session, from both locations in use."""
     own = path.parent / path.stem / "subagents"
     return sorted([*path.parent.glob("agent-*.jsonl"), *own.rglob("agent-*.jsonl")])
 
 
 def _find_parent_session(file: Path) -> str:
-    """The session that a subagent's transcript belongs to, or "" when it does not say."""
+    """Return the session of a subagent's transcript, or "" if it is not recorded."""
     if file.parent.name == "subagents":
         return file.parent.parent.name
     try:
@@ -119,12 +119,13 @@ class _Transcript:
     options: SampleOptions
     parent: str | None = None
     origin: ForkOrigin | None = None
-    """What the session was forked from."""
+    """The session that this one was forked from."""
 
     def __post_init__(self) -> None:
         self.lines.records = [drop_invalid_ids(record) for record in self.lines.records]
 
     def to_recorded_session(self) -> RecordedSession:
+        """Return the metadata of the session, and how to build its sample."""
         records = self.lines.records
         self._check_is_transcript()
         session_id = self._build_session_id()
@@ -157,7 +158,7 @@ class _Transcript:
         return RecordedSession(meta, build, children, tuple(self.lines.bad))
 
     def _read_agent_info(self) -> dict[str, str] | None:
-        """What is noted beside the transcript of a subagent: its type, and the call it answers."""
+        """Read the `.meta.json` of a subagent: its type, and the tool call that started it."""
         file = self.lines.path.with_suffix(".meta.json")
         if not _is_subagent_file(file) or not file.is_file():
             return None
@@ -171,8 +172,7 @@ class _Transcript:
 
     def _check_is_transcript(self) -> None:
         if not self.lines.records and not self.lines.bad:
-            # Nothing was written yet: an empty session.
-            return
+            return  # an empty session: nothing was written yet
         marks = ("sessionId", "leafUuid", "messageId")
         if any(mark in record for record in self.lines.records for mark in marks):
             return
@@ -192,9 +192,9 @@ class _Transcript:
     def _split_sidechains(
         self, session_id: str
     ) -> tuple[list[dict[str, Any]], list[tuple[str, list[dict[str, Any]]]]]:
-        """The session's own records, and those of each subagent in the same file with its id."""
+        """Split the session's own records from those of each subagent in the same file."""
         records = self.lines.records
-        # Copies of requests have a message too, but do not say whose it is.
+        # Copies of requests contain a message too, but not whose it is.
         turns = (each for each in records if each.get("type") in ("user", "assistant"))
         if _is_subagent_file(self.lines.path) or all(each.get("isSidechain") for each in turns):
             return records, []
@@ -238,7 +238,7 @@ def _read_child(
 
 
 def _find_title(records: list[dict[str, Any]]) -> str | None:
-    """The title that the user gave, else the program's. Summaries of other sessions are none."""
+    """Return the title of the user, else of the program. Skip summaries of other sessions."""
     known = {record.get("uuid") for record in records}
     for kind in _TITLE_KINDS:
         for record in reversed(records):
@@ -251,7 +251,7 @@ def _find_title(records: list[dict[str, Any]]) -> str | None:
 
 
 def _read_subagent_prompt(records: list[dict[str, Any]]) -> str:
-    """What a subagent was asked: it is the `prompt` of the call that started it."""
+    """Return the prompt of a subagent, which equals `prompt` of the call that started it."""
     content = message_of(records[0]).get("content") if records else None
     if isinstance(content, list):
         content = "".join(str(each.get("text", "")) for each in content if isinstance(each, dict))

@@ -1,4 +1,4 @@
-"""What was said in a Claude Code session: its records as messages, and the rest beside them."""
+"""Convert the records of a Claude Code session into messages and metadata."""
 
 import re
 from dataclasses import dataclass, field
@@ -23,13 +23,13 @@ from .sample_options import SampleOptions
 from .session_meta import SessionMeta
 from .transcripts import Conversation, parse_token_count, text_or_none
 
+# Keys of a record that the message, the sample or the tree already contains.
 _ENVELOPE_KEYS = frozenset(
     """
     attachment cwd gitBranch isMeta isSidechain message parentUuid rendered renderedRole sessionId
     timestamp toolUseResult type userType uuid version
     """.split()
 )
-"""Keys of a record that a message, its sample or its tree already says."""
 
 _CLAUDE_EXIT_CODE = re.compile(r"(?:Error: )?Exit code (\d{1,9})\b")
 _TASK_IDS = ("agentId", "backgroundTaskId")
@@ -37,7 +37,7 @@ _TASK_IDS = ("agentId", "backgroundTaskId")
 
 @dataclass
 class _AssistantRecords:
-    """The records of one answer of the model: one for each block."""
+    """The records of one answer of the model, one per block."""
 
     first: dict[str, Any]
     place: int
@@ -49,7 +49,7 @@ class _AssistantRecords:
 class ClaudeConversation:
     """A session's conversation while its records are read.
 
-    `apart` is what each subagent in the same file was asked, by the id of its session.
+    `apart` maps the session ids of subagents in the same file to their prompts.
     """
 
     meta: SessionMeta
@@ -61,16 +61,16 @@ class ClaudeConversation:
     _command: Message | None = None
     _prompt: PromptRecords = field(default_factory=PromptRecords)
     _tasks: dict[str, Message] = field(default_factory=dict)
-    """The results that say that a task was started in the background, by the task's id."""
+    """The results of calls that started a background task, by the task's id."""
 
     _open: set[str | None] = field(default_factory=set)
-    """The calls of the last answer, and after them where the next of their results goes."""
+    """The ids of the last answer's calls. `_results_end` is the index of their next result."""
 
     _results_end: int = 0
 
     @property
     def messages(self) -> int:
-        """How many messages the records so far came to."""
+        """The number of messages so far."""
         return len(self._items)
 
     def take(self, record: dict[str, Any]) -> None:
@@ -82,7 +82,7 @@ class ClaudeConversation:
             )
             (self._take_user if kind == "user" else self._take_assistant)(record)
         elif attachment_of(record).get("type") == "queued_command":
-            # What was typed, or came in, while the agent worked.
+            # Input that was queued while the agent worked.
             content = attachment_of(record).get("prompt")
             self.conversation.unknown_kinds.update(find_unknown_blocks(content))
             self._take_user({**record, "message": {"role": "user", "content": content}})
@@ -95,7 +95,7 @@ class ClaudeConversation:
         if kind == "system/compact_boundary":
             self.conversation.compactions += 1
         elif kind == "system/local_command":
-            # The program itself answered the command; no model was asked.
+            # The program answered the command itself, without a model call.
             self._command = None
         elif kind == "cost-state":
             self.conversation.cost_usd = _read_total_cost(record)
@@ -110,10 +110,10 @@ class ClaudeConversation:
             self.conversation.skip(record.get("uuid"), "written by the program", record)
             return
         self.conversation.interrupted = False
-        # A total that was noted before this answer lacks what the answer cost.
+        # A total recorded before this answer does not include its cost.
         self.conversation.cost_usd = None
         if self._command is not None:
-            # A command of the user that the model was asked to carry out.
+            # A command that the program passed on to the model.
             self._items.append(self._command)
             self._command = None
         name = read_message_id(record) or f"record {record.get('uuid')}"
@@ -156,7 +156,7 @@ class ClaudeConversation:
                 record, [to_text_block(" ".join(words))], command=text
             )
         if text.lstrip().startswith("<local-command-"):
-            # The program itself answered the command; no model was asked.
+            # The program answered the command itself, without a model call.
             self._command = None
         if self.options.synthetic and why == "injected by the program":
             self._items.append(self._build_user_message(record, [block], synthetic=True))
@@ -183,19 +183,17 @@ class ClaudeConversation:
         return message.model_copy(update={"timestamp": stamp, "details": details})
 
     def _build_notification(self, record: dict[str, Any], block: dict[str, Any]) -> Message:
-        """The outcome of a task that ran in the background.
-
-        Its call has its one result already, which says that the task was started. Providers refuse
-        a second one, so the outcome is a message to the model that names the call.
-        """
+        """Build the message with the outcome of a background task."""
+        # The call already has a result, which reports the start of the task. Providers reject a
+        # second one, so the outcome becomes a user message that names the call.
         text = block["text"]
         names = ("task-id", "tool-use-id", "status")
         task, call, status = ((extract_tag(text, name) or "").strip() for name in names)
         started = self._tasks.get(task)
         if started is not None:
             call = call or started.tool_call_id or ""
-        told = {"tool_call_id": call, "task_id": task, "status": status}
-        metadata = {key: value for key, value in told.items() if value}
+        fields = {"tool_call_id": call, "task_id": task, "status": status}
+        metadata = {key: value for key, value in fields.items() if value}
         message = self._build_user_message(record, [block], synthetic=True)
         details = dict(message.details or {})
         if started is not None and "subagent" in (started.details or {}):
@@ -225,7 +223,7 @@ class ClaudeConversation:
         return message
 
     def finish(self) -> Conversation:
-        """The conversation, with each answer of the model in one piece."""
+        """Return the conversation, with the blocks of each answer merged."""
         requests = (answer.last.get("requestRef") for answer in self._answers.values())
         system, self.conversation.tools = self._prompt.read(requests)
         if system is not None:
@@ -233,8 +231,9 @@ class ClaudeConversation:
         names: dict[str | None, str] = {}
         started: dict[str | None, str] = {}
         waiting: dict[str, list[str]] = {}
-        for key, asked in reversed(self.apart.items()):
-            waiting.setdefault(asked, []).append(key)
+        # Reversed, so that pop() assigns equal prompts in the order of the file.
+        for key, task in reversed(self.apart.items()):
+            waiting.setdefault(task, []).append(key)
         for item in self._items:
             if isinstance(item, Message):
                 self._append_message(
@@ -253,7 +252,7 @@ class ClaudeConversation:
         return self.conversation
 
     def _append_message(self, message: Message) -> None:
-        """Append a message, but a result before what was typed while its call ran."""
+        """Append a message; insert a tool result before input that was queued during its call."""
         if message.role == "tool" and message.tool_call_id in self._open:
             self.conversation.messages.insert(self._results_end, message)
             self._results_end += 1
@@ -301,7 +300,7 @@ def _parse_anthropic_message(wire: dict[str, Any], session_id: str) -> list[Mess
 def _link_tool_result(
     message: Message, names: dict[str | None, str], started: dict[str | None, str]
 ) -> Message:
-    """The answer of a tool with the tool's name, and the subagent that its call started."""
+    """Add the tool's name, and the subagent that the call started, to a tool result."""
     update: dict[str, Any] = {"name": names.get(message.tool_call_id)}
     if message.tool_call_id in started:
         update["details"] = {**(message.details or {}), "subagent": started[message.tool_call_id]}
@@ -309,13 +308,13 @@ def _link_tool_result(
 
 
 def _build_record_details(record: dict[str, Any]) -> dict[str, Any]:
-    """What a record says beside its message, under one key."""
+    """Return the remaining fields of a record under one key."""
     rest = {key: value for key, value in record.items() if key not in _ENVELOPE_KEYS}
     return {"record": rest} if rest else {}
 
 
 def _read_total_cost(record: dict[str, Any]) -> float | None:
-    """What the session cost so far, with its subagents; None where a price was not known."""
+    """Return the cost of the session and its subagents so far; None if a price is unknown."""
     cost = record.get("totalCostUSD")
     if record.get("hasUnknownModelCost") or isinstance(cost, bool):
         return None
@@ -323,7 +322,7 @@ def _read_total_cost(record: dict[str, Any]) -> float | None:
 
 
 def _parse_claude_usage(record: dict[str, Any]) -> Usage | None:
-    """What an answer consumed, from the last of its records: the others repeat it or know less."""
+    """Parse the usage of an answer from its last record, the only complete one."""
     stored = message_of(record).get("usage")
     if not isinstance(stored, dict):
         return None
@@ -335,7 +334,7 @@ def _parse_claude_usage(record: dict[str, Any]) -> Usage | None:
     written = parse_token_count(stored.get("cache_creation_input_tokens"))
     cost = record.get("costUSD")
     return Usage(
-        # Anthropic counts what it took from the cache, or put there, apart from the input.
+        # Anthropic counts cache reads and writes separately from the input.
         input_tokens=None if given is None else given + (read or 0) + (written or 0),
         output_tokens=answer,
         cached_tokens=read,

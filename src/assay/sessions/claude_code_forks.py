@@ -1,8 +1,8 @@
-"""Transcripts of Claude Code that begin with the history of another one.
+"""Find Claude Code transcripts that start with the history of another one.
 
-A fork, made with `--fork-session`, is a new file that repeats the records of its origin under the
-same ids and names no origin. After a compaction it repeats only what came after that. Records
-without an id, such as those of requests, are written by each session for itself.
+A fork, created with `--fork-session`, is a new file that repeats the records of its origin under
+the same ids and does not name the origin. After a compaction it repeats only later records.
+Records without an id, such as those of requests, are never repeated.
 """
 
 import re
@@ -21,22 +21,22 @@ from .session_lines import iterate_numbered_lines
 from .session_times import parse_iso_ms
 from .stored_json import parse_stored_object
 
+# Matches every id of a record. May match other text as well; the records are checked later.
 _RECORD_ID = re.compile(rb'"uuid" ?: ?"([^"\\]{1,200})"')
-"""Finds every id of a record, and perhaps others: what it finds is checked."""
 
 
 @dataclass(frozen=True)
 class ForkOrigin:
-    """Where a fork comes from."""
+    """The session that a fork repeats."""
 
     session_id: str
     records: int
-    """How many of the fork's records with an id are repeated ones. They are its first."""
+    """The number of the fork's first records with an id that are repeated."""
 
 
 @dataclass
 class _Member:
-    """What is kept of one of several transcripts that have records in common."""
+    """Digests and times of one of several transcripts that share records."""
 
     file: Path
     ids: "array[int]" = field(default_factory=lambda: array("Q"))
@@ -48,10 +48,10 @@ class _Member:
 
 
 def find_fork_origins(files: Sequence[Path]) -> dict[Path, ForkOrigin]:
-    """The origins of those files that repeat records of another one of them.
+    """Return the origins of the files that repeat records of another one.
 
-    All files are scanned for ids once; only those that share some are read as records, of which
-    digests of their ids are kept.
+    Scans all files for ids once. Only files that share ids are parsed, and only digests of their
+    ids are kept in memory.
     """
     roots: dict[bytes, list[Path]] = {}
     for file in files:
@@ -64,7 +64,7 @@ def find_fork_origins(files: Sequence[Path]) -> dict[Path, ForkOrigin]:
 
 
 def _iterate_readable_records(file: Path) -> Iterator[dict[str, Any]]:
-    """The records of a file. Lines that cannot be read are reported where the session is read."""
+    """Yield the records of a file. Reading the session reports the unreadable lines."""
     for _, line in _iterate_readable_lines(file):
         try:
             yield parse_stored_object(line, where=str(file))
@@ -94,7 +94,7 @@ def _find_first_id(file: Path) -> bytes | None:
 def _group_related_files(
     files: Sequence[Path], roots: Mapping[bytes, Sequence[Path]]
 ) -> Iterator[Sequence[Path]]:
-    """Files that are connected: one has the first record of another."""
+    """Group files of which one contains the first record of another, by union-find."""
     family = {file: file for file in files}
 
     def find_root(file: Path) -> Path:
@@ -131,13 +131,13 @@ def _hash_record_id(name: str) -> int:
 
 
 def _find_family_origins(members: list[_Member]) -> dict[Path, ForkOrigin]:
-    """Who repeats whom: the member that wrote something of its own first was there first."""
+    """Find the origin of each fork: the member with the earliest record of its own is older."""
     shared = Counter(name for member in members for name in set(member.ids))
 
     def age(member: _Member) -> tuple[float, int, str]:
         dated = zip(member.ids, member.times, strict=True)
         first = min([member.began, *(time for name, time in dated if shared[name] == 1)])
-        # With nothing of its own, it is the history that the others repeat.
+        # A member without records of its own is the history that the others repeat.
         return -inf if first == inf else first, len(member.ids), str(member.file)
 
     writer: dict[int, _Member] = {}

@@ -71,7 +71,7 @@ _CONTENT_BLOCKS = frozenset(
 
 
 def kind_of(record: dict[str, Any]) -> str:
-    """The kind of a record that is not a message."""
+    """Return the kind of a record that is not a message."""
     name = str(record.get("type"))
     if name == "system":
         return f"system/{record.get('subtype')}"
@@ -81,13 +81,13 @@ def kind_of(record: dict[str, Any]) -> str:
 
 
 def attachment_of(record: dict[str, Any]) -> dict[str, Any]:
-    """What a record attaches; empty for records of other types."""
+    """Return the attachment of a record; empty for records of other types."""
     attached = record.get("attachment") if record.get("type") == "attachment" else None
     return attached if isinstance(attached, dict) else {}
 
 
 def is_known_kind(kind: str) -> bool:
-    """Whether this version of assay knows records of this kind, used or not."""
+    """Whether records of this kind are known, used or not."""
     family, _, member = kind.partition("/")
     if family == "system":
         return member in _SYSTEM_SUBTYPES
@@ -97,7 +97,7 @@ def is_known_kind(kind: str) -> bool:
 
 
 def find_unknown_blocks(content: Any) -> Iterator[str]:
-    """The kinds of the content blocks, also inside results of tools, that are not known."""
+    """Yield the unknown kinds of content blocks, including those inside tool results."""
     for block in content if isinstance(content, list) else ():
         if not isinstance(block, dict):
             yield "content/" + type(block).__name__

@@ -1,4 +1,4 @@
-"""The system prompt and the tools that a Claude Code session told its model of.
+"""The system prompt and the tools that a Claude Code session sent to its model.
 
 Requests are recorded as `api-request`, which names an `api-request-shape` with both. Sessions
 without them may have `prompt_snapshot` attachments, whose first one has no tools yet.
@@ -14,7 +14,7 @@ from .transcripts import text_or_none
 
 @dataclass
 class PromptRecords:
-    """The records of one session that hold what its model was told."""
+    """The records of one session with its system prompt and tools."""
 
     _shapes: dict[str, dict[str, Any]] = field(default_factory=dict)
     _requests: dict[str, str] = field(default_factory=dict)
@@ -23,7 +23,7 @@ class PromptRecords:
     _snapshots: list[dict[str, Any]] = field(default_factory=list)
 
     def take(self, record: dict[str, Any]) -> None:
-        """Keep a record if it holds a part of the prompt."""
+        """Keep a record if it contains a part of the prompt."""
         kind, shape = record.get("type"), record.get("shapeHash")
         if kind == "api-request-shape" and isinstance(record.get("shape"), dict):
             self._shapes.setdefault(str(shape), record["shape"])
@@ -33,10 +33,10 @@ class PromptRecords:
             self._snapshots.append(attachment_of(record))
 
     def read(self, requests: Iterable[object]) -> tuple[str | None, list[dict[str, Any]]]:
-        """The first system prompt, and all tools, of these requests; None and empty if unknown.
+        """Return the first system prompt and all tools of these requests, None and [] if unknown.
 
-        The program also asks for titles and summaries, with other prompts: `requests` are those
-        that the conversation's answers came from.
+        The program also requests titles and summaries, with other prompts: `requests` are those
+        of the conversation's answers.
         """
         named = dict.fromkeys(self._requests.get(str(each)) for each in requests)
         used = [self._shapes[name] for name in named if name in self._shapes]
@@ -59,14 +59,14 @@ class PromptRecords:
 
 
 def _join_system_prompt(stored: object) -> str | None:
-    """A system prompt that is stored as text, as texts, or as blocks of text."""
+    """Join a system prompt that is stored as text, as texts, or as text blocks."""
     parts = stored if isinstance(stored, list) else [stored]
     texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
     return "\n\n".join(text for text in texts if isinstance(text, str) and text) or None
 
 
 def _parse_claude_tools(stored: object) -> Iterable[dict[str, Any]]:
-    """Tools as `ToolSpec` writes them. Those that the provider runs itself have no schema."""
+    """Yield tools as `ToolSpec` serializes them. Provider-side tools have no schema."""
     for each in stored if isinstance(stored, list) else ():
         tool = each.get("schema", each) if isinstance(each, dict) else None
         if not isinstance(tool, dict) or text_or_none(tool.get("name")) is None:

@@ -1,4 +1,4 @@
-"""The sample of one Claude Code session, from its records."""
+"""Build the sample of a Claude Code session from its records."""
 
 from typing import Any
 
@@ -21,9 +21,9 @@ def build_claude_sample(
     agent: dict[str, str] | None,
     origin: ForkOrigin | None,
 ) -> Sample:
-    """The sample of a session. `apart` is what each subagent in the same file was asked.
+    """Build the sample of a session. `apart` has the prompts of subagents in the same file.
 
-    Of a subagent, `agent` describes it. Of a fork, `origin` is the session that it repeats.
+    `agent` describes a subagent; `origin` is the session that a fork repeats.
     """
     branches = Branches(records)
     reader = ClaudeConversation(meta, options, apart)
@@ -57,7 +57,7 @@ def build_claude_sample(
 
 
 def _find_repeated_ids(records: list[dict[str, Any]], origin: ForkOrigin | None) -> set[Any]:
-    """The ids of the records that a fork repeats: its first ones."""
+    """Return the ids of the first records, which a fork repeats."""
     if origin is None:
         return set()
     names = dict.fromkeys(name for each in records if (name := each.get("uuid")) is not None)

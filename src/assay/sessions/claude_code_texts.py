@@ -1,4 +1,4 @@
-"""Texts in user records of Claude Code: which of them the user typed, and what the others are."""
+"""Classify texts in user records of Claude Code: typed by the user, or added by the program."""
 
 import re
 from typing import Any
@@ -12,7 +12,7 @@ _INJECTED_TAGS = re.compile(
 
 
 def find_skip_reason(record: dict[str, Any], block: Any) -> str | None:
-    """Why a block of a user record is not of the user's, or None."""
+    """Return why a block of a user record was not typed by the user, or None."""
     if record.get("isCompactSummary"):
         return "compaction summary"
     text = text_of(block).lstrip()
@@ -30,15 +30,13 @@ def find_skip_reason(record: dict[str, Any], block: Any) -> str | None:
 
 
 def is_notification(block: Any) -> bool:
-    """Whether a block says what became of a task in the background."""
+    """Whether a block reports the outcome of a background task."""
     return text_of(block).lstrip().startswith("<task-notification>")
 
 
 def extract_tag(text: str, name: str) -> str | None:
-    """What is between the first `<name>` and the `</name>` after it, or None.
-
-    Two searches, where a pattern would start again at each place and at each space.
-    """
+    """Return the text between the first `<name>` and the next `</name>`, or None."""
+    # Two searches take linear time; a regular expression may backtrack on hostile text.
     start = text.find(f"<{name}>")
     if start < 0:
         return None
@@ -48,11 +46,11 @@ def extract_tag(text: str, name: str) -> str | None:
 
 
 def text_of(block: Any) -> str:
-    """The text of a block of text; empty for other blocks."""
+    """Return the text of a text block; empty for other blocks."""
     text = block.get("text") if isinstance(block, dict) else None
     return text if isinstance(text, str) else ""
 
 
 def to_text_block(value: Any) -> dict[str, Any]:
-    """A block of this text; an empty one for other values."""
+    """Return a text block; an empty one for values that are not strings."""
     return {"type": "text", "text": value if isinstance(value, str) else ""}

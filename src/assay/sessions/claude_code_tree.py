@@ -1,4 +1,4 @@
-"""Which records of a Claude Code transcript lead to its end, and which the user went back on."""
+"""The tree of a Claude Code transcript: the path to its end, and reverted branches."""
 
 from typing import Any
 
@@ -8,25 +8,25 @@ _ID_FIELDS = ("uuid", "parentUuid", "logicalParentUuid", "leafUuid", "sessionId"
 
 
 def drop_invalid_ids(record: dict[str, Any]) -> dict[str, Any]:
-    """A record whose names are strings; one that is anything else names nothing."""
+    """Replace ids that are not strings by None."""
     wrong = [key for key in _ID_FIELDS if not isinstance(record.get(key), str | None)]
     return {**record, **dict.fromkeys(wrong)} if wrong else record
 
 
 def message_of(record: dict[str, Any]) -> dict[str, Any]:
-    """The message in a record; empty for records without one."""
+    """Return the message of a record; empty for records without one."""
     message = record.get("message")
     return message if isinstance(message, dict) else {}
 
 
 def read_message_id(record: dict[str, Any]) -> str | None:
-    """The id of the model's answer that a record is a block of."""
+    """Return the id of the model's answer that a record belongs to."""
     name = message_of(record).get("id")
     return name if isinstance(name, str) and name else None
 
 
 class Branches:
-    """Records in the order of the file, in two lists: on the way to the last one, and not."""
+    """The records in file order, split into the path to the last one and abandoned branches."""
 
     def __init__(self, records: list[dict[str, Any]]) -> None:
         self.all = _drop_repeated_records(records)
@@ -37,11 +37,8 @@ class Branches:
         self.abandoned = [each for each in self.all if not _is_kept(each, on_path)]
 
     def _add_parallel_records(self, on_path: set[str]) -> None:
-        """Add what belongs to the path though it does not lie on it.
-
-        Calls of one answer that run at the same time are a fork in the tree: each result hangs on
-        the block with its call, and only one of them leads on.
-        """
+        # Parallel calls of one answer fork the tree: each result is a child of the block with its
+        # call, and only one of them is an ancestor of the next record. Add the others.
         answers = {read_message_id(each) for each in self.all if each.get("uuid") in on_path} - {
             None
         }
@@ -59,7 +56,7 @@ class Branches:
 
 
 def _drop_repeated_records(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Each record once: a session that is taken up again may repeat those that are there."""
+    """Keep each record once: a resumed session may repeat earlier records."""
     seen: set[Any] = set()
     found = []
     for record in records:
@@ -83,7 +80,7 @@ def _find_parents(records: list[dict[str, Any]]) -> dict[str, str | None]:
         if parent is None and boundary:
             parent = record.get("logicalParentUuid") or previous
         if parent is not None and parent not in known:
-            # The record it hangs on is gone or cannot be read; the one before it still is there.
+            # The parent is missing or unreadable: fall back to the previous record.
             parent = previous
         parents[name] = parent
         previous = name
@@ -106,13 +103,13 @@ def _find_path(leaf: str | None, parents: dict[str, str | None]) -> set[str]:
 
 
 def _is_kept(record: dict[str, Any], on_path: set[str]) -> bool:
-    # What has no name cannot be gone back on.
-    spoken = _is_turn(record) and record.get("uuid") is not None
-    return not spoken or record["uuid"] in on_path
+    # A record without an id has no place in the tree, so it cannot be reverted.
+    in_tree = _is_turn(record) and record.get("uuid") is not None
+    return not in_tree or record["uuid"] in on_path
 
 
 def _is_turn(record: dict[str, Any]) -> bool:
-    """Whether a record is a turn: also what was typed while the agent worked."""
+    """Whether a record is a turn, including input that was queued while the agent worked."""
     if record.get("type") in ("user", "assistant"):
         return True
     return attachment_of(record).get("type") == "queued_command"

@@ -1,8 +1,8 @@
-"""Rollouts of Codex: `~/.codex/sessions/YYYY/MM/DD/rollout-<time>-<id>.jsonl`, one item a line.
+"""Read Codex rollouts: `~/.codex/sessions/YYYY/MM/DD/rollout-<time>-<id>.jsonl`, an item per line.
 
-A session may have several files, and may continue another one: `codex_rollouts` tells which.
-The items that went to and came from the model are the truth. Events, which repeat them for the
-screen, tell only what the items do not: tokens, interruptions, and what the user went back on.
+A session may have several files, and may continue another one; see `codex_rollouts`. The items
+sent to and received from the model are authoritative. Events repeat them for the screen, and are
+used only for tokens, interruptions and reverted turns, which the items lack.
 """
 
 from collections.abc import Callable, Iterator
@@ -51,8 +51,8 @@ def read_codex(
 ) -> TranscriptStream:
     """Stream the sessions that Codex recorded as samples.
 
-    `path` is a rollout or a folder with rollouts at any depth. `redact` sees each sample before
-    anybody else and returns what may be shown.
+    `path` is a rollout or a folder with rollouts at any depth. `redact` is applied to each
+    sample before it is returned.
     """
     find = partial(_find_threads, options=options or SampleOptions())
     wanted = StreamOptions(choice or SessionChoice(), children, redact)
@@ -65,7 +65,7 @@ def _find_threads(
     files = find_session_files(path, *ROLLOUT_PATTERNS, kind="rollouts of Codex")
     home = find_codex_home(path)
     if not path.is_dir():
-        # Subagents are mostly beside their parent; what a session inherits may be of any day.
+        # Subagents are usually in the folder of their parent; inherited history may be anywhere.
         files += [file for pattern in ROLLOUT_PATTERNS for file in path.parent.glob(pattern)]
     index = RolloutIndex(files, find_rollouts(home) if home != path.resolve() else ())
     threads = index.roots if path.is_dir() else [index.find_thread(path)]
@@ -77,7 +77,7 @@ def _find_threads(
 
 @dataclass(frozen=True)
 class _Folder:
-    """All sessions that are read together."""
+    """The sessions that are read together."""
 
     index: RolloutIndex
     titles: dict[str, str]
@@ -107,7 +107,7 @@ class _Thread:
     damage: list[BadRow] = field(default_factory=list)
 
     def to_recorded_session(self) -> RecordedSession:
-        """What the session is chosen by, and how to build its sample."""
+        """Return the metadata of the session, and how to build its sample."""
         self._read_lines()
         index, thread_id = self.folder.index, self.rollouts[-1].thread_id
         payload = self._find_session_meta()
@@ -134,7 +134,7 @@ class _Thread:
             self.lines.append(lines)
 
     def _find_session_meta(self) -> dict[str, Any]:
-        """The `session_meta` of the current rollout."""
+        """Return the payload of the current rollout's `session_meta`."""
         records = [wrap_in_envelope(line) for line, _ in self.lines[-1] if isinstance(line, dict)]
         payload = next((r["payload"] for r in records if r["type"] == "session_meta"), None)
         if payload is not None:
@@ -177,7 +177,7 @@ class _Thread:
         return conversation.to_sample(meta.id, given, metadata)
 
     def _describe_fork(self, replay: Replay) -> dict[str, Any] | None:
-        """The session that this one was forked from, and how much of this one is of that one."""
+        """Describe the session that this one was forked from, and how much was inherited."""
         first = self.rollouts[0]
         origin = self.rollouts[-1].forked_from or first.forked_from
         # A rollout with an id of its own continues its own thread.
@@ -187,7 +187,7 @@ class _Thread:
         if origin is None or origin == first.thread_id:
             return None
         if all(each.base is None and each.own_from is None for each in self.rollouts):
-            # Older versions copy the history into the file, where nothing tells it apart.
+            # Older versions copy the history into the file without marking it.
             return {"session_id": origin, "inherited_messages": None, "inherited_turns": None}
         inherited = replay.reader.conversation.messages[: replay.inherited_messages]
         turns = [

@@ -1,4 +1,4 @@
-"""What was said in a Codex session: its items as messages, and the rest beside them."""
+"""Convert the items of a Codex session into messages and metadata."""
 
 import json
 import re
@@ -29,13 +29,13 @@ _CALL_ITEMS = (
     "tool_search_call",
 )
 _OUTPUT_ITEMS = ("function_call_output", "custom_tool_call_output", "tool_search_output")
+# Events that repeat the content of an item.
 _REPEATED_EVENTS = (
     "user_message",
     "agent_message",
     "agent_reasoning",
     "agent_reasoning_raw_content",
 )
-"""Events that say again what an item says."""
 
 _REPEATED_ITEMS = ("UserMessage", "AgentMessage", "Reasoning")
 _TURN_COMPLETE = ("task_complete", "turn_complete")
@@ -47,26 +47,26 @@ _ITEM_FIELDS = frozenset(
 
 @dataclass
 class _PendingAnswer:
-    """One answer of the model, while its items come in."""
+    """One answer of the model, while its items are read."""
 
     said: list[TextBlock | DataBlock] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)
     calls: list[ToolCall] = field(default_factory=list)
     answers: list[Message] = field(default_factory=list)
-    """Of tools that the provider runs, whose results are not recorded."""
+    """Answers of provider-side tools, whose results are not recorded."""
 
     hidden: list[dict[str, Any]] = field(default_factory=list)
-    """Reasoning that only the provider can read."""
+    """Reasoning items that the provider encrypted."""
 
     timestamp: str | None = None
     id: str | None = None
     compaction: bool = False
-    """Whether the model was asked to summarize the conversation for itself."""
+    """Whether the answer is a summary for a compaction."""
 
 
 @dataclass(frozen=True)
 class ConversationCheckpoint:
-    """A place in a conversation to which it can go back."""
+    """A state of a conversation that can be restored."""
 
     messages: int
     calls: int
@@ -86,22 +86,22 @@ class CodexConversation:
 
     conversation: Conversation = field(default_factory=Conversation)
     repeated: int = 0
-    """Events that were left out because they repeat items."""
+    """The number of events that were omitted because they repeat items."""
 
     _step: _PendingAnswer | None = None
     _names: dict[str | None, str] = field(default_factory=dict)
     _outcomes: dict[str, CallOutcome] = field(default_factory=dict)
     _answered: dict[str | None, int] = field(default_factory=dict)
-    """Where the message that answers a call stands."""
+    """The index of the message that answers a call."""
 
     _model: str | None = None
     _total: Any = None
     _begun: bool = False
     _turns: list[tuple[int, int]] = field(default_factory=list)
-    """How many messages and calls there were before each turn of the user."""
+    """The numbers of messages and calls before each turn of the user."""
 
     _counted: list[int] = field(default_factory=list)
-    """The places of the calls that gave an answer: what they consumed can be counted."""
+    """The indexes of calls that gave an answer, which token counts refer to."""
 
     def __post_init__(self) -> None:
         self._places = {child: place for place, child in enumerate(self.children)}
@@ -112,12 +112,12 @@ class CodexConversation:
             self.info = {k: v for k, v in self.info.items() if k != "base_instructions"}
 
     def take(self, record: dict[str, Any]) -> None:
-        """Read the next line."""
+        """Process the next line."""
         kind, payload = record["type"], record["payload"]
         count_unknown_records(record, self.conversation.unknown_kinds)
         if kind == "session_meta":
             if self._begun:
-                # A fork repeats what its parent began with.
+                # A fork repeats the `session_meta` of its parent.
                 self.conversation.records.append(record)
             self._begun = True
         elif kind == "turn_context":
@@ -146,7 +146,7 @@ class CodexConversation:
             self._take_message(record, item)
         elif kind == "message":
             if self._step is not None and self._step.answers:
-                # What was said after a search of the provider's is said in the light of it.
+                # Text after a provider-side search depends on its result: start a new message.
                 self._close_answer()
             self._add_text(self._open_answer(record), item)
         elif kind == "reasoning":
@@ -192,7 +192,7 @@ class CodexConversation:
         if kind == "custom_tool_call":
             arguments = {"input": item.get("input")}
         elif kind == "tool_search_call":
-            # Model servers write an object here, and a few a string, as for functions.
+            # Most model servers write an object here, a few a string, as for functions.
             arguments = arguments if isinstance(arguments, dict | str) else {}
         elif kind != "function_call":
             arguments = item.get("action") if isinstance(item.get("action"), dict) else {}
@@ -209,7 +209,7 @@ class CodexConversation:
             )
 
     def _close_answer(self) -> None:
-        """Put the answer of the model, if one is open, into the conversation."""
+        """Append the pending answer of the model, if there is one, to the conversation."""
         step, self._step = self._step, None
         if step is None:
             return
@@ -242,14 +242,14 @@ class CodexConversation:
         self.conversation.calls.append(call)
 
     def _skip_summary(self, answer: Message) -> None:
-        """Put the model's summary beside the conversation; the tokens it took stay counted."""
+        """Move the model's summary out of the conversation. Its tokens are still counted."""
         self._add_model_call(ModelCall(model=self._model))
         self.conversation.skip(
             (answer.details or {}).get("id"), "compaction reply", answer.to_dict()
         )
 
     def _remove_summary(self, summary: str) -> None:
-        """Versions before 0.166 do not mark the answer that became the summary."""
+        # Versions before 0.166 do not mark the answer that became the summary.
         if not self.conversation.messages:
             return
         answer, place = self.conversation.messages[-1], len(self.conversation.messages) - 1
@@ -328,7 +328,7 @@ class CodexConversation:
         )
 
     def _find_child(self, text: str) -> str | None:
-        """The first of the subagents that an output names."""
+        """Return the first of the subagents that an output names."""
         if not self._places:
             return None
         # One pass over the text, however many subagents there are.
@@ -360,7 +360,7 @@ class CodexConversation:
         self.conversation.records.append(record)
 
     def _record_outcome(self, call_id: str, outcome: CallOutcome) -> None:
-        """Note what became of a call, before its answer is read or after."""
+        """Record the outcome of a call, before or after its answer is read."""
         place = self._answered.get(call_id, len(self.conversation.messages))
         answer = (
             self.conversation.messages[place] if place < len(self.conversation.messages) else None
@@ -373,7 +373,7 @@ class CodexConversation:
         self.conversation.messages[place] = answer.model_copy(update={"details": details})
 
     def _add_error(self, event: Any) -> bool:
-        """Note an error of the endpoint as a model call that gave no answer."""
+        """Record an error of the endpoint as a model call without an answer."""
         text = text_or_none(event.get("message") if isinstance(event, dict) else event)
         if text is None:
             return False
@@ -393,12 +393,12 @@ class CodexConversation:
         return True
 
     def _ends_with_error(self) -> bool:
-        """Whether the error that an event reports is there already, from an event before it."""
+        """Whether the last message already reports an error, from an earlier event."""
         last = self.conversation.messages[-1] if self.conversation.messages else None
         return last is not None and "error" in (last.details or {})
 
     def _count_response_tokens(self, stored: Any) -> None:
-        """Note what one response of the model consumed, whether or not it gave an answer."""
+        """Record the usage of one response of the model, with or without an answer."""
         if not isinstance(stored, dict):
             return
         if (
@@ -412,7 +412,7 @@ class CodexConversation:
         )
 
     def _count_answer_tokens(self, event: dict[str, Any]) -> None:
-        """Note what the last answer consumed, once: the same count is often written again."""
+        """Record the usage of the last answer once: the same count is often repeated."""
         info = event.get("info")
         stored = info.get("last_token_usage") if isinstance(info, dict) else None
         if not isinstance(info, dict) or not isinstance(stored, dict):
@@ -430,14 +430,14 @@ class CodexConversation:
             )
 
     def _roll_back(self, turns: object) -> None:
-        """Take back the last turns of the user, as the user did."""
+        """Revert the last turns of the user."""
         count = min(parse_token_count(turns) or 0, len(self._turns))
         if count and not self.options.keep_reverted:
             self._undo(*self._turns[-count])
             self.conversation.interrupted = False
 
     def _undo(self, messages: int, calls: int) -> None:
-        """Take back all messages and calls after the first so many."""
+        """Revert all messages and calls after the first so many."""
         self.conversation.reverted += [
             message.to_dict() for message in self.conversation.messages[messages:]
         ]
@@ -448,7 +448,7 @@ class CodexConversation:
             self._counted.pop()
 
     def mark(self) -> ConversationCheckpoint:
-        """The end of the conversation so far."""
+        """Return a checkpoint at the current end of the conversation."""
         self._close_answer()
         lengths = len(self.conversation.messages), len(self.conversation.calls)
         return ConversationCheckpoint(
@@ -456,7 +456,7 @@ class CodexConversation:
         )
 
     def rewind(self, mark: ConversationCheckpoint) -> None:
-        """Go back to an earlier place, as the user did: what came after it was undone."""
+        """Restore an earlier checkpoint; later messages become reverted ones."""
         self._close_answer()
         if not self.options.keep_reverted:
             self._undo(mark.messages, mark.calls)
@@ -464,13 +464,13 @@ class CodexConversation:
         self.conversation.interrupted = mark.interrupted
 
     def finish(self) -> Conversation:
-        """The conversation, when all lines are read."""
+        """Return the conversation after the last line."""
         self._close_answer()
         return self.conversation
 
 
 def _find_message_skip_reason(item: dict[str, Any], text: str) -> str | None:
-    """Why a message is not of the user's, or None."""
+    """Return why a message was not typed by the user, or None."""
     passed = item.get("internal_chat_message_metadata_passthrough")
     kinds = passed.get("content_item_kinds") if isinstance(passed, dict) else None
     # Since 0.166 each part names its origin: `user.text`, `environments.environment_context`.
@@ -485,7 +485,7 @@ def _find_message_skip_reason(item: dict[str, Any], text: str) -> str | None:
 
 
 def _parse_codex_blocks(content: Any) -> list[TextBlock | DataBlock]:
-    """Text and images of an item; a kind that is not known is kept as it came."""
+    """Parse text and images of an item; keep unknown kinds unchanged."""
     if isinstance(content, str):
         return [TextBlock(type="text", text=content)]
     blocks: list[TextBlock | DataBlock] = []
@@ -505,14 +505,14 @@ def _parse_codex_blocks(content: Any) -> list[TextBlock | DataBlock]:
 def _join_codex_content(
     blocks: list[TextBlock | DataBlock],
 ) -> str | tuple[TextBlock | DataBlock, ...]:
-    """Texts alone as one text; beside other parts, everything in the order it came in."""
+    """Join blocks that are all text; otherwise return all blocks in order."""
     said = tuple(block for block in blocks if not isinstance(block, TextBlock) or block.text)
     texts = [block.text for block in said if isinstance(block, TextBlock)]
     return "\n\n".join(texts) if len(texts) == len(said) else said
 
 
 def _build_codex_tool_name(item: dict[str, Any]) -> str:
-    """The name of a tool with the namespace it is in, as `mcp__shop__lookup`."""
+    """Return the name of a tool with its namespace, such as `mcp__shop__lookup`."""
     name = text_or_none(item.get("name")) or str(item["type"]).removesuffix("_call")
     namespace = text_or_none(item.get("namespace"))
     # Tools at the top level may have the namespace of the function protocol.
@@ -522,7 +522,7 @@ def _build_codex_tool_name(item: dict[str, Any]) -> str:
 
 
 def _parse_codex_usage(stored: dict[str, Any]) -> Usage:
-    # As OpenAI counts: the input includes what was cached, the output includes the reasoning.
+    # OpenAI's counts: the input includes cached tokens, the output includes reasoning.
     return Usage(
         input_tokens=parse_token_count(stored.get("input_tokens")),
         output_tokens=parse_token_count(stored.get("output_tokens")),

@@ -1,14 +1,14 @@
 """Kinds of records that Codex has written up to the newest tested version.
 
-Kinds that carry nothing for a sample are listed as well: only what is missing here is reported as
-unknown. Checked against the binary of 0.166.0 and the events of older versions.
+Kinds that are irrelevant for a sample are listed as well: all others are reported as unknown.
+Checked against the binary of 0.166.0 and the events of older versions.
 """
 
 from collections import Counter
 from typing import Any
 
+# Kinds come from untrusted files; longer ones are truncated.
 _MAX_KIND_LENGTH = 80
-"""Kinds come from files; a longer one is cut."""
 
 _CODEX_RECORDS = frozenset(
     "session_meta dynamic_tools_updated response_item inter_agent_communication"
@@ -61,7 +61,7 @@ _CODEX_PARTS = frozenset(
 
 
 def count_unknown_records(record: dict[str, Any], unknown: Counter[str]) -> None:
-    """Count a record, and what is inside it, if its kind is none of the known ones."""
+    """Count a record, and its inner items and parts, if their kinds are unknown."""
     kind, payload = record["type"], record["payload"]
     if kind == "response_item":
         _count_if_unknown(unknown, "response_item/", payload.get("type"), _RESPONSE_ITEMS)
@@ -73,7 +73,7 @@ def count_unknown_records(record: dict[str, Any], unknown: Counter[str]) -> None
         if payload.get("type") == "item_completed" and isinstance(item, dict):
             _count_if_unknown(unknown, "item_completed/", item.get("type"), _TURN_ITEMS)
     elif kind == "unknown":
-        # Lines of versions before 0.32 that are no items: all of them note a state.
+        # Versions before 0.32 wrote lines that are not items; all of them record a state.
         if payload.get("record_type") != "state":
             unknown["a line without type and payload"] += 1
     else:

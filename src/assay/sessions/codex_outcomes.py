@@ -1,7 +1,7 @@
-"""Whether a tool call of a Codex session failed.
+"""Determine whether a tool call of a Codex session failed.
 
-What Codex recorded about the execution decides. The text that the model was given decides only
-where nothing was recorded.
+Codex's own records of the execution decide. The text sent to the model is used only where there
+are none.
 """
 
 import json
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _CODEX_EXIT_CODE = re.compile(r"(?:^|\n)(?:Exit code:|Process exited with code) (-?\d+)")
+# Prefixes of Codex's own answers to calls that it did not complete.
 _REFUSED_CALL = re.compile(
     r"(?:Wall time: [\d.]+ seconds\n)?"
     r"(?:unsupported (?:custom tool )?call: |failed to parse (?:function arguments|apply_patch)"
@@ -18,20 +19,19 @@ _REFUSED_CALL = re.compile(
     r"|exec(?:ution)? error: |patch rejected|(?:exec )?command rejected|rejected by user)",
     re.MULTILINE,
 )
-"""Beginnings of what Codex itself answers to a call that it did not run to its end."""
 
 
 @dataclass(frozen=True)
 class CallOutcome:
-    """What became of a call."""
+    """The outcome of a call."""
 
     failed: bool
-    """The tool did not do its work. A command that ran did, whatever its exit code."""
+    """The tool did not complete. A command that ran did, whatever its exit code."""
 
     exit_code: int | None = None
 
     def to_details(self) -> dict[str, Any]:
-        """The outcome as `details` of the message that answers the call."""
+        """Return the outcome as `details` of the message that answers the call."""
         details: dict[str, Any] = {"status": "error" if self.failed else "completed"}
         details["failed"] = self.failed
         details["is_error"] = self.failed or self.exit_code not in (None, 0)
@@ -41,7 +41,7 @@ class CallOutcome:
 
 
 def read_event_outcome(event: dict[str, Any]) -> tuple[str, CallOutcome] | None:
-    """The id of a call and its outcome, or None for an event that settles no call."""
+    """Return the id of a call and its outcome, or None for other events."""
     item = event.get("item")
     if event.get("type") == "item_completed" and isinstance(item, dict):
         call_id, outcome = item.get("id"), _read_item_outcome(item)
@@ -69,15 +69,15 @@ def _read_item_outcome(item: dict[str, Any]) -> CallOutcome | None:
 
 def _read_command_outcome(command: dict[str, Any]) -> CallOutcome:
     code, status = command.get("exit_code"), command.get("status")
-    # Codex writes -1 for a command that it ended itself, which has no exit code.
+    # Codex writes -1 for a command that it killed, which has no exit code.
     known = code if type(code) is int and code != -1 else None
-    # A command that ran has an exit code, which is all that "failed" means then.
+    # For a command that ran, "failed" only means that its exit code is not 0.
     refused = status == "failed" and known in (None, 0)
     return CallOutcome(status == "declined" or refused or code == -1, known)
 
 
 def _read_old_event_outcome(event: dict[str, Any]) -> CallOutcome | None:
-    """From versions that wrote one kind of event for each kind of tool."""
+    # Older versions wrote one kind of event per kind of tool.
     kind = event.get("type")
     if kind == "exec_command_end":
         return _read_command_outcome(event)
@@ -98,12 +98,12 @@ def _read_old_event_outcome(event: dict[str, Any]) -> CallOutcome | None:
 
 
 def parse_text_outcome(text: str) -> CallOutcome:
-    """What the text that the model was given shows."""
+    """Derive the outcome from the text that was sent to the model."""
     return CallOutcome(_REFUSED_CALL.match(text) is not None, _parse_exit_code(text))
 
 
 def _parse_exit_code(text: str) -> int | None:
-    """How a shell command ended, in either of the ways in which outputs tell it."""
+    # Outputs report the exit code either as JSON metadata or in their first lines.
     if text.startswith("{"):
         try:
             metadata = json.loads(text).get("metadata")

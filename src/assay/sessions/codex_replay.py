@@ -1,7 +1,7 @@
-"""A Codex session replayed from its rollouts: inherited history first, then its own turns.
+"""Replay a Codex session from its rollouts: inherited history first, then its own turns.
 
-Each rollout of a thread continues at a position in an earlier one. What came after that position
-was undone when the rollout was begun.
+Each rollout of a thread continues at a position in an earlier one. Later records of the earlier
+one were reverted when the rollout was started.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,31 +22,31 @@ from .codex_rollouts import (
 from .session_lines import iterate_records
 
 RolloutLine = tuple[dict[str, Any] | BadRow, int]
-"""A record, or why it is none, and the offset of the byte after it."""
+"""A record, or its error, and the offset of the byte after it."""
 
 
 @dataclass
 class Replay:
-    """The rollouts of one thread, taken in one after the other."""
+    """Replays the rollouts of one thread in order."""
 
     index: RolloutIndex
     reader: CodexConversation
     rollouts: list[Rollout]
-    """Those of the thread, from the first to the current one."""
+    """The rollouts of the thread, from the first to the current one."""
 
     problems: list[BadRow] = field(default_factory=list)
-    """Why history that a rollout inherits is not there, or is not whole."""
+    """Why inherited history is missing or incomplete."""
 
     inherited_messages: int = 0
-    """How many of the first messages come from other threads."""
+    """The number of first messages that come from other threads."""
 
     _marks: dict[HistoryBase | None, tuple[ConversationCheckpoint, BadRow | None]] = field(
         default_factory=dict
     )
-    """Where rollouts may continue, and what is wrong with the position."""
+    """Checkpoints at which rollouts continue, each with the problem of its position."""
 
     _ends: dict[str, set[HistoryBase]] = field(default_factory=dict)
-    """Positions at which rollouts of the thread continue, by the rollout that they are in."""
+    """Positions at which rollouts of the thread continue, by the rollout that contains them."""
 
     def __post_init__(self) -> None:
         for base in (rollout.base for rollout in self.rollouts):
@@ -85,7 +85,7 @@ class Replay:
     def _feed(
         self, rollout: Rollout, lines: Iterable[RolloutLine], until: HistoryBase | None = None
     ) -> None:
-        """Read the lines before a position, marking those at which other rollouts continue."""
+        """Read the lines before a position; save checkpoints where other rollouts continue."""
         ends = self._ends.get(rollout.rollout_id, ())
         waiting = sorted(ends, key=HistoryBase.order, reverse=True)
         extent = _Extent()
@@ -132,7 +132,7 @@ class _Extent:
     next_ordinal: int | None = None
     offset: int = 0
     passed: bool = False
-    """Whether a record was met that is not wanted any more."""
+    """Whether a record past the position was read."""
 
     def grow(self, record: dict[str, Any], offset: int) -> None:
         self.records += 1
@@ -146,7 +146,7 @@ class _Extent:
         return end.end_offset is None or self.offset >= end.end_offset
 
     def describe_problem(self, end: HistoryBase) -> str | None:
-        """How a position lies outside of the rollout, if it does."""
+        """Return how a position lies outside of the rollout, or None."""
         if self.records == 0:
             return "before the first record of rollout"
         return None if self.passed or self.reaches(end) else "after the last record of rollout"

@@ -1,7 +1,7 @@
-"""The rollouts of a Codex folder: which files belong to which session, and who started whom.
+"""Index the rollouts of a Codex folder: the files and the subagents of each session.
 
-Only ids, paths and positions of each file are kept. Its first line alone holds instructions of
-many kilobytes, and a folder holds thousands of files.
+Only ids, paths and positions of each file are kept. Its first line alone contains instructions of
+many kilobytes, and a folder contains thousands of files.
 """
 
 import re
@@ -20,14 +20,14 @@ from .transcripts import text_or_none
 
 ROLLOUT_PATTERNS = ("rollout-*.jsonl", "rollout-*.jsonl.zst")
 _FOLDERS = ("sessions", "archived_sessions")
+# Start time, thread id, and the rollout's own id if the session was reverted.
 _ROLLOUT_NAME = re.compile(r"rollout-(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d)-([^_]+)(?:_(.+))?$")
-"""When the session began, its thread, and the rollout's own id where the session was reverted."""
 
+# `session_meta` is the first line; a few damaged ones may precede it.
 _HEAD_LINES = 10
-"""`session_meta` is the first line; a few damaged ones may precede it."""
 
+# Nesting of subagents. Deeper ones are read as sessions of their own.
 _MAX_THREAD_DEPTH = 8
-"""Subagents inside subagents. One further down is read as a session of its own."""
 
 _DATE = re.compile(r"\d{4}|\d\d")
 
@@ -45,7 +45,7 @@ class HistoryBase:
         return self.end_ordinal is not None or self.end_offset is not None
 
     def order(self) -> tuple[float, float]:
-        """Sorts positions in one rollout."""
+        """Return the sort key of positions in one rollout."""
         ordinal, offset = self.end_ordinal, self.end_offset
         return (inf if ordinal is None else ordinal, inf if offset is None else offset)
 
@@ -64,31 +64,31 @@ class Rollout:
     path: str
     thread_id: str
     rollout_id: str
-    """The thread's id, unless the file replaces an earlier one of the same thread."""
+    """The thread's id, unless the file replaces an earlier one of that thread."""
 
     created: str
-    """Sorts the files of one thread."""
+    """Sort key of the files of one thread."""
 
     parent_id: str | None = None
     forked_from: str | None = None
     base: HistoryBase | None = None
     own_from: int | None = None
-    """The ordinal of the first record that is its own, where earlier ones are copied into it."""
+    """The ordinal of the first record of its own, if earlier ones were copied into it."""
 
     readable: bool = True
-    """Whether its first lines tell what it is. One of which they do not stands for itself."""
+    """Whether its first lines identify the session. If not, it is a session of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """What a session inherits from one rollout."""
+    """The part of a rollout that a session inherits."""
 
     rollout: Rollout
     until: HistoryBase
 
 
 def read_parent_id(meta: Mapping[str, Any]) -> str | None:
-    """The session that started this one as its subagent."""
+    """Return the session that started this one as its subagent."""
     source = meta.get("source")
     spawned = source.get("subagent") if isinstance(source, dict) else None
     spawned = spawned.get("thread_spawn") if isinstance(spawned, dict) else None
@@ -97,7 +97,7 @@ def read_parent_id(meta: Mapping[str, Any]) -> str | None:
 
 
 def wrap_in_envelope(record: dict[str, Any]) -> dict[str, Any]:
-    """A line as versions since 0.32 write it: before, items stood there without an envelope."""
+    """Convert a line to the format since 0.32. Earlier versions wrote items without an envelope."""
     if isinstance(record.get("payload"), dict) and isinstance(record.get("type"), str):
         return record
     stamp = record.get("timestamp")
@@ -109,7 +109,7 @@ def wrap_in_envelope(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_rollout(path: str) -> Rollout:
-    """The ids and positions in the first lines of a file."""
+    """Read the ids and positions from the first lines of a file."""
     name = strip_rollout_suffix(path)
     parts = _ROLLOUT_NAME.match(name)
     meta = _read_meta(Path(path))
@@ -122,7 +122,7 @@ def read_rollout(path: str) -> Rollout:
     base = _read_base(meta.get("history_base"))
     rollout_id = name.partition(f"-{thread_id}_")[2] or thread_id
     if base is not None and base.rollout_id == rollout_id:
-        # No rollout inherits itself: the file was renamed, and its own id with it.
+        # No rollout inherits from itself: the file was renamed, so its id is lost.
         rollout_id = name
     return Rollout(
         path=path,
@@ -137,12 +137,12 @@ def read_rollout(path: str) -> Rollout:
 
 
 def strip_rollout_suffix(path: str) -> str:
-    """A file's name without `.jsonl` and `.zst`."""
+    """Return a file's name without `.jsonl` and `.zst`."""
     return Path(path).name.removesuffix(".zst").removesuffix(".jsonl")
 
 
 def find_session_name(path: str) -> str:
-    """The id of the session in a file that cannot be read, from its name."""
+    """Return the session id in the name of a file, for a file that cannot be read."""
     name = strip_rollout_suffix(path)
     parts = _ROLLOUT_NAME.match(name)
     return parts[2] if parts else name
@@ -178,7 +178,7 @@ def _parse_position(value: object) -> int | None:
 
 
 def find_codex_home(path: Path) -> Path:
-    """The folder with `sessions/YYYY/MM/DD` that `path` is in, else the folder of `path`."""
+    """Return the folder above `sessions/YYYY/MM/DD` of `path`, else the folder of `path`."""
     path = path.resolve()
     folder = path if path.is_dir() else path.parent
     while _DATE.fullmatch(folder.name):
@@ -187,7 +187,7 @@ def find_codex_home(path: Path) -> Path:
 
 
 def find_rollouts(home: Path) -> Iterator[Path]:
-    """All rollouts of a Codex home."""
+    """Yield all rollouts of a Codex home."""
     for folder in _FOLDERS:
         for pattern in ROLLOUT_PATTERNS:
             yield from (home / folder).rglob(pattern)
@@ -197,7 +197,7 @@ class RolloutIndex:
     """The rollouts below a path, and those elsewhere in its Codex home that they refer to."""
 
     def __init__(self, files: Iterable[Path], elsewhere: Iterable[Path] = ()) -> None:
-        """`files` are read as sessions; others are looked up by name where they are needed."""
+        """Index `files`, which are read as sessions. Others are looked up by name on demand."""
         self._copies: dict[str, list[str]] = {}
         self._threads: dict[str, list[Rollout]] = {}
         self._by_id: dict[str, Rollout] = {}
@@ -211,12 +211,12 @@ class RolloutIndex:
             rollouts.sort(key=lambda rollout: rollout.created)
         self._children: dict[str, list[str]] = {}
         self.roots = self._find_roots()
-        """Sessions that are not inside another, in the order of their files."""
+        """Sessions without a parent, in the order of their files."""
 
     def _add(self, rollout: Rollout) -> None:
         twin = self._by_id.get(rollout.rollout_id)
         if twin is not None and twin.thread_id == rollout.thread_id:
-            # Sessions only grow: of two copies of one, the longer file has all of the other.
+            # Sessions only grow: the longer of two copies contains the other.
             left, kept = sorted((twin, rollout), key=_read_file_size)
             self._copies.setdefault(rollout.thread_id, []).append(left.path)
             if kept is twin:
@@ -237,7 +237,7 @@ class RolloutIndex:
         reached: set[str] = set()
         for root in [each for each in parents if each in roots]:
             roots |= self._walk(root, reached)
-        # What is not reached has itself among its parents: the first one is read as a root.
+        # Unreached sessions are in a cycle of parents: make the first one a root.
         for thread_id in parents:
             if thread_id not in reached:
                 self._children[parents[thread_id] or ""].remove(thread_id)
@@ -245,7 +245,7 @@ class RolloutIndex:
         return [each for each in parents if each in roots]
 
     def _walk(self, root: str, reached: set[str]) -> set[str]:
-        """Visit what a session started, at any depth; those too far down become roots."""
+        """Visit the subagents of a session at any depth; return those too deep as new roots."""
         cut: set[str] = set()
         waiting = deque([(root, 0)])
         while waiting:
@@ -259,32 +259,32 @@ class RolloutIndex:
         return cut
 
     def rollouts_of(self, thread_id: str) -> list[Rollout]:
-        """The files of a session, from the first to the current one."""
+        """Return the files of a session, from the first to the current one."""
         return self._threads[thread_id]
 
     def children_of(self, thread_id: str) -> list[str]:
         return self._children.get(thread_id, [])
 
     def find_thread(self, path: Path) -> str:
-        """The session that a file belongs to."""
+        """Return the session that a file belongs to."""
         plain = str(path).removesuffix(".zst")
         every = (rollout for rollouts in self._threads.values() for rollout in rollouts)
         found = (each.thread_id for each in every if each.path.removesuffix(".zst") == plain)
         return next(found, None) or read_rollout(str(path)).thread_id
 
     def copies_of(self, thread_id: str) -> list[str]:
-        """Files that were left out because longer ones hold the same rollouts."""
+        """Return files that were skipped because longer ones contain the same rollouts."""
         return self._copies.get(thread_id, [])
 
     def find(self, rollout_id: str) -> Rollout | None:
-        """A rollout by its id, read or not."""
+        """Return a rollout by its id, reading it if it is not indexed yet."""
         known = self._by_id.get(rollout_id)
         if known is None and rollout_id in self._elsewhere:
             return read_rollout(self._elsewhere[rollout_id])
         return known
 
     def trace_history(self, rollout: Rollout) -> tuple[list[Segment], BadRow | None]:
-        """What a rollout inherits, oldest first, and why the beginning of it is missing."""
+        """Return the inherited segments, oldest first, and why the first part is missing."""
         segments: list[Segment] = []
         places = {rollout.rollout_id: 0}
         base = rollout.base
@@ -299,7 +299,7 @@ class RolloutIndex:
                     rollout, "`history_base` has no position"
                 )
             if (place := places.get(source.rollout_id)) is not None:
-                # Nothing that this rollout is said to inherit can come before it.
+                # A cycle: nothing can come before the rollout that closes it.
                 why = f"rollout {source.rollout_id} inherits from itself"
                 return segments[:place][::-1], _build_missing_error(rollout, why)
             segments.append(Segment(source, base))
@@ -313,7 +313,7 @@ def _build_missing_error(rollout: Rollout, why: str) -> BadRow:
 
 
 def _drop_compressed_copies(files: Iterable[Path]) -> Iterator[str]:
-    """Each path once: Codex keeps a plain copy beside a compressed one while it needs it."""
+    """Yield each path once: Codex keeps a plain copy next to a compressed one while in use."""
     paths = {str(file) for file in files}
     for path in sorted(paths):
         if not path.endswith(".zst") or path.removesuffix(".zst") not in paths:

@@ -11,9 +11,9 @@ _FILE = "session_index.jsonl"
 
 
 def read_titles(home: Path, path: Path) -> dict[str, str]:
-    """The last title of each session, from the home and from the homes below `path`.
+    """Return the last title of each session, from the home and from homes below `path`.
 
-    An index that is missing or damaged costs titles, never sessions.
+    A missing or damaged index loses titles, never sessions.
     """
     files = {home / _FILE, *(path.rglob(_FILE) if path.is_dir() else ())}
     titles: dict[str, str] = {}

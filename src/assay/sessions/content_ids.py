@@ -1,4 +1,4 @@
-"""Sessions that say the same, told by what they say."""
+"""Ids that identify sessions by their content."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from assay.types import Message, stable_id
 
 
 def compute_content_id(messages: Sequence[Message]) -> str:
-    """The same for sessions that say the same, such as a fork, which is a copy under new ids."""
+    """Return an id that is equal for equal messages, such as a copy with other ids."""
     return stable_id(
         [
             [each.role, each.text, [[call.name, call.arguments] for call in each.tool_calls]]

@@ -1,4 +1,4 @@
-"""Logs of Inspect, read with its own reader: every sample of an evaluation, with its scores."""
+"""Read Inspect logs with Inspect's own reader: every sample of an evaluation, with scores."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -27,8 +27,8 @@ from .session_choice import SessionChoice
 from .session_meta import SessionMeta, UnreadableSession
 from .transcripts import Conversation, RecordedSession, StreamOptions, TranscriptStream
 
+# Inspect's grades with the values of its own metrics: correct, partial, incorrect, no answer.
 _GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
-"""Inspect's grades: correct, partial, incorrect, no answer. Its own metrics count them so."""
 
 NEWEST_TESTED_INSPECT = "0.3.285"
 """The newest version of Inspect whose logs the tests read."""
@@ -76,10 +76,12 @@ def _find_logs(path: Path, *, reader: Any) -> Iterator[RecordedSession | Unreada
 
 
 def _read_log_file(file: Path, reader: Any) -> Iterator[RecordedSession | UnreadableSession]:
-    # Whatever another program's reader raises about a file, the other files can be read.
+    # The reader of another program may raise anything; the other files must still be read.
     try:
         log = reader.read_eval_log(str(file), header_only=True)
-        held = {(each.id, each.epoch) for each in reader.read_eval_log_sample_summaries(str(file))}
+        pending = {
+            (each.id, each.epoch) for each in reader.read_eval_log_sample_summaries(str(file))
+        }
     except Exception as error:
         yield _build_unreadable(file.stem, error, str(file))
         return
@@ -88,14 +90,14 @@ def _read_log_file(file: Path, reader: Any) -> Iterator[RecordedSession | Unread
         for sample in reader.read_eval_log_samples(
             str(file), all_samples_required=False, resolve_attachments=True
         ):
-            held.discard((sample.id, sample.epoch))
+            pending.discard((sample.id, sample.epoch))
             yield _build_inspect_session(log, sample)
     except Exception as error:
         problem = error
-    if problem is not None and not held:
+    if problem is not None and not pending:
         yield _build_unreadable(file.stem, problem, str(file))
-    # Those that the header does not list, or that stand behind one that cannot be read.
-    for name, epoch in sorted(held, key=str):
+    # Samples that the iteration did not return, for example after an unreadable one.
+    for name, epoch in sorted(pending, key=str):
         try:
             sample = reader.read_eval_log_sample(str(file), name, epoch, resolve_attachments=True)
             yield _build_inspect_session(log, sample)
@@ -196,7 +198,7 @@ def _add_inspect_message(conversation: Conversation, message: Any) -> None:
 
 
 def _split_reasoning(content: Any) -> tuple[Any, str | None]:
-    """What a message says and shows, and what was thought. Images keep Inspect's own words."""
+    """Split the content of a message from its reasoning. Other parts keep Inspect's format."""
     if isinstance(content, str):
         return content, None
     blocks: list[TextBlock | DataBlock] = []
@@ -215,7 +217,7 @@ def _split_reasoning(content: Any) -> tuple[Any, str | None]:
 
 
 def _add_inspect_usage(conversation: Conversation, given: Any) -> None:
-    """What each call consumed, from the events: one model event for each answer, in their order."""
+    """Add the usage of each call from the model events, which are matched by message id."""
     outputs = {
         event.output.message.id: event
         for event in given.events
@@ -229,7 +231,7 @@ def _add_inspect_usage(conversation: Conversation, given: Any) -> None:
         used = event.output.usage
         update: dict[str, Any] = {"finish_reason": event.output.stop_reason, "error": event.error}
         if used is not None:
-            # Providers differ in whether cached input is counted in; the total settles it.
+            # Providers differ in whether the input includes cached tokens; use the total.
             update["usage"] = Usage(
                 input_tokens=max(used.total_tokens - used.output_tokens, used.input_tokens),
                 output_tokens=used.output_tokens,
@@ -241,7 +243,7 @@ def _add_inspect_usage(conversation: Conversation, given: Any) -> None:
 
 
 def _count_unknown_inspect_kinds(conversation: Conversation, given: Any) -> None:
-    """Count what a later version of Inspect has, and this reader does not know."""
+    """Count roles, parts and events of later Inspect versions that this reader does not know."""
     for message in given.messages:
         if message.role not in _INSPECT_ROLES:
             conversation.unknown_kinds[f"message of role {message.role}"] += 1
@@ -254,7 +256,7 @@ def _count_unknown_inspect_kinds(conversation: Conversation, given: Any) -> None
 
 
 def _convert_scores(given: Any) -> EvaluateResult | None:
-    """Every scorer's number as a metric; the score is that of the first scorer."""
+    """Convert every scorer's number to a metric; the first scorer gives the score."""
     metrics: dict[str, Metric] = {}
     for name, score in (given.scores or {}).items():
         value = _parse_grade(score.value)

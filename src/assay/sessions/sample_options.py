@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class SampleOptions:
-    """What of a session becomes part of the conversation."""
+    """Optional parts of a session to include in the sample."""
 
     keep_reverted: bool = False
-    """Keep messages that the user has undone."""
+    """Keep messages that the user has reverted."""
 
     synthetic: bool = False
     """Keep texts that OpenCode put into user messages, such as the content of attached files."""
 
     raw_records: bool = False
-    """Keep records that are no messages in `metadata`, as they are; only transcripts have them."""
+    """Keep records that are not messages in `metadata`, unchanged. For transcripts only."""

@@ -1,4 +1,4 @@
-"""Which sessions are asked for."""
+"""Selection of sessions."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,20 +9,20 @@ from .session_meta import SessionMeta
 
 @dataclass(frozen=True)
 class SessionChoice:
-    """Sessions that fit everything that is given here. Nothing given: all of them."""
+    """Sessions that match all given criteria; without any, all sessions."""
 
     since: datetime | None = None
-    """Last used then or later."""
+    """Last used at this time or later."""
 
     project: str | None = None
     """A project's id, its folder or a folder above it, or the name of its folder."""
 
     sessions: frozenset[str] = frozenset()
     title: str | None = None
-    """Stands in the title, in capitals or not."""
+    """Text that the title contains, ignoring case."""
 
     def fits(self, meta: SessionMeta) -> bool:
-        """Whether a session is asked for. One whose time is unknown is not older than anything."""
+        """Whether a session matches. One with an unknown time passes `since`."""
         if self.sessions and meta.id not in self.sessions:
             return False
         if self.title is not None and self.title.casefold() not in meta.title.casefold():

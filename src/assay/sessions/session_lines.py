@@ -1,4 +1,4 @@
-"""Session files with one JSON object on each line, as agents append to them."""
+"""Read session files with one JSON object per line, as agents append to them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from .stored_json import LARGEST_FILE, parse_stored_object
 
 @dataclass
 class SessionLines:
-    """The objects of one file, and the lines that hold none."""
+    """The objects of one file, and the errors of its damaged lines."""
 
     path: Path
     records: list[dict[str, Any]] = field(default_factory=list)
@@ -21,7 +21,7 @@ class SessionLines:
 
 
 def read_session_lines(path: Path) -> SessionLines:
-    """Every object of a file. What cannot be read is named by file and line, never passed over."""
+    """Read every object of a file. Damaged lines are reported by file and line, never ignored."""
     found = SessionLines(path)
     for record, _ in iterate_records(path):
         if isinstance(record, BadRow):
@@ -32,7 +32,7 @@ def read_session_lines(path: Path) -> SessionLines:
 
 
 def iterate_records(path: Path) -> Iterator[tuple[dict[str, Any] | BadRow, int]]:
-    """Each object of a file, or why its line is none, with the offset of the byte after it."""
+    """Yield each object of a file, or its error, with the offset of the byte after it."""
     for number, end, line in _split_lines(path, longest=LARGEST_FILE):
         if isinstance(line, BadRow):
             yield line, end
@@ -54,16 +54,16 @@ def _explain_bad_line(problem: BadRow, *, whole: bool) -> BadRow:
 
 
 def iterate_numbered_lines(path: Path, *, longest: int = LARGEST_FILE) -> Iterator[tuple[int, Any]]:
-    """Lines as bytes with their numbers from 1, without empty ones.
+    """Yield non-empty lines as bytes with their numbers from 1.
 
-    `BadRow` for a line that is too long, and at the end of a file whose rest cannot be read.
+    Yields `BadRow` for a line that is too long, and when the rest of the file is unreadable.
     """
     for number, _, line in _split_lines(path, longest=longest):
         yield number, line
 
 
 def _split_lines(path: Path, *, longest: int) -> Iterator[tuple[int, int, Any]]:
-    """The number of each line that is not empty, the offset of the byte after it, and the line."""
+    """Yield number, end offset and content of each non-empty line."""
     try:
         file = open_bytes(path, ReadLimits())
     except DatasetError as error:
@@ -90,14 +90,14 @@ def _split_lines(path: Path, *, longest: int) -> Iterator[tuple[int, int, Any]]:
 
 
 def _build_rest_error(error: DatasetError | OSError, where: str) -> BadRow:
-    """Why nothing after this place can be read: the lines before it stay."""
+    """Return the error for the unreadable rest of a file."""
     if isinstance(error, DatasetError):
         return BadRow(error.message, where=where, hint=error.hint)
     return BadRow(f"the file cannot be read: {error.strerror}", where=where)
 
 
 def find_session_files(path: Path, *patterns: str, kind: str) -> list[Path]:
-    """The file at `path`, or all below it. Raises `DatasetError` where there are none."""
+    """Return the file at `path`, or all below it. Raises `DatasetError` if there are none."""
     if path.is_file():
         return [path]
     if not path.is_dir():

@@ -1,4 +1,4 @@
-"""What is known of a recorded session before it is read, or when it cannot be."""
+"""Metadata of recorded sessions, and sessions that cannot be read."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from assay.errors import BadRow
 
 @dataclass(frozen=True, slots=True)
 class SessionMeta:
-    """What a session is chosen by, without its messages."""
+    """Metadata to select a session by, without its messages."""
 
     id: str
     title: str = ""
@@ -22,7 +22,7 @@ class SessionMeta:
 
 @dataclass(frozen=True)
 class UnreadableSession:
-    """A session that is there but cannot be read, and why."""
+    """A session that exists but cannot be read, and why."""
 
     session_id: str
     problem: BadRow

@@ -1,4 +1,4 @@
-"""One pass over recorded sessions: what was read, skipped and not understood."""
+"""Statistics of one pass over recorded sessions: read, skipped and unknown."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from .agent_versions import is_tested
 from .session_meta import UnreadableSession
 
 Children = Literal["separate", "inline", "drop"]
-"""Sessions of subagents: samples of their own, inside the sample of their parent, or nowhere."""
+"""Sessions of subagents: separate samples, inside the sample of their parent, or dropped."""
 
 CONVERSION_ERRORS = (
     AssayError,
@@ -23,36 +23,36 @@ CONVERSION_ERRORS = (
     ArithmeticError,
     RecursionError,
 )
-"""What values of unexpected types and sizes raise. Other exceptions are faults of the program."""
+"""Exceptions raised by values of unexpected types and sizes. Others are bugs."""
 
+# The number of versions that a note lists.
 _MAX_LISTED_VERSIONS = 5
-"""Versions that a note names."""
 
 _MAX_COUNTED_NAMES = 100
 _MAX_COUNTED_NAME_LENGTH = 80
 OTHER_NAMES = "others"
-"""Counts what comes after the first hundred kinds or versions."""
+"""Counts all kinds or versions after the first hundred."""
 
 
 @dataclass
 class SessionReading:
-    """What one pass over the sessions came to."""
+    """Counts and problems of one pass over the sessions."""
 
     read: int = 0
-    """Sessions that became samples of their own."""
+    """Sessions that became samples."""
 
     inlined: int = 0
-    """Sessions of subagents that stand inside the sample of their parent."""
+    """Sessions of subagents inside the samples of their parents."""
 
     dropped: int = 0
-    """Sessions of subagents that were left out as asked."""
+    """Sessions of subagents that were dropped with `children="drop"`."""
 
     empty: int = 0
-    """Sessions in which nothing was said."""
+    """Sessions without a turn."""
 
     not_chosen: int = 0
     missing: list[str] = field(default_factory=list)
-    """Sessions that were asked for by id and are not there."""
+    """Ids that were selected but do not exist."""
 
     skipped: list[UnreadableSession] = field(default_factory=list)
     """Sessions that cannot be read."""
@@ -67,7 +67,7 @@ class SessionReading:
     def count_unknown(self, sample: Sample) -> None:
         """Add the records of unknown kinds that a reader counted in `metadata`."""
         counted = sample.metadata.get("unknown_records")
-        # A file may hold anything under this name.
+        # A file may contain any value under this name.
         for kind, count in counted.items() if isinstance(counted, dict) else ():
             if isinstance(count, int):
                 _add_count(self.unknown_kinds, str(kind), count)
@@ -89,7 +89,7 @@ class SessionReading:
 
 
 def _add_count(counts: Counter[str], name: str, count: int) -> None:
-    """Count under a name that a file gave: so many names at most, and none too long."""
+    # Names come from files: limit their number and length.
     name = name[:_MAX_COUNTED_NAME_LENGTH]
     counts[name if name in counts or len(counts) < _MAX_COUNTED_NAMES else OTHER_NAMES] += count
 

@@ -1,10 +1,10 @@
-"""Points in time as agents write them."""
+"""Timestamps as agents write them."""
 
 from datetime import UTC, datetime
 
 
 def parse_iso_ms(text: object) -> int | None:
-    """ISO 8601 as milliseconds since 1970, in UTC unless it says otherwise; None for no time."""
+    """Parse ISO 8601 to milliseconds since 1970, in UTC without an offset; None if invalid."""
     if not isinstance(text, str):
         return None
     try:

@@ -1,4 +1,4 @@
-"""JSON that a program left on disk: read whole, within a limit, or refused as a bad row."""
+"""Read JSON files of other programs, up to a size limit. Raises `BadRow`."""
 
 import json
 import stat
@@ -11,15 +11,16 @@ from assay.errors import BadRow
 from assay.formats import make_storable
 
 LARGEST_FILE = 256 * 1024 * 1024
-"""One JSON file or table cell. Attached images make some of them large; none is this large."""
+"""Limit in bytes for one JSON file or table cell. Attached images make some of them large."""
 
 
 def parse_json(text: str | bytes, *, where: str) -> Any:
-    """A JSON value, or `BadRow`. Half a surrogate pair, as in a cut output, becomes U+FFFD."""
+    """Parse a JSON value, or raise `BadRow`. Lone surrogates, as in cut output, become U+FFFD."""
     try:
         return from_json(text, allow_inf_nan=False)
     except ValueError:
         pass
+    # pydantic_core is faster but rejects lone surrogates, so its errors are checked again here.
     try:
         return make_storable(json.loads(text, parse_constant=_reject_constant))
     except (ValueError, RecursionError) as error:
@@ -31,7 +32,7 @@ def _reject_constant(constant: str) -> None:
 
 
 def parse_stored_object(text: str | bytes, *, where: str) -> dict[str, Any]:
-    """A JSON object, or `BadRow`."""
+    """Parse a JSON object, or raise `BadRow`."""
     value = parse_json(text, where=where)
     if not isinstance(value, dict):
         raise BadRow(f"the JSON value is a {type(value).__name__}, not an object", where=where)
@@ -39,14 +40,14 @@ def parse_stored_object(text: str | bytes, *, where: str) -> dict[str, Any]:
 
 
 def read_stored_object(path: Path) -> dict[str, Any]:
-    """The JSON object in a file, or `BadRow`."""
+    """Read the JSON object in a file, or raise `BadRow`."""
     return parse_stored_object(read_stored_bytes(path), where=str(path))
 
 
 def read_stored_bytes(path: Path) -> bytes:
-    """A file's content, or `BadRow` when it cannot be read or is too large to be true."""
+    """Read a file, or raise `BadRow` if it cannot be read or exceeds the limit."""
     try:
-        # Opening a pipe would wait for somebody to write to it.
+        # Opening a named pipe would block until a process writes to it.
         if not stat.S_ISREG(path.stat().st_mode):
             raise BadRow("the path is not a regular file", where=str(path))
         with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""Recorded sessions of any agent as a stream of samples, with an account of the rest."""
+"""Stream recorded sessions of any agent as samples, and report skipped ones."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,13 +15,13 @@ from .session_meta import SessionMeta, UnreadableSession
 from .session_reading import CONVERSION_ERRORS, Children, SessionReading
 
 _MAX_INLINE_DEPTH = 8
+# The number of damaged lines listed in the notes of a pass; `damaged` has all of them.
 _MAX_NOTED_LINES = 20
-"""Damaged lines that are named in the notes of a pass; all of them are in its `damaged`."""
 
 
 @dataclass(frozen=True)
 class RecordedSession:
-    """One session that was found: what it is chosen by, and how to read it."""
+    """One session: its metadata, and how to read it."""
 
     meta: SessionMeta
     sample: Callable[[], Sample]
@@ -29,13 +29,13 @@ class RecordedSession:
     """The sessions of the subagents that it started."""
 
     damage: Sequence[BadRow] = ()
-    """What of it cannot be read, known when the sample is built. The sample holds the rest."""
+    """Parts that cannot be read, complete once the sample is built. The sample has the rest."""
 
     notes: Sequence[str] = ()
-    """What else is worth knowing about its files."""
+    """Notes about its files."""
 
     version: str | None = None
-    """Of the format, where it is not the agent's version in `sample.input`."""
+    """Version of the format, if it differs from the agent's version in `sample.input`."""
 
 
 SessionFinder = Callable[[Path], Iterable[RecordedSession | UnreadableSession]]
@@ -43,15 +43,15 @@ SessionFinder = Callable[[Path], Iterable[RecordedSession | UnreadableSession]]
 
 @dataclass
 class TranscriptReading(SessionReading):
-    """What one pass over the sessions came to."""
+    """Counts and problems of one pass over the transcripts."""
 
     damaged: list[UnreadableSession] = field(default_factory=list)
-    """Lines that cannot be read, of sessions that were read without them."""
+    """Unreadable lines of sessions that were read without them."""
 
 
 @dataclass(frozen=True)
 class StreamOptions:
-    """What is asked of recorded sessions, the same for every agent."""
+    """Options of a stream that all agents share."""
 
     choice: SessionChoice = field(default_factory=SessionChoice)
     children: Children = "inline"
@@ -68,8 +68,8 @@ class StreamOptions:
 class TranscriptStream:
     """Samples of recorded sessions, one in memory at a time.
 
-    Each `for` loop is a pass of its own. `reading` tells of the pass begun last. Sessions of
-    versions after `newest_tested` are read all the same, and counted there.
+    Each `for` loop is a new pass. `reading` has the statistics of the latest pass. Sessions of
+    versions after `newest_tested` are read as well, and counted there.
     """
 
     def __init__(
@@ -123,10 +123,9 @@ class TranscriptStream:
         depth: int = 0,
         asked: bool = False,
     ) -> Iterator[Sample]:
-        """The sample of a session, and of the subagents' sessions that are not part of it.
+        """Yield the sample of a session, and of its subagents that are not inside it.
 
-        Each session is counted once in `reading`. `asked` says that it is wanted whatever it is
-        chosen by.
+        Each session is counted once in `reading`. With `asked`, the selection is ignored.
         """
         missing.discard(found.meta.id)
         chosen = asked or self._wanted.choice.fits(found.meta)
@@ -141,7 +140,7 @@ class TranscriptStream:
                 apart = named
             reading.read += 1
             yield sample if self._wanted.redact is None else self._wanted.redact(sample)
-        # A session that came to no sample cannot hold those of its subagents: they are read apart.
+        # A session without a sample cannot contain its subagents: they become separate samples.
         lost = chosen and sample is None and self._wanted.children == "inline"
         for child in apart:
             yield from self._read_child(child, reading, missing, depth=depth + 1, asked=lost)
@@ -155,7 +154,7 @@ class TranscriptStream:
         depth: int,
         asked: bool,
     ) -> Iterator[Sample]:
-        """A subagent's session that is not inside its parent's sample."""
+        """Yield the samples of a subagent that is not inside its parent's sample."""
         if isinstance(child, UnreadableSession):
             self._note_unreadable(child, reading, missing)
         elif depth > _MAX_INLINE_DEPTH:
@@ -168,17 +167,17 @@ class TranscriptStream:
                 yield from self._read_child(each, reading, missing, depth=depth + 1, asked=False)
 
     def _is_separate(self, child: RecordedSession) -> bool:
-        """Whether a subagent's session is a sample of its own. Asked for by name, it always is."""
+        """Whether a subagent's session is a separate sample, as always when selected by id."""
         return self._wanted.children == "separate" or child.meta.id in self._wanted.choice.sessions
 
     def _read(self, found: RecordedSession, reading: TranscriptReading) -> Sample | None:
-        """The sample of a session; None, and counted, when it has no turn or cannot be read."""
+        """Return the sample of a session; None, and counted, if it is empty or unreadable."""
         try:
             sample = self._build_sample(found, reading)
         except BadRow as problem:
             reading.skipped.append(UnreadableSession(found.meta.id, problem.with_traceback(None)))
             return None
-        # Texts of the program alone, such as a system prompt or a command it answered itself.
+        # Only texts of the program, such as a system prompt or a command it answered itself.
         if all(message.role in ("system", "developer") for message in sample.messages):
             reading.empty += 1
             return None
@@ -216,9 +215,9 @@ class TranscriptStream:
         *,
         depth: int,
     ) -> list[dict[str, Any]]:
-        """The sessions of subagents as plain samples; those asked for by name go to `named`.
+        """Return the sessions of subagents as dicts; those selected by id go to `named`.
 
-        One that cannot be read is reported like any other; its parent is read without it.
+        An unreadable one is reported like any other; its parent is read without it.
         """
         samples: list[dict[str, Any]] = []
         inline = self._wanted.children == "inline"
@@ -238,7 +237,7 @@ class TranscriptStream:
             offspring = child.children() if depth < _MAX_INLINE_DEPTH else ()
             inner = self._inline_subagents(offspring, reading, missing, named, depth=depth + 1)
             if sample is None:
-                # What an empty session started belongs to whoever started that one.
+                # Subagents of an empty session move up to its parent.
                 samples += inner
                 continue
             if inner:
@@ -253,7 +252,7 @@ def _get_session_id(child: RecordedSession | UnreadableSession) -> str:
 
 
 def _to_unreadable(child: RecordedSession | UnreadableSession) -> UnreadableSession:
-    """A session that is not read: it cannot be, or it is inside too many others."""
+    """Return an unreadable session, or the error of one that is nested too deep."""
     if isinstance(child, UnreadableSession):
         return child
     problem = BadRow(
@@ -265,26 +264,26 @@ def _to_unreadable(child: RecordedSession | UnreadableSession) -> UnreadableSess
 
 @dataclass
 class Conversation:
-    """What a session came to, while it is read."""
+    """Messages and metadata of a session, while it is read."""
 
     messages: list[Message] = field(default_factory=list)
     calls: list[ModelCall] = field(default_factory=list)
     skipped: list[dict[str, Any]] = field(default_factory=list)
-    """What is not part of the conversation, with why: texts that the program put into it."""
+    """Texts that the program injected, with the reason why each is skipped."""
 
     user_shell: list[dict[str, Any]] = field(default_factory=list)
     reverted: list[Any] = field(default_factory=list)
     records: list[Any] = field(default_factory=list)
-    """Records of kinds that are not known, or of all that are no messages, as they are."""
+    """Unchanged records of unknown kinds, or all records that are not messages."""
 
     omitted: Counter[str] = field(default_factory=Counter)
-    """Known kinds of records that are no messages, with the number of records."""
+    """The number of records of each known kind that is not a message."""
 
     tools: list[dict[str, Any]] = field(default_factory=list)
-    """The tools that the model was told of, as `ToolSpec` writes them."""
+    """The tools of the model, as `ToolSpec` serializes them."""
 
     cost_usd: float | None = None
-    """What the whole session cost, where the agent notes no more than that."""
+    """Cost of the whole session, if the agent records only the total."""
 
     unknown_kinds: Counter[str] = field(default_factory=Counter)
     """Kinds of records that this version of assay does not know, with the number of records."""
@@ -294,12 +293,12 @@ class Conversation:
     """Whether the user stopped the last turn."""
 
     def skip(self, record_id: Any, why: str, part: Any, *, synthetic: bool = True) -> None:
-        """Put something beside the conversation."""
+        """Record a part that is not a message of the conversation."""
         entry = {"id": record_id, "why": why, "parts": [part]}
         self.skipped.append({**entry, "synthetic": True} if synthetic else entry)
 
     def to_sample(self, session_id: str, given: dict[str, Any], metadata: dict[str, Any]) -> Sample:
-        """The sample, with what is unknown left out of `input` and `metadata`."""
+        """Build the sample. Unknown values are omitted from `input` and `metadata`."""
         found = {
             "skipped": self.skipped,
             "user_shell": self.user_shell,
@@ -325,7 +324,7 @@ class Conversation:
                 truncated=status is Status.TRUNCATED,
                 termination_reason=self._find_end_reason(),
                 cost_usd=self.cost_usd,
-                # Where exporters look for them. None are known if the agent records none.
+                # Exporters read this field. Absent, not empty, if the agent records no tools.
                 **({"tools": self.tools} if self.tools else {}),
             ),
             status=status,
@@ -350,12 +349,12 @@ class Conversation:
 
 
 def parse_token_count(value: object) -> int | None:
-    """A number of tokens, or None for anything else."""
+    """Return a number of tokens, or None for any other value."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
         return None
     return int(value)
 
 
 def text_or_none(value: object) -> str | None:
-    """A string with something in it, or None."""
+    """Return a non-empty string, or None for any other value."""
     return value if isinstance(value, str) and value else None

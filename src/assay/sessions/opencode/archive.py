@@ -1,4 +1,4 @@
-"""What every layout of stored sessions looks like to the code that makes samples of them."""
+"""The common interface of all layouts of stored OpenCode sessions."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -23,32 +23,32 @@ class StoredSession:
     messages: list[StoredMessage]
     todo: list[Any] = field(default_factory=list)
     stray_parts: list[dict[str, Any]] = field(default_factory=list)
-    """Parts of messages that are not there."""
+    """Parts of messages that do not exist."""
 
 
 class Archive(Protocol):
-    """Stored sessions of one layout. Nothing is ever written to it."""
+    """Stored sessions of one layout, read-only."""
 
     where: str
     notes: list[str]
-    """What a reader should know about what was not read."""
+    """Notes on files that were not read."""
 
     def iterate_meta(self) -> Iterator[SessionMeta | UnreadableSession]:
-        """Every session, oldest first."""
+        """Yield the metadata of every session, oldest first."""
 
     def children_of(self, session_id: str) -> list[str]:
-        """The sessions of the subagents that a session started, oldest first."""
+        """Return the ids of the subagents that a session started, oldest first."""
 
     def has(self, session_id: str) -> bool: ...
 
     def load(self, session_id: str) -> StoredSession:
-        """The whole session. Raises `BadRow` when any part of it cannot be read."""
+        """Load a whole session. Raises `BadRow` if any part of it cannot be read."""
 
     def close(self) -> None: ...
 
 
 def read_session_meta(info: dict[str, Any], session_id: str) -> SessionMeta:
-    """The meta of a session with this info. What has a wrong type is unknown."""
+    """Read the metadata of a session from its info. Values of a wrong type become None."""
     time = info.get("time")
     time = time if isinstance(time, dict) else {}
     return SessionMeta(
@@ -68,15 +68,16 @@ def str_or_none(value: object) -> str | None:
 
 
 def parse_epoch_ms(value: object) -> int | None:
-    """A point in time as OpenCode writes it, or None for anything else."""
+    """Return OpenCode's milliseconds since 1970, or None for any other value."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    # Year 9999: later ones cannot be written as a date.
+    # Up to the year 9999, the last that `datetime` supports.
     return int(value) if 0 <= value < 253_402_300_800_000 else None
 
 
 def sort_messages(messages: list[StoredMessage]) -> list[StoredMessage]:
-    """Messages by time, then id. Ids alone run backwards once in 795 days, when they wrap."""
+    """Sort messages by time, then id."""
+    # Not by id alone: the time in the ids wraps every 795 days.
     return sorted(messages, key=_message_sort_key)
 
 

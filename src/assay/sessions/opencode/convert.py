@@ -1,4 +1,4 @@
-"""A stored session as a sample: what the user and the agent said, and the rest beside it."""
+"""Convert a stored OpenCode session into a sample."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,10 +34,10 @@ from .usage import read_usage
 
 
 def convert_session(session: StoredSession, options: SampleOptions) -> Sample:
-    """The sample of a session.
+    """Convert a session into a sample.
 
-    `trajectory` holds the conversation; what is not part of it stands in `metadata`: messages
-    without words of the user, compaction summaries, shell commands that the user ran.
+    `trajectory` contains the conversation. `metadata` contains the rest: user messages without
+    typed text, compaction summaries, and shell commands that the user ran.
     """
     return _SampleBuilder(session, options).sample()
 
@@ -129,7 +129,7 @@ class _SampleBuilder:
         return found | {key: details[key] for key in kept if key in details}
 
     def _note_system(self, info: dict[str, Any]) -> None:
-        """Put the first stored system prompt before everything. Since 1.0 none is stored."""
+        """Insert the first stored system prompt at the start. Since 1.0 none is stored."""
         text = read_system_prompt(info)
         if text and self._system is None:
             self._system = text
@@ -171,7 +171,7 @@ class _SampleBuilder:
         given = part.get("callID")
         call_id = given if isinstance(given, str) and given else str(part.get("id"))
         if call_id in self._call_ids:
-            # Some providers number their calls anew in each answer.
+            # Some providers restart the numbers of calls in each answer.
             call_id = str(part.get("id"))
         self._call_ids.add(call_id)
         return read_tool_part(part, call_id=call_id, agent_message=message_id)
@@ -203,7 +203,7 @@ class _SampleBuilder:
         if step.finish is not None:
             usage = read_usage(finish.get("tokens"), finish.get("cost"), version=version)
         elif last:
-            # The tokens of a message are those of its last step; its cost is that of all steps.
+            # A message has the tokens of its last step, but the cost of all its steps.
             cost = info.get("cost") if whole else None
             usage = read_usage(info.get("tokens"), cost, version=version)
         else:
@@ -259,7 +259,7 @@ class _SampleBuilder:
         )
 
     def _find_end_reason(self) -> str | None:
-        """In OpenCode's words, how the last turn ended."""
+        """Return OpenCode's reason for the end of the last turn."""
         if not self.messages or self.messages[-1].role == "user":
             return None
         last = self.calls[-1] if self.calls else None
@@ -275,7 +275,7 @@ class _SampleBuilder:
 
 
 def _to_user_block(part: dict[str, Any], *, synthetic: bool) -> TextBlock | DataBlock | None:
-    """What a part of a user message says, or None when it says nothing of the user's."""
+    """Convert a part of a user message to a block; None if the user did not write it."""
     kind, text = part.get("type"), part.get("text")
     if kind in ("file", "subtask"):
         return DataBlock.model_validate(drop_container_ids(part))
@@ -290,7 +290,7 @@ OpenCodeBlocks = list[TextBlock | DataBlock]
 
 
 def _join_opencode_content(said: OpenCodeBlocks) -> str | tuple[TextBlock | DataBlock, ...]:
-    """Blocks in their order. Texts without a file between them are one text."""
+    """Return blocks in order, with adjacent texts joined."""
     joined: OpenCodeBlocks = []
     texts: list[str] = []
     for block in said:
@@ -313,10 +313,10 @@ def _join_paragraphs(texts: list[str]) -> OpenCodeBlocks:
 
 
 def _unwrap_single_text(joined: OpenCodeBlocks) -> str | tuple[TextBlock | DataBlock, ...]:
-    """The blocks, or the text where there is nothing else."""
+    """Return the text if it is the only block, else all blocks."""
     texts = [block for block in joined if isinstance(block, TextBlock)]
     if len(texts) == 1:
-        # Between files, the spaces around a text are part of the sentence.
+        # Only a single text is trimmed: between files, spaces are part of the sentence.
         trimmed = TextBlock(type="text", text=texts[0].text.strip())
         joined = [trimmed if block is texts[0] else block for block in joined]
         if len(joined) == 1:
@@ -343,7 +343,7 @@ def _build_step_content(
 def _is_user_shell(
     info: dict[str, Any], steps: list[StepParts], asked: StoredMessage | None
 ) -> bool:
-    """Whether a message is a shell command that the user ran, which is stored as the agent's."""
+    """Whether a message of the agent is in fact a shell command that the user ran."""
     if asked is None or len(steps) > 1 or steps[0].started or not steps[0].tools:
         return False
     if read_usage(info.get("tokens"), None, version="") is not None:

@@ -1,4 +1,4 @@
-"""Messages of OpenCode 0.1 and 0.2, which hold their parts, in the shape of later versions."""
+"""Convert messages of OpenCode 0.1 and 0.2, which embed their parts, to the later layout."""
 
 from typing import Any
 
@@ -6,17 +6,17 @@ from assay.errors import BadRow
 
 from .archive import StoredMessage
 
+# The recorded result of a call to a tool that does not exist.
 _ABORTED_REQUEST = "request was aborted"
-"""What was recorded as the result of a call to a tool that did not exist."""
 
 
 def is_embedded(message: dict[str, Any]) -> bool:
-    """Whether a message is of the oldest layout."""
+    """Whether a message has the oldest layout."""
     return isinstance(message.get("parts"), list) and isinstance(message.get("metadata"), dict)
 
 
 def extract_parts(message: dict[str, Any], *, where: str) -> StoredMessage:
-    """The message as later versions keep it. Keys that are not known are kept."""
+    """Convert a message to the later layout. Unknown keys are kept."""
     metadata: dict[str, Any] = message["metadata"]
     info = {key: value for key, value in message.items() if key not in ("parts", "metadata")}
     tools = metadata.get("tool")
@@ -32,7 +32,7 @@ def extract_parts(message: dict[str, Any], *, where: str) -> StoredMessage:
             raise BadRow(f"part {number} is not an object", where=where)
         own = {"id": f"{info['id']}:{number:05}", **_convert_embedded_part(part, tools)}
         if parts and own.get("type") == parts[-1].get("type") == "text":
-            # A text was stored in the pieces in which it was streamed.
+            # Texts were stored in the chunks in which they were streamed.
             pieces.append(str(own.get("text", "")))
         else:
             _join_pieces(parts, pieces)
@@ -43,7 +43,7 @@ def extract_parts(message: dict[str, Any], *, where: str) -> StoredMessage:
 
 
 def _join_pieces(parts: list[dict[str, Any]], pieces: list[str]) -> None:
-    """Put the pieces of a text into its part, the last one."""
+    """Join the chunks of a text in the last part."""
     if len(pieces) > 1:
         parts[-1]["text"] = "".join(pieces)
 
@@ -62,7 +62,7 @@ def _convert_embedded_part(part: dict[str, Any], tools: dict[str, Any]) -> dict[
 
 
 def _build_tool_state(call: dict[str, Any], details: dict[str, Any] | None) -> dict[str, Any]:
-    """The state of a call. That it failed is only written among the details."""
+    # Only `details` records that a call failed.
     state: dict[str, Any] = {"input": call.get("args") or {}}
     if details is not None:
         state["metadata"] = {k: v for k, v in details.items() if k not in ("title", "time")}

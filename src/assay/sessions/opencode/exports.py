@@ -1,4 +1,4 @@
-"""Files that `opencode export` wrote, one session each."""
+"""Read files of `opencode export`, one session each."""
 
 import re
 from collections.abc import Iterator
@@ -17,12 +17,12 @@ _EXPORT_HINT = "write the file with `opencode export`"
 
 
 class ExportFiles:
-    """Exported sessions. Each file is read once to know what it holds, and again to be used."""
+    """Exported sessions. Each file is read once for the index, and again to load its session."""
 
     def __init__(self, where: Path, files: list[Path]) -> None:
         self.where = str(where)
         self.notes: list[str] = []
-        # A file that is named after its session goes before other files with the same session.
+        # A file named after its session takes precedence over copies with other names.
         self._files = sorted(files, key=lambda path: (not path.name.startswith("ses_"), path.name))
         self._found: dict[str, tuple[SessionMeta, Path]] = {}
         self._children: dict[str, list[SessionMeta]] = {}
@@ -83,7 +83,7 @@ def _read_export_meta(session: StoredSession) -> SessionMeta:
 
 
 def is_export(path: Path) -> bool:
-    """Whether a file begins like an exported session, without reading all of it."""
+    """Whether a file starts like an exported session. Reads only its first bytes."""
     if not path.is_file():
         return False
     try:
@@ -98,7 +98,7 @@ def is_export(path: Path) -> bool:
 
 
 def read_export(path: Path) -> StoredSession:
-    """The session in a file, or `BadRow`."""
+    """Read the session in a file, or raise `BadRow`."""
     where = str(path)
     data = read_stored_bytes(path)
     if announced := _EXPORT_ANNOUNCEMENT.match(data):
@@ -110,7 +110,7 @@ def read_export(path: Path) -> StoredSession:
     messages = exported.get("messages")
     if not isinstance(messages, list):
         raise BadRow("the file contains no list of `messages`", where=where, hint=_EXPORT_HINT)
-    # In the order of the file, which is OpenCode's own.
+    # Not sorted: the order of the file is OpenCode's own.
     return StoredSession(info, [_parse_exported_message(each, where) for each in messages])
 
 

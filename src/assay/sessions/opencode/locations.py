@@ -1,4 +1,4 @@
-"""From a path to the sessions in it: a data folder, a database, a tree, or exported files."""
+"""Find the sessions at a path: a data folder, a database, a tree, or exported files."""
 
 from pathlib import Path
 
@@ -16,10 +16,10 @@ _LOCATION_HINT = (
 
 
 def open_archive(path: Path) -> Archive:
-    """The sessions at `path`. Raises `DatasetError` where there are none.
+    """Open the sessions at `path`. Raises `DatasetError` if there are none.
 
-    In a data folder the database goes before the trees of older versions: OpenCode imported
-    those into it and left them where they were.
+    In a data folder the database takes precedence over the trees of older versions: OpenCode
+    imported those into it and did not delete them.
     """
     if path.is_file():
         return _open_single_file(path)
@@ -37,7 +37,7 @@ def open_archive(path: Path) -> Archive:
         return ProjectTrees(path, storages)
     files = [file for file in sorted(path.glob("*.json")) if file.is_file()]
     if any(map(is_export, files)):
-        # One that is named like an export and does not begin like one is reported, not passed over.
+        # A file that is only named like an export is reported as unreadable, not ignored.
         exported = [file for file in files if file.name.startswith("ses_") or is_export(file)]
         return ExportFiles(path, exported)
     raise DatasetError(
@@ -59,7 +59,7 @@ def _open_single_file(path: Path) -> Archive:
 
 
 def _find_databases(path: Path) -> list[Path]:
-    """The release's database first, then those of channel builds."""
+    """Return the database of the release first, then those of other channels."""
     own = path / "opencode.db"
     channels = sorted(path.glob("opencode-*.db"))
     return ([own] if own.is_file() else []) + channels
@@ -80,7 +80,7 @@ def _open_first_database(path: Path, databases: list[Path]) -> Archive:
 
 
 def _find_global_storage(path: Path) -> Path | None:
-    # `storage/` alone says nothing: later versions keep other things there.
+    # Not by `storage/` alone: later versions keep other files there.
     for storage in (path / "storage", path):
         if any(storage.glob("session/*/ses_*.json")) and not (storage / "session/info").is_dir():
             return storage

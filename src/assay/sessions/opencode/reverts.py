@@ -1,4 +1,4 @@
-"""What the user has undone, which stays stored until the next prompt."""
+"""Messages that the user has reverted, which stay stored until the next prompt."""
 
 from typing import Any
 
@@ -6,10 +6,8 @@ from .archive import StoredMessage, StoredSession
 
 
 def split_reverted(session: StoredSession) -> tuple[list[StoredMessage], list[Any]]:
-    """The messages that the user has not undone, and the ids of those that were, whole or in part.
-
-    By place, as OpenCode does it: ids do not tell what came later.
-    """
+    """Return the messages that were kept, and the ids of those reverted as a whole or in part."""
+    # By position, as OpenCode does: ids do not define the order.
     revert = session.info.get("revert")
     wanted = revert.get("messageID") if isinstance(revert, dict) else None
     places = [n for n, each in enumerate(session.messages) if each.info.get("id") == wanted]

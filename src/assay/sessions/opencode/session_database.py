@@ -1,7 +1,7 @@
-"""Sessions in `opencode.db`, as OpenCode keeps them since 1.2. Opened read-only, always.
+"""Read sessions from `opencode.db`, which OpenCode uses since 1.2. Always opened read-only.
 
-Only the tables named here can be read: the others hold access tokens and share secrets. A file
-from somebody else may be made to do harm, so only ordinary tables are read, for a limited time.
+Only the tables listed here can be read: the others contain access tokens and share secrets. A
+database may be crafted as an attack, so only ordinary tables are read, with a timeout.
 """
 
 import re
@@ -27,12 +27,11 @@ _REQUIRED_COLUMNS = {
 }
 _ALLOWED_ACTIONS = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_TRANSACTION)
 _BUSY_TIMEOUT_S = 10.0
+# Timeout for the next row of a query: the B-tree of a damaged table can be practically endless.
 _QUERY_TIMEOUT_S = 60.0
-"""A query that takes longer for its next row is aborted: the tree of a damaged table can be as
-good as endless."""
 
+# Operations of SQLite's virtual machine between two checks of the deadline.
 _OPERATIONS_PER_CHECK = 50_000
-"""Of SQLite's virtual machine, between two looks at the clock."""
 
 _CREATE_TABLE = re.compile(r"\s*CREATE\s+TABLE\b", re.IGNORECASE)
 _JSON_COLUMNS = ("summary_diffs", "metadata", "revert", "permission", "model")
@@ -41,6 +40,7 @@ _RENAMED_COLUMNS = {
     "workspace_id": "workspaceID",
     "parent_id": "parentID",
 }
+# Columns of the table `session` that are nested in the exported format.
 _NESTED_COLUMNS = {
     "share_url": ("share", "url"),
     "summary_additions": ("summary", "additions"),
@@ -57,11 +57,10 @@ _NESTED_COLUMNS = {
     "time_compacting": ("time", "compacting"),
     "time_archived": ("time", "archived"),
 }
-"""Columns of the table `session` that stand inside an object of the exported one."""
 
 
 class OpenCodeDatabase:
-    """The sessions of one database. Sees what a running OpenCode has not checkpointed yet."""
+    """The sessions of one database, including changes that are not checkpointed yet."""
 
     def __init__(self, path: Path) -> None:
         self.where = str(path)
@@ -71,7 +70,7 @@ class OpenCodeDatabase:
         self._connection.set_progress_handler(self._is_past_deadline, _OPERATIONS_PER_CHECK)
         try:
             self._deadline = time.monotonic() + _QUERY_TIMEOUT_S
-            # Before anything else: even the columns of a view may take forever to find.
+            # First: even listing the columns of a crafted view may take forever.
             _check_no_views(self._connection, self.where)
             self._columns = {
                 name: _read_column_names(self._connection, name) for name in READABLE_TABLES
@@ -90,7 +89,7 @@ class OpenCodeDatabase:
     def iterate_meta(self) -> Iterator[SessionMeta | UnreadableSession]:
         wanted = "id title parent_id time_created time_updated project_id directory".split()
         present = [name for name in wanted if name in self._columns["session"]]
-        # With `+` no index is used: one that is damaged may have no end.
+        # `+` disables indexes: a damaged one may be endless.
         query = f"SELECT {_quote_columns(present)} FROM session ORDER BY +time_created, +id"
         try:
             self._deadline = time.monotonic() + _QUERY_TIMEOUT_S
@@ -132,7 +131,7 @@ class OpenCodeDatabase:
         return StoredSession(info, messages, self._read_todo(session_id), stray)
 
     def _read_parts(self, session_id: str) -> dict[str, list[dict[str, Any]]]:
-        """The parts of each message. OpenCode itself orders them by id."""
+        """Return the parts of each message, by id as OpenCode orders them."""
         found: dict[str, list[dict[str, Any]]] = {}
         query = "SELECT id, message_id, data FROM part WHERE session_id = ? ORDER BY id"
         for part_id, message_id, data in self._fetch_rows(query, session_id):
@@ -190,7 +189,7 @@ def _is_abort(error: sqlite3.Error) -> bool:
 
 
 def _check_no_views(connection: sqlite3.Connection, where: str) -> None:
-    """Raise where a view or a virtual table has the name of a table that is read."""
+    """Raise if a view or a virtual table has the name of a table that is read."""
     query = "SELECT name, type, sql FROM sqlite_master WHERE type IN ('table', 'view')"
     for name, kind, statement in connection.execute(query):
         ordinary = kind == "table" and _CREATE_TABLE.match(str(statement))
@@ -210,7 +209,7 @@ def _check_columns(columns: dict[str, set[str]], where: str) -> None:
             f"table `{absent[0]}` is missing: the file is not an OpenCode database", where=where
         )
     for table, needed in _REQUIRED_COLUMNS.items():
-        # Columns that SQLite computes are not listed.
+        # `table_info` omits generated columns, which could run expressions.
         if missing := sorted(needed - columns[table]):
             raise DatasetError(
                 f"table `{table}` stores no column `{missing[0]}`: the file is not an OpenCode "
@@ -227,8 +226,8 @@ def _open_read_only(path: Path) -> sqlite3.Connection:
         connection = _connect_uri(f"{address}?mode=ro")
     except sqlite3.Error as error:
         log = path.with_name(f"{path.name}-wal")
-        # A database in write-ahead mode needs a file beside it, which a folder that cannot be
-        # written to does not get. Without a log there is nothing that `immutable` would miss.
+        # Write-ahead mode needs an -shm file, which cannot be created in a read-only folder.
+        # `immutable` ignores the log, so it is safe only if there is none.
         if not isinstance(error, sqlite3.OperationalError) or (
             log.exists() and log.stat().st_size > 0
         ):
@@ -243,14 +242,14 @@ def _open_read_only(path: Path) -> sqlite3.Connection:
 
 def _connect_uri(address: str) -> sqlite3.Connection:
     connection = sqlite3.connect(address, uri=True, timeout=_BUSY_TIMEOUT_S)
-    # Cut outputs may end inside a character.
+    # Truncated outputs may end inside a character.
     connection.text_factory = lambda data: data.decode("utf-8", "replace")
-    # No cell is larger than a file may be, and what the schema calls must be harmless.
+    # Limit the size of cells, and forbid unsafe functions in the schema.
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_FILE)
     try:
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA cell_size_check = ON")
-        # Nothing is opened before the first statement.
+        # SQLite opens the file lazily: provoke its errors here.
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except BaseException:
         connection.close()
@@ -259,7 +258,7 @@ def _connect_uri(address: str) -> sqlite3.Connection:
 
 
 def _authorize(action: int, first: str | None, *_: str | None) -> int:
-    """Allow reading the tables that hold sessions, and nothing else."""
+    """Allow reading the tables with sessions, and nothing else."""
     if action in _ALLOWED_ACTIONS:
         return sqlite3.SQLITE_OK
     if action == sqlite3.SQLITE_READ and first in READABLE_TABLES:
@@ -274,7 +273,7 @@ def _read_column_names(connection: sqlite3.Connection, table: str) -> set[str]:
 
 
 def _quote_columns(columns: list[str]) -> str:
-    """Columns for a query. Those of a later version may have the names of keywords."""
+    """Quote columns for a query: later versions may use keywords as names."""
     return ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
 
 
@@ -305,7 +304,7 @@ def _parse_cell(data: object, where: str) -> dict[str, Any]:
 
 
 def _build_session_info(row: dict[str, Any], where: str) -> dict[str, Any]:
-    """The row as OpenCode exports it. Columns of a later version keep their names."""
+    """Convert a row to the exported format. Unknown columns keep their names."""
     info: dict[str, Any] = {}
     for column, value in row.items():
         if value is None:
@@ -315,8 +314,8 @@ def _build_session_info(row: dict[str, Any], where: str) -> dict[str, Any]:
         if isinstance(value, bytes):
             value = value.decode("utf-8", "replace")
         *outer, name = _NESTED_COLUMNS.get(column, (_RENAMED_COLUMNS.get(column, column),))
-        place = info
+        target = info
         for key in outer:
-            place = place.setdefault(key, {})
-        place[name] = value
+            target = target.setdefault(key, {})
+        target[name] = value
     return info

@@ -1,15 +1,15 @@
-"""An assistant message cut into its steps: one step is one call of the model."""
+"""Split an assistant message into steps: one step is one model call."""
 
 from dataclasses import dataclass, field
 from typing import Any
 
+# Keys of a text part that the message already contains.
 _STUB_KEYS = frozenset("id type text time sessionID messageID synthetic ignored".split())
-"""What is known of a text part once its text is in the message."""
 
 
 @dataclass
 class StepParts:
-    """The parts of one step, by what they are."""
+    """The parts of one step, by kind."""
 
     content: list[str | dict[str, Any]] = field(default_factory=list)
     """Texts, and the parts of files, in the order in which they were stored."""
@@ -17,7 +17,7 @@ class StepParts:
     reasoning: list[str] = field(default_factory=list)
     tools: list[dict[str, Any]] = field(default_factory=list)
     others: list[dict[str, Any]] = field(default_factory=list)
-    """Kept as they came: kinds that are not known here, and what a message has no field for."""
+    """Unchanged parts of unknown kinds, and those that a message has no field for."""
 
     finish: dict[str, Any] | None = None
     started: bool = False
@@ -32,7 +32,7 @@ class StepParts:
 
 
 def split_steps(parts: list[dict[str, Any]]) -> list[StepParts]:
-    """At least one step. Since 1.0 there is exactly one in a message."""
+    """Return at least one step. Since 1.0 a message has exactly one."""
     steps = [StepParts()]
     for part in parts:
         if part.get("type") == "step-start" and (steps[-1].has_content or steps[-1].finish):
@@ -61,11 +61,11 @@ def _add_part(step: StepParts, part: dict[str, Any]) -> None:
 
 
 def _keep_stub(step: StepParts, part: dict[str, Any]) -> None:
-    """Keep what a provider attached to a text, such as a signature."""
+    """Keep provider data attached to a text, such as a signature."""
     if not part.keys() <= _STUB_KEYS:
         step.others.append({key: value for key, value in part.items() if key != "text"})
 
 
 def drop_container_ids(part: dict[str, Any]) -> dict[str, Any]:
-    """A part without the ids of what it stands in."""
+    """Return a part without the ids of its session and message."""
     return {key: value for key, value in part.items() if key not in ("sessionID", "messageID")}

@@ -1,4 +1,4 @@
-"""What is said about a session and its messages, beside what they say."""
+"""Read the info objects of sessions and messages."""
 
 from typing import Any
 
@@ -9,19 +9,19 @@ _MESSAGE_KEYS = frozenset("id sessionID role modelID providerID system error age
 
 
 def read_system_prompt(info: dict[str, Any]) -> str:
-    """The system prompt that a message was answered with, or ""."""
+    """Return the system prompt of an answer, or ""."""
     system = info.get("system")
     texts = system if isinstance(system, list) else [system]
     return "\n\n".join(text for text in texts if isinstance(text, str) and text)
 
 
 def collect_extra_info(info: dict[str, Any]) -> dict[str, Any]:
-    """What a message has no field for."""
+    """Return the entries that `Message` has no field for."""
     return {key: value for key, value in info.items() if key not in _MESSAGE_KEYS}
 
 
 def drop_headers(error: Any) -> Any:
-    """An error without the headers of the server's answer, which may carry cookies."""
+    """Return an error without response headers, which may contain cookies."""
     if not isinstance(error, dict) or not isinstance(error.get("data"), dict):
         return error
     data = {key: value for key, value in error["data"].items() if key != "responseHeaders"}
@@ -29,7 +29,7 @@ def drop_headers(error: Any) -> Any:
 
 
 def format_stored_error(error: Any) -> str | None:
-    """A stored error in one line."""
+    """Format a stored error as one line."""
     if not isinstance(error, dict):
         return None if error is None else str(error)
     data = error.get("data")
@@ -39,7 +39,7 @@ def format_stored_error(error: Any) -> str | None:
 
 
 def drop_share_secret(info: dict[str, Any]) -> dict[str, Any]:
-    """The session's info. The secret of a share, which some versions kept there, is left out."""
+    """Return the session's info without the share secret, which some versions store."""
     share = info.get("share")
     if not isinstance(share, dict) or "secret" not in share:
         return info
@@ -47,7 +47,7 @@ def drop_share_secret(info: dict[str, Any]) -> dict[str, Any]:
 
 
 def build_session_input(info: dict[str, Any]) -> dict[str, Any]:
-    """What a session is, in few words."""
+    """Build `input` of the sample: title, times, version and folders of the session."""
     time = info.get("time")
     time = time if isinstance(time, dict) else {}
     created, updated = parse_epoch_ms(time.get("created")), parse_epoch_ms(time.get("updated"))
@@ -63,7 +63,7 @@ def build_session_input(info: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_created_at(info: dict[str, Any]) -> str | None:
-    """When a message was made."""
+    """Return the creation time of a message."""
     time = info.get("time")
     created = parse_epoch_ms(time.get("created")) if isinstance(time, dict) else None
     return None if created is None else format_iso_time(created)

@@ -1,4 +1,4 @@
-"""`read_opencode`: stored sessions as a stream of samples, with an account of the rest."""
+"""`read_opencode`: stream stored sessions as samples, and report skipped ones."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,14 +18,14 @@ from .locations import open_archive
 NEWEST_TESTED_OPENCODE = "1.18.33"
 """The newest version of OpenCode whose sessions the tests read."""
 
+# Nesting of subagents. OpenCode itself allows one level.
 _MAX_OPENCODE_DEPTH = 8
-"""Subagents of subagents. OpenCode itself allows one level."""
 
 
 class SessionStream:
     """Samples of stored sessions, one in memory at a time.
 
-    Each `for` loop is a pass of its own. `reading` tells of the pass begun last.
+    Each `for` loop is a new pass. `reading` has the statistics of the latest pass.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class SessionStream:
             reading.missing = sorted(missing)
             reading.notes += archive.notes
             reading.note_versions(NEWEST_TESTED_OPENCODE)
-            # Those whose parent is not asked for either.
+            # Subagents whose parents are not selected either.
             reading.not_chosen += max(self._left_to_parents - reading.inlined, 0)
         finally:
             archive.close()
@@ -112,9 +112,9 @@ class SessionStream:
             )
 
     def _is_left_to_parent(self, archive: Archive, meta: SessionMeta) -> bool:
-        """Whether a subagent's session is no sample of its own.
+        """Whether a subagent's session belongs into the sample of its parent.
 
-        It is one when it was asked for by name, and when its parent is not there to hold it.
+        It is a separate sample if it was selected by id, or if its parent does not exist.
         """
         if meta.parent_id is None or self._children == "separate":
             return False
@@ -151,7 +151,7 @@ class SessionStream:
         reading: SessionReading,
         above: tuple[str, ...],
     ) -> list[dict[str, Any]]:
-        """The sessions that this one started, as plain samples, where they are asked for."""
+        """Return the samples of subagents as dicts, with `children="inline"`."""
         found: list[dict[str, Any]] = []
         if self._children != "inline":
             return found
@@ -183,7 +183,7 @@ def read_opencode(
     """Stream the sessions that OpenCode recorded, of any version, as samples.
 
     `path` is OpenCode's data folder, its database, a tree of JSON files, or exported files.
-    `redact` sees each sample before anybody else and returns what may be shown.
+    `redact` is applied to each sample before it is returned.
     """
     if children not in get_args(Children):
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""A stored tool part as a call and the message that answers it."""
+"""Convert a stored tool part into a call and the message that answers it."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,19 +9,19 @@ from .archive import parse_epoch_ms
 from .timestamps import format_iso_time
 
 INTERRUPTED_RESULT = "[Tool execution was interrupted]"
-"""OpenCode's own words to the model for a call without a result."""
+"""The text that OpenCode sends to the model for a call without a result."""
 
 
 @dataclass(frozen=True)
 class ToolUse:
-    """One call of a tool: what the model asked for, and what it was told."""
+    """One tool call of the model, and its answer."""
 
     call: ToolCall
     answer: Message
 
 
 def read_tool_part(part: dict[str, Any], *, call_id: str, agent_message: str | None) -> ToolUse:
-    """The call in a part. Whatever has a wrong type is kept, as text where text is needed.
+    """Read the call in a part. Values of a wrong type are kept, as text where needed.
 
     `call_id` is unique in the session, which the id in the part need not be.
     """
@@ -51,7 +51,7 @@ def read_tool_part(part: dict[str, Any], *, call_id: str, agent_message: str | N
 def _read_opencode_call(
     part: dict[str, Any], state: dict[str, Any], call_id: str
 ) -> tuple[ToolCall, str, dict[str, Any]]:
-    """The call, what the model was told, and the first details of both."""
+    """Return the call, the output sent to the model, and the first details of both."""
     status = str(state.get("status", "unknown"))
     given = state.get("input")
     arguments = given if isinstance(given, dict) else {}
@@ -62,8 +62,8 @@ def _read_opencode_call(
     }
     name = str(part.get("tool", "unknown"))
     if name == "invalid" and isinstance(arguments.get("tool"), str):
-        # A tool that does not exist, or arguments that are no JSON: stored as a call of a tool
-        # named `invalid` that succeeded.
+        # For an unknown tool or arguments that are not JSON, OpenCode stores a successful call of
+        # a tool named `invalid`.
         details |= {"raw_tool": "invalid", "raw_input": arguments}
         call = ToolCall(id=call_id, name=arguments["tool"])
         return call, str(arguments.get("error", "")), details
@@ -84,7 +84,7 @@ def _read_tool_output(state: dict[str, Any], status: str) -> str:
 
 
 def _read_tool_metadata(state: dict[str, Any], text: str) -> dict[str, Any]:
-    """What the tool noted, without a second copy of its output."""
+    """Return the tool's metadata, without a second copy of its output."""
     metadata = state.get("metadata")
     if not isinstance(metadata, dict):
         return {}
@@ -104,7 +104,7 @@ def _read_timing(state: dict[str, Any]) -> dict[str, Any]:
     if start is not None and end is not None:
         found["duration_s"] = (end - start) / 1000
     if (compacted := parse_epoch_ms(time.get("compacted"))) is not None:
-        # Later calls of the model did not see this output any more.
+        # Later model calls did not contain this output any more.
         found["compacted"] = format_iso_time(compacted)
     return found
 
@@ -112,7 +112,7 @@ def _read_timing(state: dict[str, Any]) -> dict[str, Any]:
 def _collect_extra_state(
     state: dict[str, Any], part: dict[str, Any], metadata: dict[str, Any]
 ) -> dict[str, Any]:
-    """Everything else that was stored."""
+    """Return all other stored values."""
     known = ("status", "input", "output", "error", "metadata", "time")
     rest = {key: value for key, value in state.items() if key not in known}
     if metadata:
@@ -127,10 +127,10 @@ def _collect_extra_state(
 
 
 def find_child_session(metadata: dict[str, Any]) -> str | None:
-    """The session of the subagent that a call started."""
+    """Return the session id of the subagent that a call started."""
     if isinstance(metadata.get("sessionId"), str):
         return str(metadata["sessionId"])
-    # Before 1.0 only the parts of the subagent's own calls say it.
+    # Before 1.0 only the parts of the subagent's own calls contain the id.
     summary = metadata.get("summary")
     for each in summary if isinstance(summary, list) else ():
         if isinstance(each, dict) and isinstance(each.get("sessionID"), str):

@@ -1,6 +1,6 @@
-"""Sessions in trees of JSON files, as OpenCode kept them before 1.2.
+"""Read sessions in trees of JSON files, which OpenCode used before 1.2.
 
-Every name of a file or folder comes from a listing, never from what a file says.
+Paths are built from directory listings, never from the content of a file.
 """
 
 import os
@@ -18,7 +18,7 @@ from .embedded import extract_parts, is_embedded
 
 
 class JsonTree(ABC):
-    """What both trees share: an index of the sessions, which holds no messages."""
+    """Base class of both trees: an index of the sessions without their messages."""
 
     def __init__(self, where: Path) -> None:
         self.where = str(where)
@@ -59,22 +59,22 @@ class JsonTree(ABC):
         return self.session(path, {"id": session_id, **self.read_info(path)})
 
     def read_info(self, path: Path) -> dict[str, Any]:
-        """What a file says of its session. Raises `BadRow`."""
+        """Read the info of a session from its file. Raises `BadRow`."""
         return read_stored_object(path)
 
     @abstractmethod
     def session_folders(self) -> list[Path]:
-        """Where the descriptions of sessions are."""
+        """Return the folders with the info files of sessions."""
 
     @abstractmethod
     def session(self, path: Path, info: dict[str, Any]) -> StoredSession:
-        """The session that a file describes."""
+        """Load the session of an info file."""
 
     def _get_session_path(self, session_id: str) -> Path:
         return self._folders[session_id] / f"{session_id}.json"
 
     def _index(self) -> None:
-        """Read what each session is once: only here is it written whose child it is."""
+        # A pass over all sessions: only the info of a child names its parent.
         if self._indexed:
             return
         self._indexed = True
@@ -136,7 +136,7 @@ class ProjectTrees(JsonTree):
         return [storage / "session" / "info" for storage in self._storages]
 
     def read_info(self, path: Path) -> dict[str, Any]:
-        # The folder of a project is named after where the project is.
+        # The folder of a project is named after its path.
         return {"projectID": path.parents[3].name, **read_stored_object(path)}
 
     def session(self, path: Path, info: dict[str, Any]) -> StoredSession:
@@ -155,7 +155,7 @@ class ProjectTrees(JsonTree):
 
 
 def _list_json_files(folder: Path, *, start: str = "") -> list[Path]:
-    """The JSON files of a folder by name; none where there is no folder."""
+    """Return the JSON files of a folder by name; none if it does not exist."""
     try:
         names = os.listdir(folder)
     except (FileNotFoundError, NotADirectoryError):

@@ -1,4 +1,4 @@
-"""Kinds of messages and parts that no version of OpenCode known here writes."""
+"""Count kinds of messages and parts that no known version of OpenCode writes."""
 
 from collections import Counter
 
@@ -13,7 +13,7 @@ _MAX_KIND_NAME_LENGTH = 80
 
 
 def count_unknown_kinds(session: StoredSession) -> Counter[str]:
-    """How many messages and parts of a session are of which unknown kind."""
+    """Count the messages and parts of a session by unknown kind."""
     found: Counter[str] = Counter()
     parts = list(session.stray_parts)
     for message in session.messages:

@@ -1,4 +1,4 @@
-"""What a model call consumed, from the counts of any version."""
+"""Read the usage of a model call, as stored by any version."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from ..transcripts import parse_token_count
 
 
 def read_usage(tokens: Any, cost: Any, *, version: str) -> Usage | None:
-    """The usage of one call, or None when nothing was counted.
+    """Return the usage of one call, or None if nothing was counted.
 
     `input_tokens` is the whole prompt and `output_tokens` the whole answer, reasoning included,
     as providers bill them. The counts as they were stored are kept beside them.
@@ -27,14 +27,14 @@ def read_usage(tokens: Any, cost: Any, *, version: str) -> Usage | None:
         parse_token_count(tokens.get("total")),
     )
     if not any((given, answer, read, written, thought, total)):
-        # A call that failed is stored with zeros. They are not a measurement.
+        # Failed calls are stored with zeros, which are not a measurement.
         return None
     prompt = given
     if given is not None and not version.startswith("0."):
-        # Since 1.0 the cached part is counted apart.
+        # Since 1.0 cached tokens are counted separately.
         prompt = given + (read or 0) + (written or 0)
     if total is not None and prompt is not None and total >= prompt:
-        # Versions differ in whether `output` includes the reasoning; the total settles it.
+        # Versions differ in whether `output` includes reasoning; derive it from the total.
         answer = total - prompt
     return Usage(
         input_tokens=prompt,
