@@ -46,7 +46,9 @@ from .conversion import (
 _ANTHROPIC_EXTRAS_BY_ROLE = {"assistant": "thinking", "tool": "result", "function": "result"}
 _EMPTY_MESSAGE_NOTE = "an empty message; left out"
 _EMPTY_TEXT_NOTE = "an empty text is not accepted beside other blocks; left out"
+# The system prompt is only text, so it has none of a message's other fields.
 _UNSUPPORTED_IN_SYSTEM = ("tool_calls", "tool_call_id", "name", "reasoning")
+# Blocks that must be sent back unchanged together with their signatures.
 _THINKING_TYPES = ("thinking", "redacted_thinking")
 
 
@@ -84,6 +86,7 @@ def from_anthropic(
     read: list[Message] = []
     if system is not None:
         read.append(_read_anthropic_system(system))
+    # Anthropic joins consecutive turns of one role, so a repeated role is marked to restore it.
     before = None
     for index, wire in enumerate(check_iterable(messages, "messages")):
         where = f"messages[{index}]"

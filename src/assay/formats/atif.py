@@ -70,6 +70,7 @@ _USAGE_METRICS = {
     "cached_tokens": "cached_tokens",
     "cost_usd": "cost_usd",
 }
+# Fields of `final_metrics`, and the fields of `Usage` that they sum up.
 _TOTALS = {
     "total_prompt_tokens": "input_tokens",
     "total_completion_tokens": "output_tokens",
@@ -440,6 +441,7 @@ def _build_atif_sample(
     data: Mapping[str, Any], messages: list[Message], calls: list[ModelCall]
 ) -> Sample:
     own, foreign = _split_extra(data, "document")
+    # Documents of assay contain the exact prompt and fields; those of others are interpreted.
     ours = _EXTRA_NAMESPACE in (data.get("extra") or ())
     happened = not ours or "trajectory" in own
     fields = {"messages": messages, "calls": calls, **own.pop("trajectory", {})}

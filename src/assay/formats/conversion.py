@@ -20,7 +20,9 @@ FORMAT_NAMESPACES = frozenset({"openai_chat", "huggingface", "anthropic", "gemin
 UNSUPPORTED_FIELDS = ("provider", "api", "model", "details", "timestamp", "metadata")
 
 _UNSUPPORTED_FIELD_SET = frozenset(UNSUPPORTED_FIELDS)
+# Pydantic also puts names of union members into an error's path; only fields are shown.
 _NAMED_IN_ERRORS = frozenset({*Message.model_fields, *ToolCall.model_fields})
+# A long conversation may drop the same field in every message.
 _MAX_SHOWN_DROPPED = 5
 
 

@@ -30,6 +30,7 @@ from .eval_turns import EVENT_DETAIL_KEYS, TEXT_SEPARATOR, EvalTurn, EvalTurns
 ResponseMode = Literal["final", "turn"]
 """Whether the response is the text after the last tool call, or the whole last turn."""
 
+# Metadata of a sample that a record repeats, and that reading restores.
 _PASSED_THROUGH_KEYS = (
     "parent_id",
     "skipped",
@@ -194,16 +195,15 @@ def _summarize_passed_value(value: Any) -> Any:
     # Whole conversations are elsewhere in the record; here their ids, titles and reasons suffice.
     if not isinstance(value, list):
         return value
-    return [_summarize_entry(each) if isinstance(each, dict) else each for each in value]
-
-
-def _summarize_entry(value: dict[str, Any]) -> dict[str, Any]:
-    if "trajectory" in value or "parts" in value:
-        given = value.get("input")
-        title = given.get("title") if isinstance(given, dict) and "trajectory" in value else None
-        brief = {"id": value.get("id"), "why": value.get("why"), "title": title}
-        return {key: text for key, text in brief.items() if text}
-    return value
+    summary = []
+    for each in value:
+        if isinstance(each, dict) and ("trajectory" in each or "parts" in each):
+            given = each.get("input")
+            title = given.get("title") if isinstance(given, dict) and "trajectory" in each else None
+            brief = {"id": each.get("id"), "why": each.get("why"), "title": title}
+            each = {key: text for key, text in brief.items() if text}
+        summary.append(each)
+    return summary
 
 
 def from_eval_record(record: Mapping[str, Any]) -> Sample:
@@ -230,7 +230,8 @@ def _read_record(record: Mapping[str, Any], *, depth: int) -> Sample:
     if response is not None and (not contents or contents[-1][0] == "user"):
         # Other writers do not repeat the answer in the request.
         contents.append(("model", response))
-    if metadata.get("response_precedes_tools") is True and _ends_with_text(contents, response):
+    early = metadata.get("response_precedes_tools") is True
+    if early and response is not None and contents and contents[-1][1].endswith(response):
         # The text before the tool calls already contains it.
         response = None
     by_turn = _group_events_by_turn(data, [role for role, _ in contents], metadata)
@@ -300,10 +301,6 @@ def _locate_event_turns(turns: list[Any], roles: list[str], *, known: bool) -> l
         where=f"intermediate_events[{wrong}].turn",
         hint="number the turns by their position in `request.contents`, from 1",
     )
-
-
-def _ends_with_text(contents: list[tuple[str, str]], text: str | None) -> bool:
-    return text is not None and bool(contents) and contents[-1][1].endswith(text)
 
 
 def _read_response_text(data: Mapping[str, Any]) -> str | None:

@@ -15,6 +15,7 @@ def to_fireworks_rft(sample: Sample) -> Converted[dict[str, Any]]:
     """Return a row with `messages` and `tools`, and `ground_truth` and `id` for the evaluator."""
     converted = to_openai_rft(sample)
     row = {_FIREWORKS_KEYS.get(key, key): value for key, value in converted.value.items()}
+    # OpenAI's rows may name the speaker of a message; Fireworks' schema has no such key.
     named = [n for n, message in enumerate(row["messages"]) if "name" in message]
     dropped = (Dropped(f"messages[{n}].name", "no place for `name`; left out") for n in named)
     row["messages"] = [

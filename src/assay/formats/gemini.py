@@ -45,6 +45,7 @@ from .gemini_parts import (
 )
 
 _GEMINI_EXTRAS_BY_ROLE = {"assistant": "thinking", "tool": "result", "function": "result"}
+# A function response must have a name, also where neither message nor call has one.
 _UNKNOWN_TOOL_NAME = "unknown"
 
 

@@ -42,6 +42,7 @@ _CAMEL_CASE_KEYS = {
     "will_continue": "willContinue",
 }
 _PART_KINDS = ("inlineData", "fileData", "executableCode", "codeExecutionResult", "functionCall")
+# Not `mimetypes`, whose answers depend on the machine's configuration.
 _IMAGE_TYPES = {
     "gif": "image/gif",
     "heic": "image/heic",

@@ -40,6 +40,7 @@ def to_huggingface(messages: Iterable[Message]) -> Converted[list[dict[str, Any]
     """
     dropped: list[Dropped] = []
     written: list[dict[str, Any]] = []
+    # Templates need the tool's name, which OpenAI's tool messages do not have.
     called: dict[str | None, str] = {}
     for index, message in enumerate(check_iterable(messages, "messages")):
         where = f"messages[{index}]"

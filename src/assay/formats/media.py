@@ -8,6 +8,7 @@ from assay.types import ContentBlock, DataBlock
 
 from .conversion import Dropped, report_extras
 
+# Strict: a `data:` URL with other parameters could not be restored from type and data alone.
 _MEDIA_TYPE = re.compile(r"[A-Za-z0-9.+-]+/[A-Za-z0-9.+-]+")
 _DATA_URL = re.compile(r"data:([A-Za-z0-9.+-]+/[A-Za-z0-9.+-]+);base64,")
 

@@ -11,6 +11,7 @@ def attach_result(message: Message, result: EvaluateResult, *, lossless: bool = 
 
     Other metadata is kept. Raises `WireError` when the result does not fit beside it.
     """
+    # An earlier result is removed first, so that its pairs do not count against the limit.
     others = {key: value for key, value in message.metadata.items() if not is_result_key(key)}
     pairs = write_metadata(result, lossless=lossless, max_pairs=MAX_PAIRS - len(others))
     return message.model_copy(update={"metadata": {**others, **pairs}})

@@ -45,8 +45,10 @@ ReasoningKey = Literal["reasoning_content", "reasoning"]
 
 _OPENAI_CHAT_FORMAT = "openai_chat"
 _REASONING_KEYS = ("reasoning_content", "reasoning")
+# Keys with another meaning on a `Message`, or with several names on servers.
 _AMBIGUOUS_KEYS = FORMAT_NAMESPACES | {"reasoning", "reasoning_content", "function_call"}
 _REASONING_NOTE = "OpenAI accepts no reasoning; left out"
+# A message with no other keys takes the fast path in both directions.
 _PLAIN_KEYS = frozenset({"role", "content"})
 
 

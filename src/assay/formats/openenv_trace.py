@@ -68,6 +68,7 @@ def _write_trace_turn(sample: Sample, call: ModelCall, number: int) -> dict[str,
         raise WireError(f"a model call has no {missing}", where=where)
     if len(logprobs) != len(completion):
         raise WireError("a model call has more or fewer logprobs than tokens", where=where)
+    # A positive value is a probability or a negated logprob, which would train on garbage.
     if any(value > 0 for value in logprobs):
         raise WireError("a model call has a logprob above 0", where=where)
     metadata = {

@@ -27,6 +27,7 @@ def cut_outputs(sample: Sample, limit: int) -> tuple[Sample, int]:
     trajectory = sample.trajectory
     messages = () if trajectory is None else trajectory.messages
     shorter = [_cut_message(message, limit) for message in messages]
+    # `_cut_message` returns the same object when nothing was cut.
     count = sum(one is not other for one, other in zip(messages, shorter, strict=True))
     changes: dict[str, Any] = {}
     if trajectory is not None and count:

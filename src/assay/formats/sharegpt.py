@@ -37,6 +37,7 @@ _ANSWER_SEPARATOR = "\n</tool_response>\n<tool_response>\n"
 # escaped there.
 _TEMPLATE_MARK = re.compile(r"<(?=/?(?:tool_call|think|seed:think)>|\|)|◁")
 
+# Also reads `user`, `assistant` and `tool`, which some datasets mix in.
 _SHAREGPT_ROLES = {
     "system": "system",
     "human": "user",
@@ -61,7 +62,13 @@ def to_sharegpt(sample: Sample) -> Converted[dict[str, Any]]:
     report_unknown_tools(turns.made, tools, dropped)
     messages = flatten_to_text([*turns.context, *turns.made])
     for n, message in enumerate(messages):
-        _report_dropped_fields(message, f"messages[{n}]", dropped)
+        where = f"messages[{n}]"
+        if message.reasoning is not None:
+            dropped.append(Dropped(f"{where}.reasoning", "no place for `reasoning`; left out"))
+        if message.role == "developer":
+            dropped.append(Dropped(f"{where}.role", "`developer` is written as `system`"))
+        report_unsupported_fields(message, where, dropped)
+        report_extras(message.__pydantic_extra__, "", where, dropped)
     taken = _merge_turns(messages, dropped)
     for call, turn in pairwise(taken):
         turn.order_answers(call)
@@ -177,15 +184,6 @@ def _write_sharegpt_turn(turn: _ShareGptTurn, dropped: list[Dropped]) -> dict[st
             raise WireError(f"the text beside a call contains `{_CALL_OPEN_TAG}`", where=where)
         value = f"{turn.text}\n{_CALL_OPEN_TAG}{value}{_CALL_CLOSE_TAG}"
     return {"from": "function_call", "value": value}
-
-
-def _report_dropped_fields(message: Message, where: str, dropped: list[Dropped]) -> None:
-    if message.reasoning is not None:
-        dropped.append(Dropped(f"{where}.reasoning", "no place for `reasoning`; left out"))
-    if message.role == "developer":
-        dropped.append(Dropped(f"{where}.role", "`developer` is written as `system`"))
-    report_unsupported_fields(message, where, dropped)
-    report_extras(message.__pydantic_extra__, "", where, dropped)
 
 
 def _read_sharegpt_turn(turn: Mapping[str, Any], where: str, messages: list[Message]) -> None:

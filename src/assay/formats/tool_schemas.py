@@ -18,6 +18,7 @@ def find_tools(sample: Sample) -> list[dict[str, Any]]:
     They are read from `tools` in the trajectory, the dataset row or the metadata.
     """
     extra = (sample.trajectory.__pydantic_extra__ or {}) if sample.trajectory is not None else {}
+    # The trajectory comes first: a rollout may offer other tools than the dataset row lists.
     for place, holder in (
         ("trajectory", extra),
         ("input", sample.input),

@@ -147,6 +147,7 @@ def _write_trl_messages(
 ) -> list[dict[str, Any]]:
     converted = to_huggingface(flatten_to_text(messages))
     for loss in converted.dropped:
+        # Positions are relative to the part that is written; reports count the whole conversation.
         place, _, rest = loss.where.removeprefix("messages[").partition("]")
         dropped.append(Dropped(f"messages[{int(place) + offset}]{rest}", loss.what))
     return converted.value

@@ -16,6 +16,7 @@ from .conversion import Converted, Dropped, expect_mapping, expect_sequence, val
 from .huggingface import from_huggingface, to_huggingface
 from .tool_schemas import find_tools, read_tools, report_unknown_tools
 
+# Declared, because a column whose first rows are null would otherwise get the wrong type.
 VERL_COLUMNS: Mapping[str, Any] = {
     "data_source": str,
     "prompt": [{"role": str, "content": str}],
@@ -31,6 +32,7 @@ SKYRL_COLUMNS: Mapping[str, Any] = {
     "extra_info": {"index": int, "id": str},
 }
 _TEXT_TURN_KEYS = frozenset({"role", "content"})
+# verl selects the reward function by `data_source`, so the column must not be empty.
 _UNKNOWN_SOURCE = "assay"
 
 

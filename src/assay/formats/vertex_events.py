@@ -27,6 +27,7 @@ from .eval_turns import UNANSWERED_RESPONSE, format_block_marker
 from .gemini import from_gemini
 from .output_limits import cut_text
 
+# Recorded sessions may refer to each other in a circle.
 _MAX_SUBAGENT_DEPTH = 8
 
 
@@ -173,7 +174,12 @@ class _AgentWriter:
         if not isinstance(response, Mapping):
             failed = bool(details.get("failed", details.get("is_error", False)))
             text = "\n\n".join(part["text"] for part in self._write_text_parts(message, where))
-            response = {"error" if failed else "output": self._cut_output(text, where)}
+            limit = self.history.max_output_chars
+            if limit is not None and len(text) > limit:
+                self.history.dropped.append(
+                    Dropped(f"{where}.content", f"cut to {limit} characters")
+                )
+            response = {"error" if failed else "output": cut_text(text, limit)}
             if type(code := details.get("exit_code")) is int:
                 response["exit_code"] = code
         self._add_tool_response(call, call_id, dict(response), message)
@@ -189,13 +195,6 @@ class _AgentWriter:
             if found is not None:
                 return found
         return None
-
-    def _cut_output(self, text: str, where: str) -> str:
-        limit = self.history.max_output_chars
-        if limit is None or len(text) <= limit:
-            return text
-        self.history.dropped.append(Dropped(f"{where}.content", f"cut to {limit} characters"))
-        return cut_text(text, limit)
 
     def _add_tool_response(
         self, call: ToolCall, call_id: str, response: dict[str, Any], message: Message | None

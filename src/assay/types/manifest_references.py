@@ -187,7 +187,11 @@ class ReferenceResolver:
         path, document = node.path, node.document
         if name:
             path = self._locate_file(node, name)
-            document = self._load_document(path)
+            # Each file is read once, so that all references see the same content.
+            source = path.resolve()
+            if source not in self._opened:
+                self._opened[source] = read_source_file(path)
+            document = self._opened[source][0]
         value, place = self._resolve_pointer(node, document.value, pointer)
         return _ManifestNode(value, document, place, path, node.becomes)
 
@@ -223,12 +227,6 @@ class ReferenceResolver:
                 node.problem(f"{_quote_reference(node)}: the file does not exist")
             )
         return path
-
-    def _load_document(self, path: Path) -> YamlDocument:
-        place = path.resolve()
-        if place not in self._opened:
-            self._opened[place] = read_source_file(path)
-        return self._opened[place][0]
 
     def _resolve_pointer(
         self, node: _ManifestNode, value: Any, pointer: str

@@ -137,6 +137,7 @@ def read_arguments(text: str) -> dict[str, Any]:
     arguments = parse_arguments(text)
     if arguments is None:
         return {"arguments": {}, "raw_arguments": text}
+    # The original text is kept only if serializing would not restore it: tokens depend on it.
     if to_json(arguments) == text.encode():
         return {"arguments": arguments}
     return {"arguments": arguments, "raw_arguments": text}

@@ -6,7 +6,7 @@ fits. With `lossless`, numbered `eval_protocol_more_…` pairs contain the exact
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from math import isfinite
 from typing import TYPE_CHECKING, TypeVar
 
@@ -134,20 +134,16 @@ def _build_result(
         except (ValidationError, RecursionError) as refusal:
             if not fields:
                 raise
-            refused = _find_refused_fields(refusal, fields)
+            errors = refusal.errors() if isinstance(refusal, ValidationError) else []
+            refused = {
+                str(each["loc"][0]): f"a wrong `{each['loc'][0]}` ({each['msg']:.80})"
+                for each in reversed(errors)
+                if each["loc"] and each["loc"][0] in fields
+            }
+            # All fields when the error names none of them: the loop must make progress.
+            refused = refused or {name: f"an unreadable `{name:.40}`" for name in fields}
             reading.faults.extend(f"{INFO_KEY} contains {each}" for each in refused.values())
             fields = {name: value for name, value in fields.items() if name not in refused}
-
-
-def _find_refused_fields(refusal: Exception, fields: Iterable[str]) -> dict[str, str]:
-    # All fields when the error names none of them.
-    errors = refusal.errors() if isinstance(refusal, ValidationError) else []
-    named = {
-        str(error["loc"][0]): f"a wrong `{error['loc'][0]}` ({error['msg']:.80})"
-        for error in reversed(errors)
-        if error["loc"] and error["loc"][0] in fields
-    }
-    return named or {name: f"an unreadable `{name:.40}`" for name in fields}
 
 
 def _write_exact_json(result: "EvaluateResult") -> str:

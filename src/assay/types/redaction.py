@@ -63,18 +63,17 @@ class Redactor:
         """
         for spelling in self._encodings:
             text = text.replace(spelling, REDACTED)
-        return _SECRET_PATTERN.sub(_mask_key, self._strip_partial_secret(text) if cut else text)
+        if cut:
+            text = text.rstrip("\ufffd")  # the remains of a truncated character
+            starts = [_find_partial_secret(spelling, text) for spelling in self._encodings]
+            start = min((each for each in starts if each >= 0), default=-1)
+            text = text if start < 0 else f"{text[:start]}{REDACTED}"
+        return _SECRET_PATTERN.sub(_mask_key, text)
 
     @cached_property
     def _encodings(self) -> list[str]:
         # Computed lazily, because most servers never return an error to clean.
         return _collect_encodings(self._secrets)
-
-    def _strip_partial_secret(self, text: str) -> str:
-        text = text.rstrip("\ufffd")  # the remains of a truncated character
-        starts = [_find_partial_secret(spelling, text) for spelling in self._encodings]
-        start = min((each for each in starts if each >= 0), default=-1)
-        return text if start < 0 else f"{text[:start]}{REDACTED}"
 
 
 _LIVE_REDACTORS: WeakSet[Redactor] = WeakSet()
@@ -93,7 +92,13 @@ def redact(text: str) -> str:
     secrets = {
         secret for secret in found if len(secret) >= _MIN_SHARED_SECRET_LENGTH
     } - _PLACEHOLDER_KEYS
-    spellings = _collect_encodings_cached(frozenset(secrets.union(_find_environment_secrets())))
+    # Read at each call, because a test or a notebook may set a key at any time.
+    secrets |= {
+        value.strip()
+        for name, value in os.environ.items()
+        if len(value) >= _MIN_ENVIRONMENT_SECRET_LENGTH and _SECRET_VARIABLE.search(name)
+    }
+    spellings = _collect_encodings_cached(frozenset(secrets))
     for spelling in spellings:
         text = text.replace(spelling, REDACTED)
     # After all whole spellings: a fragment of one may be a part of another.
@@ -103,12 +108,7 @@ def redact(text: str) -> str:
     return _SECRET_PATTERN.sub(_mask_key, text)
 
 
-def _find_environment_secrets() -> Iterator[str]:
-    for name, value in os.environ.items():
-        if len(value) >= _MIN_ENVIRONMENT_SECRET_LENGTH and _SECRET_VARIABLE.search(name):
-            yield value.strip()
-
-
+# Errors come in bursts with the same secrets; only a few sets of them are ever in use.
 @lru_cache(maxsize=4)
 def _collect_encodings_cached(secrets: frozenset[str]) -> list[str]:
     return _collect_encodings(secrets)

@@ -165,18 +165,14 @@ def _build_metric_sections(metrics: "Mapping[str, Metric]") -> Iterator[_InfoSec
         details.append("metrics.reason")
     if any(metric.model_extra for metric in metrics.values()):
         details.append("metrics.extra")
-    full = _write_metric_entries(metrics, bare=False)
-    bare = _write_metric_entries(metrics, bare=True)
-    yield _build_metric_section(full, 0, _METRIC_DETAILS, tuple(details))
-    yield _build_metric_section(bare, _METRIC_DETAILS, _METRICS, ("metrics",))
-
-
-def _build_metric_section(
-    plain: PlainJson | None, begins: int, ends: int, names_dropped: tuple[str, ...]
-) -> _InfoSection:
-    entries = None if plain is None else plain.value
-    changed = plain is not None and plain.changed
-    return _InfoSection(ends, "metrics", entries, changed, names_dropped, begins)
+    for begins, ends, names_dropped in (
+        (0, _METRIC_DETAILS, tuple(details)),
+        (_METRIC_DETAILS, _METRICS, ("metrics",)),
+    ):
+        plain = _write_metric_entries(metrics, bare=begins > 0)
+        entries = None if plain is None else plain.value
+        changed = plain is not None and plain.changed
+        yield _InfoSection(ends, "metrics", entries, changed, names_dropped, begins)
 
 
 def _write_metric_entries(metrics: "Mapping[str, Metric]", *, bare: bool) -> PlainJson | None:

@@ -175,11 +175,12 @@ class YamlReader:
             self._refuse(event, place, f"{quote_value(text)} is not a finite number")
         elif tag.startswith(_STANDARD_TAG_PREFIX):
             wanted = "write true or false, or " if kind == "bool" else ""
+            article = "an" if kind[0] in "aeiou" else "a"
             hint = f"{wanted}quote it to get the text {quote_value(text)}"
             self._refuse(
                 event,
                 place,
-                f"{quote_value(text)} is YAML's spelling of {_add_article(kind)}",
+                f"{quote_value(text)} is YAML's spelling of {article} {kind}",
                 hint,
             )
         else:
@@ -238,7 +239,3 @@ def _get_event_line(event: "yaml.Event") -> int:
 def _is_plain_scalar(event: Any) -> bool:
     # Without a tag and without quotes.
     return event.tag is None and not event.style
-
-
-def _add_article(kind: str) -> str:
-    return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
