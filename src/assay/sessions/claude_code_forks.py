@@ -119,15 +119,12 @@ def _read_member(file: Path) -> _Member:
     for record in _iterate_readable_records(file):
         name, written = record.get("uuid"), parse_iso_ms(record.get("timestamp"))
         if isinstance(name, str):
-            member.ids.append(_hash_record_id(name))
+            digest = blake2b(name.encode(errors="replace"), digest_size=8).digest()
+            member.ids.append(int.from_bytes(digest))
             member.times.append(inf if written is None else written)
         elif written is not None:
             member.began = min(member.began, written)
     return member
-
-
-def _hash_record_id(name: str) -> int:
-    return int.from_bytes(blake2b(name.encode(errors="replace"), digest_size=8).digest())
 
 
 def _find_family_origins(members: list[_Member]) -> dict[Path, ForkOrigin]:

@@ -66,7 +66,10 @@ def count_unknown_records(record: dict[str, Any], unknown: Counter[str]) -> None
     if kind == "response_item":
         _count_if_unknown(unknown, "response_item/", payload.get("type"), _RESPONSE_ITEMS)
         for key in ("content", "output", "summary"):
-            _count_unknown_parts(unknown, payload.get(key))
+            content = payload.get(key)
+            for part in content if isinstance(content, list) else ():
+                if isinstance(part, dict):
+                    _count_if_unknown(unknown, "content/", part.get("type"), _CODEX_PARTS)
     elif kind == "event_msg":
         _count_if_unknown(unknown, "event_msg/", payload.get("type"), _CODEX_EVENTS)
         item = payload.get("item")
@@ -78,12 +81,6 @@ def count_unknown_records(record: dict[str, Any], unknown: Counter[str]) -> None
             unknown["a line without type and payload"] += 1
     else:
         _count_if_unknown(unknown, "", kind, _CODEX_RECORDS)
-
-
-def _count_unknown_parts(unknown: Counter[str], content: object) -> None:
-    for part in content if isinstance(content, list) else ():
-        if isinstance(part, dict):
-            _count_if_unknown(unknown, "content/", part.get("type"), _CODEX_PARTS)
 
 
 def _count_if_unknown(

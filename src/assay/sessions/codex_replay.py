@@ -4,7 +4,7 @@ Each rollout of a thread continues at a position in an earlier one. Later record
 one were reverted when the rollout was started.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ from .codex_rollouts import (
     HistoryBase,
     Rollout,
     RolloutIndex,
-    Segment,
     wrap_in_envelope,
 )
 from .session_lines import iterate_records
@@ -75,7 +74,8 @@ class Replay:
             self.problems.append(problem)
         for segment in segments:
             try:
-                self._feed(segment.rollout, _read_segment(segment), until=segment.until)
+                lines = iterate_records(Path(segment.rollout.path))
+                self._feed(segment.rollout, lines, until=segment.until)
             except BadRow as error:
                 why = f"inherited history is missing: {error.message}"
                 self.problems.append(BadRow(why, where=error.where, hint=error.hint))
@@ -150,7 +150,3 @@ class _Extent:
         if self.records == 0:
             return "before the first record of rollout"
         return None if self.passed or self.reaches(end) else "after the last record of rollout"
-
-
-def _read_segment(segment: Segment) -> Iterator[RolloutLine]:
-    yield from iterate_records(Path(segment.rollout.path))

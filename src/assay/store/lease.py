@@ -105,20 +105,17 @@ def claim_run(
     # notebook.
     own = holder is not None and _claims.get(holder.token) is False
     if holder is not None and not own and not take_over:
+        missing = "samples that are not recorded yet" if left is None else f"up to {left} samples"
         raise ConfigError(
             f"run {run_id!r} is in use by {holder}",
             where=database.where,
             hint="wait for that process or stop it; take_over=True (--take-over) resumes the run "
             "anyway: no result is recorded twice, but the model calls of "
-            f"{_format_missing(left)} may be repeated",
+            f"{missing} may be repeated",
         )
     lease = get_tables().lease
     connection.execute(lease.delete().where(lease.c.run_no == run_no))
     return create_lease(database, connection, run_no)
-
-
-def _format_missing(left: int | None) -> str:
-    return "samples that are not recorded yet" if left is None else f"up to {left} samples"
 
 
 def create_lease(database: Database, connection: "Connection", run_no: int) -> Lease:

@@ -37,7 +37,10 @@ def migrate(database: Database, steps: "Sequence[Migration] | None" = None) -> i
                 for step in steps[version:]:
                     step(connection)
                 version = len(steps)
-                _set_version(connection, version)
+                connection.exec_driver_sql("DELETE FROM assay_schema_version")
+                connection.exec_driver_sql(
+                    f"INSERT INTO assay_schema_version (version) VALUES ({version})"
+                )
     if version > len(steps):
         raise StoreError(
             f"the store was written by a newer assay: its schema is version {version}, "
@@ -76,11 +79,6 @@ def _lock_and_read_version(connection: "Connection") -> int:
 def _select_version(connection: "Connection") -> int:
     found = connection.exec_driver_sql("SELECT version FROM assay_schema_version").scalar()
     return int(found or 0)
-
-
-def _set_version(connection: "Connection", version: int) -> None:
-    connection.exec_driver_sql("DELETE FROM assay_schema_version")
-    connection.exec_driver_sql(f"INSERT INTO assay_schema_version (version) VALUES ({version})")
 
 
 def _run_ddl(connection: "Connection", ddl: str) -> None:

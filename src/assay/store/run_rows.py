@@ -152,6 +152,9 @@ def parse_run_row(row: "Row[Any]", holder: Holder | None) -> RunRow:
     status: RunStatus = row.status
     if status == "running" and holder is None:
         status = "interrupted"
+    mean: float | None = None
+    if row.valid:
+        mean = row.score_sum / row.valid if row.repeats == 1 else row.mean_of_samples
     return RunRow(
         spec=parse_run_spec(row),
         status=status,
@@ -161,7 +164,7 @@ def parse_run_row(row: "Row[Any]", holder: Holder | None) -> RunRow:
         totals=Totals(
             recorded=row.recorded,
             valid=row.valid,
-            mean=_compute_run_mean(row),
+            mean=mean,
             score_sum=row.score_sum,
             score_square_sum=row.score_square_sum,
             cost_usd=row.cost_usd if row.cost_known else None,
@@ -173,13 +176,6 @@ def parse_run_row(row: "Row[Any]", holder: Holder | None) -> RunRow:
             failed=row.failed,
         ),
     )
-
-
-def _compute_run_mean(row: "Row[Any]") -> float | None:
-    if not row.valid:
-        return None
-    mean: float = row.score_sum / row.valid if row.repeats == 1 else row.mean_of_samples
-    return mean
 
 
 def build_run_query() -> Any:

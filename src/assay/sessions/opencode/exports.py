@@ -59,10 +59,11 @@ class ExportFiles:
         self._indexed = True
         for path in self._files:
             try:
-                meta = _read_export_meta(read_export(path))
+                info = read_export(path).info
             except BadRow as problem:
                 self._unreadable.append(UnreadableSession(path.stem, problem.with_traceback(None)))
                 continue
+            meta = read_session_meta(info, str(info["id"]))
             if meta.id in self._found:
                 read = self._found[meta.id][1].name
                 self.notes.append(
@@ -76,10 +77,6 @@ class ExportFiles:
 
 def _session_sort_key(meta: SessionMeta) -> tuple[int, str]:
     return (meta.created or 0, meta.id)
-
-
-def _read_export_meta(session: StoredSession) -> SessionMeta:
-    return read_session_meta(session.info, str(session.info["id"]))
 
 
 def is_export(path: Path) -> bool:

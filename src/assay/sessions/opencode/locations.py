@@ -31,7 +31,11 @@ def open_archive(path: Path) -> Archive:
         return _open_first_database(path, databases)
     if storage := _find_global_storage(path):
         archive = GlobalTree(storage)
-        _note_project_trees(archive, path)
+        if _find_project_storages(path):
+            archive.notes.append(
+                f"{path} also contains trees of OpenCode before 0.6, which were moved into "
+                "`storage/`; they were not read"
+            )
         return archive
     if storages := _find_project_storages(path):
         return ProjectTrees(path, storages)
@@ -94,11 +98,3 @@ def _find_project_storages(path: Path) -> list[Path]:
         for info in sorted(path.glob(f"{pattern}/session/info"))
     ]
     return list(dict.fromkeys(found))
-
-
-def _note_project_trees(archive: Archive, path: Path) -> None:
-    if _find_project_storages(path):
-        archive.notes.append(
-            f"{path} also contains trees of OpenCode before 0.6, which were moved into `storage/`; "
-            "they were not read"
-        )
