@@ -68,7 +68,13 @@ class DigestTable:
             return earlier
         self._latest[digest] = value
         if len(self._latest) > self._in_memory:
-            self._move_to_disk()
+            if self._database is None:
+                self._database = open_temporary_database()
+                self._database.execute(_CREATE_DIGESTS)
+                self._database.execute("BEGIN")
+            # Sorted inserts touch each page of the B-tree once.
+            self._database.executemany(_INSERT_DIGEST, sorted(self._latest.items()))
+            self._latest.clear()
         return value
 
     def is_new(self, digest: bytes) -> bool:
@@ -77,15 +83,6 @@ class DigestTable:
             return False
         self.first(digest, "")
         return True
-
-    def _move_to_disk(self) -> None:
-        if self._database is None:
-            self._database = open_temporary_database()
-            self._database.execute(_CREATE_DIGESTS)
-            self._database.execute("BEGIN")
-        # Sorted inserts touch each page of the B-tree once.
-        self._database.executemany(_INSERT_DIGEST, sorted(self._latest.items()))
-        self._latest.clear()
 
     def close(self) -> None:
         self._latest = {}

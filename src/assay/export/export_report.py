@@ -57,7 +57,9 @@ class ExportReport:
     def count_dropped(self, lost: tuple[Dropped, ...]) -> None:
         """Count the fields that a row cannot represent."""
         for loss in lost:
-            kind = f"{_strip_indexes(loss.where)}: {loss.what}"
+            # Counted by kind: `messages[3].content` and `messages[7].content` are the same loss.
+            path = re.sub(r"\[\d+\]", "[]", loss.where)
+            kind = f"{path}: {loss.what}"
             known = kind in self.lost or len(self.lost) < _MAX_REASONS
             self.lost[kind if known else "other things"] += 1
 
@@ -74,8 +76,3 @@ class ExportReport:
             "lost": dict(self.lost),
             "notes": self.notes,
         }
-
-
-def _strip_indexes(where: str) -> str:
-    # Counted by kind: `messages[3].content` and `messages[7].content` are the same loss.
-    return re.sub(r"\[\d+\]", "[]", where)

@@ -29,7 +29,6 @@ from assay.formats import (
     to_verl_sft,
     to_vertex,
 )
-from assay.types import Sample
 
 from .inferred_parquet import InferredColumns
 from .parquet_file import Columns
@@ -69,10 +68,6 @@ class Format:
                 where=f"-o {target}",
                 hint=f"choose a name that ends in {', '.join(known)}",
             )
-
-
-def _to_sample_row(sample: Sample) -> ExportRow:
-    return Converted(sample.to_dict())
 
 
 # OpenAI's fine-tuning refuses smaller files.
@@ -124,7 +119,11 @@ FORMATS: Mapping[str, Format] = {
     ),
     "vertex": Format("samples", "Vertex Gen AI evaluation", to_vertex),
     "eval": Format("samples", "evaluation records", to_eval_record),
-    "sample": Format("samples", "assay's own, which every command reads", _to_sample_row),
+    "sample": Format(
+        "samples",
+        "assay's own, which every command reads",
+        lambda sample: Converted(sample.to_dict()),
+    ),
 }
 """The formats by their names in `assay export`."""
 

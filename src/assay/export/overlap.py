@@ -53,16 +53,13 @@ class EvaluationTexts:
         for sample in samples:
             self.samples += 1
             for name, text in _list_evaluation_texts(sample):
-                self._add_text(text, f"the {name} of {sample.id}")
+                source, found = f"the {name} of {sample.id}", _split_words(text)
+                if found:
+                    self._whole.first(_digest_words(found), source)
+                for run in _digest_runs(found, words):
+                    self._runs.first(run, source)
         if not self.samples:
             raise ConfigError("the evaluation set is empty, so no overlap can be found")
-
-    def _add_text(self, text: str, name: str) -> None:
-        words = _split_words(text)
-        if words:
-            self._whole.first(_digest_words(words), name)
-        for run in _digest_runs(words, self._words):
-            self._runs.first(run, name)
 
     def find_overlap(self, sample: Sample) -> Overlap | None:
         """Return the first text that the sample repeats, or None."""

@@ -25,7 +25,10 @@ def reward_function(
     def checked(
         value: object, arguments: tuple[Any, ...], keywords: dict[str, Any]
     ) -> EvaluateResult:
-        return read_outcome(value, _find_sample(arguments, keywords))
+        # Only the id of the sample is used, in the message of a `ScorerFault`.
+        given = (*arguments, *keywords.values())
+        sample = next((each for each in given if isinstance(each, Sample)), None)
+        return read_outcome(value, Sample(id="of this call") if sample is None else sample)
 
     if inspect.iscoroutinefunction(function):
 
@@ -40,11 +43,3 @@ def reward_function(
         return checked(function(*arguments, **keywords), arguments, keywords)
 
     return called
-
-
-def _find_sample(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Sample:
-    # Only its id is used, in the message of a `ScorerFault`.
-    for value in (*arguments, *keywords.values()):
-        if isinstance(value, Sample):
-            return value
-    return Sample(id="of this call")

@@ -2,7 +2,7 @@
 
 import heapq
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from enum import StrEnum
 
 from assay.errors import ConfigError
@@ -126,7 +126,10 @@ class Comparison(ReportSection):
         return [
             *format_labelled("conclusion", self._describe_conclusion()),
             *format_labelled("difference", self._describe_difference()),
-            *format_labelled("pairs", self._describe_pairs()),
+            *format_labelled(
+                "pairs",
+                f"{self.pairs}: {self.wins} better, {self.losses} worse, {self.ties} the same",
+            ),
             *self._format_repeats(),
             *self._format_unpaired(),
             *format_metric_comparisons(self.metrics, self.metrics_unpaired, self.metrics_left_out),
@@ -151,9 +154,6 @@ class Comparison(ReportSection):
         if not self.pairs:
             return words
         return f"{words} (mean {format_number(self.mean_a)} to {format_number(self.mean_b)})"
-
-    def _describe_pairs(self) -> str:
-        return f"{self.pairs}: {self.wins} better, {self.losses} worse, {self.ties} the same"
 
     @property
     def repeats_words(self) -> str:
@@ -284,12 +284,16 @@ class _RunJoin:
         test = scores.test(seed)
         pairs = len(differences)
         wins, losses = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
+        missing_in_b = _IdList(self._limit)
+        for sample_id in self._of_a:
+            if sample_id not in self._seen_b:
+                missing_in_b.add(sample_id)
         return Comparison(
             samples_a=len(self._of_a),
             samples_b=len(self._seen_b),
             pairs=pairs,
             missing_in_a=self._missing_in_a.listed(),
-            missing_in_b=self._list_missing_in_b(),
+            missing_in_b=missing_in_b.listed(),
             not_judged_in_a=self._not_judged_in_a.listed(),
             not_judged_in_b=self._not_judged_in_b.listed(),
             unjudged_pairs=self._unjudged,
@@ -316,28 +320,18 @@ class _RunJoin:
             improvements=self._select_most_changed(differences, sign=1),
         )
 
-    def _list_missing_in_b(self) -> UnpairedSamples:
-        names = _IdList(self._limit)
-        for sample_id in self._of_a:
-            if sample_id not in self._seen_b:
-                names.add(sample_id)
-        return names.listed()
-
     def _select_most_changed(self, differences: "array[float]", *, sign: int) -> tuple[Pair, ...]:
-        changed = self._find_changed(differences, sign)
+        changed = (
+            (-abs(difference), self._ids[place], place)
+            for place, difference in enumerate(differences)
+            if difference * sign > 0
+        )
         # Ties are ordered by id, so that the list does not depend on the order of the runs.
         count = len(differences) if self._limit is None else self._limit
         return tuple(
             Pair(sample_id=sample_id, a=self._scores.a[place], b=self._scores.b[place])
             for _, sample_id, place in heapq.nsmallest(count, changed)
         )
-
-    def _find_changed(
-        self, differences: "array[float]", sign: int
-    ) -> Iterator[tuple[float, str, int]]:
-        for place, difference in enumerate(differences):
-            if difference * sign > 0:
-                yield -abs(difference), self._ids[place], place
 
 
 def _build_order_error(sample_id: str, run: str) -> ConfigError:

@@ -65,18 +65,17 @@ def find_detectable(
         return None
     largest = max(sizes)
     if largest - min(sizes) <= NOISE * largest and (scores is None or scores.single):
-        share = None if scores is None else _compute_high_share(scores)
+        share = None
+        if scores is not None:
+            # The share of high scores in the second run.
+            mean = math.fsum(scores.mean_b) / len(scores.mean_b)
+            share = min(max((mean - scores.low) / (scores.high - scores.low), 0.0), 1.0)
         found = _find_by_sign_test(n, len(sizes), share, confidence)
         return None if found is None else found * largest
     # Where few samples differ, the spread alone suggests more power than the test has.
     floor = find_fewest_pairs(confidence) * math.fsum(sizes) / len(sizes) / n
     by_spread = _find_by_spread(differences, scores, confidence)
     return None if by_spread is None else max(by_spread, floor)
-
-
-def _compute_high_share(scores: BinaryScores) -> float:
-    mean = math.fsum(scores.mean_b) / len(scores.mean_b)
-    return min(max((mean - scores.low) / (scores.high - scores.low), 0.0), 1.0)
 
 
 def _find_by_sign_test(

@@ -109,32 +109,25 @@ class RepeatCounts:
         if k < 1:
             raise ConfigError(f"k is {k!r}, but at least one repeat is needed", where=kind)
         check_confidence(confidence)
-        estimate = _estimate_one_of_k if kind == "pass@k" else _estimate_all_of_k
         terms, counted, left_out = [], 0, 0
         for (judged, successes), samples in self._samples.items():
             if judged < k:
                 left_out += samples
                 continue
             counted += samples
-            terms.append(samples * estimate(judged, successes, k))
+            # Integers until the division: Python divides integers of any size with correct
+            # rounding.
+            if kind == "pass@k":
+                chance = 1 - math.comb(judged - successes, k) / math.comb(judged, k)
+            else:
+                chance = math.comb(successes, k) / math.comb(judged, k)
+            terms.append(samples * chance)
         if counted:
             interval, reason = compute_beta_interval(math.fsum(terms), counted, confidence), None
         else:
-            reason = self._explain_no_rate(k)
+            most = max((judged for judged, _ in self._samples), default=None)
+            reason = f"no sample has {k} judged repeats (the most is {most})"
+            if most is None:
+                reason = "the run has no samples"
             interval = Interval(None, None, None, 0, confidence, reason=reason)
         return PassRate(kind, k, self.threshold, interval, left_out, self.unjudged, reason)
-
-    def _explain_no_rate(self, k: int) -> str:
-        most = max((judged for judged, _ in self._samples), default=None)
-        if most is None:
-            return "the run has no samples"
-        return f"no sample has {k} judged repeats (the most is {most})"
-
-
-def _estimate_one_of_k(judged: int, successes: int, k: int) -> float:
-    # Integers until the division: Python divides integers of any size with correct rounding.
-    return 1 - math.comb(judged - successes, k) / math.comb(judged, k)
-
-
-def _estimate_all_of_k(judged: int, successes: int, k: int) -> float:
-    return math.comb(successes, k) / math.comb(judged, k)

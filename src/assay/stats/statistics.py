@@ -131,9 +131,7 @@ class RunningStats:
         for score, count in counted.items():
             if -NOISE <= score <= 1 + NOISE:
                 self._bins[min(max(int(score * BINS), 0), BINS - 1)] += count
-        self._merge_squares(counted, total / len(scores), len(scores))
-
-    def _merge_squares(self, counted: "Counter[float]", middle: float, added: int) -> None:
+        middle, added = total / len(scores), len(scores)
         # Chan's parallel update of the sum of squared deviations. Sums of squares minus the
         # squared mean would cancel for scores far from 0.
         away = middle - self._middle

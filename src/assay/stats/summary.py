@@ -107,7 +107,10 @@ class RunSummary(ReportSection):
             *self._format_metrics(),
             *self._format_repeats(),
             *format_labelled("latency", self._describe_latency()),
-            *format_labelled("tokens", self._describe_tokens()),
+            *format_labelled(
+                "tokens",
+                f"{format_total(self.input_tokens)} in, {format_total(self.output_tokens)} out",
+            ),
             *format_labelled("cost", format_total(self.cost_usd, "$")),
         ]
 
@@ -163,9 +166,6 @@ class RunSummary(ReportSection):
         ]
         words = values if latency.measured else "not measured"
         return words + (f" ({', '.join(left_out)} left out)" if left_out else "")
-
-    def _describe_tokens(self) -> str:
-        return f"{format_total(self.input_tokens)} in, {format_total(self.output_tokens)} out"
 
 
 def summarise(
@@ -289,8 +289,12 @@ class _SummaryBuilder:
         self._repeats.add(scores)
         measured = False
         for result, score in zip(repeats, scores, strict=True):
-            if score is None or result.boundary is not None:
-                self._count_failure(result, judged=score is not None)
+            if result.boundary is not None:
+                # A result may have both a failure and a valid score.
+                self._failed[str(result.boundary)] += 1
+                self._failed_but_judged += score is not None
+            elif score is None:
+                self._invalid += 1
             measured = measured or bool(result.metrics)
         if measured:
             self._measure(repeats, scores)
@@ -313,13 +317,6 @@ class _SummaryBuilder:
         self._repeats.add_singles(scores)
         self._waiting += results
         self._flush()
-
-    def _count_failure(self, result: ResultLike, *, judged: bool) -> None:
-        if result.boundary is not None:
-            self._failed[str(result.boundary)] += 1
-            self._failed_but_judged += judged
-        elif not judged:
-            self._invalid += 1
 
     def _flush(self) -> None:
         waiting = self._waiting

@@ -38,17 +38,14 @@ class Condition:
             return f"is {quote_json(value)}, not {quote_json(self.equals[0])}"
         if self.bounds and (problem := find_number_problem(value, self.bounds)):
             return problem
-        text = value if isinstance(value, str) else None
-        if text is None and (self.contains or self.matches or self.not_matches):
-            return f"is {quote_json(value)}, not text"
-        return None if text is None else self._find_text_problem(text)
-
-    def _find_text_problem(self, text: str) -> str | None:
-        if self.contains is not None and self.contains not in text:
-            return f"does not contain {quote_json(self.contains)}: {quote_json(text)}"
-        if self.matches is not None and not self.matches.search(text):
-            return f"does not match {quote_json(self.matches.source)}: {quote_json(text)}"
-        if self.not_matches is not None and (found := self.not_matches.search(text)):
+        if not isinstance(value, str):
+            needs_text = self.contains or self.matches or self.not_matches
+            return f"is {quote_json(value)}, not text" if needs_text else None
+        if self.contains is not None and self.contains not in value:
+            return f"does not contain {quote_json(self.contains)}: {quote_json(value)}"
+        if self.matches is not None and not self.matches.search(value):
+            return f"does not match {quote_json(self.matches.source)}: {quote_json(value)}"
+        if self.not_matches is not None and (found := self.not_matches.search(value)):
             return f"matches {quote_json(self.not_matches.source)} with {quote_json(found.text)}"
         return None
 
@@ -78,22 +75,15 @@ def read_bounds(given: Node) -> tuple[tuple[str, float], ...]:
 
 def find_number_problem(value: Any, bounds: tuple[tuple[str, float], ...]) -> str | None:
     """Return the first bound that a value does not meet, or None."""
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or not _is_finite_number(value)
-    ):
+    # `isfinite` fails for an int that is too large for a float, so only floats are checked.
+    finite = not isinstance(value, float) or math.isfinite(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not finite:
         return f"is {quote_json(value)}, not a number"
     for name, bound in bounds:
         missed, holds = COMPARISONS[name]
         if not holds(value, bound):
             return f"{value} is {missed} {bound}"
     return None
-
-
-def _is_finite_number(value: int | float) -> bool:
-    # An int may be too large for a float, and is finite all the same.
-    return isinstance(value, int) or math.isfinite(value)
 
 
 def is_equal_json(one: Any, other: Any) -> bool:

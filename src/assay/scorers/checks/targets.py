@@ -105,23 +105,19 @@ class TextTarget:
         if self.name == "reasoning":
             thoughts = (each for each in reading.thoughts if turn in (None, each.find_turn(0)))
             return [replace(each, agent=reading.agent) for each in thoughts]
-        found = (
-            self._find_passage(reading) if turn is None else self._find_turn_passage(reading, turn)
-        )
+        found = self._find_passage(reading, turn)
         return [] if found is None else [found]
 
-    def _find_passage(self, reading: ConversationView) -> Passage | None:
+    def _find_passage(self, reading: ConversationView, turn: int | None) -> Passage | None:
+        if turn is not None:
+            same_role = reading.turns[turn - 1].role == _TARGET_ROLES[self.name]
+            return reading.read_turn(turn, self.name) if same_role else None
         if self.name == "response":
             return reading.response
         if self.name != "prompt":
             return reading.join_turns(_TARGET_ROLES[self.name], self.name)
         asked = [n for n, turn in enumerate(reading.turns, start=1) if turn.role == "user"]
         return reading.read_turn(asked[-1], self.name) if asked else None
-
-    def _find_turn_passage(self, reading: ConversationView, turn: int) -> Passage | None:
-        if reading.turns[turn - 1].role != _TARGET_ROLES[self.name]:
-            return None
-        return reading.read_turn(turn, self.name)
 
 
 def read_target(check: Node) -> TextTarget:

@@ -74,18 +74,14 @@ def read_text_rule(name: str, check: Node) -> Rule:
     given = check.get("of")
     if given is not None:
         of = "every" if given.one_of(("any", "every")) == "every" else "any"
-    return TextRule(target, test, of == "every", _read_absent(name, target, check))
-
-
-def _read_absent(name: str, target: TextTarget, check: Node) -> bool | None:
-    given = check.get("absent")
-    if given is not None:
-        return given.one_of(("pass", "fail")) == "pass"
-    if target.name == "reasoning":
-        # Many formats omit reasoning: a record without it does not show that there was none.
-        return None
     # A forbidden text is not in a missing target; any other rule needs the target to exist.
-    return name in _NEGATED_RULES
+    absent: bool | None = name in _NEGATED_RULES
+    if (given := check.get("absent")) is not None:
+        absent = given.one_of(("pass", "fail")) == "pass"
+    elif target.name == "reasoning":
+        # Many formats omit reasoning: a record without it does not show that there was none.
+        absent = None
+    return TextRule(target, test, of == "every", absent)
 
 
 def _read_matches(given: Node) -> PassageTest:
@@ -164,14 +160,17 @@ def _read_equals(given: Node) -> PassageTest:
 
 
 def _read_json_path(given: Node) -> PassageTest:
+    condition: Condition | None = None
     if isinstance(given.value, str):
-        path, condition = parse_json_path(given), None
+        path = parse_json_path(given)
     else:
         given.mapping(("path", *CONDITIONS))
         if "path" not in given.value:
             raise given.wrong("the key `path` is missing", hint="for example path: $.status")
         path = parse_json_path(given.at("path"))
-        condition = _read_path_condition(given)
+        rest = {key: value for key, value in given.value.items() if key != "path"}
+        if rest:
+            condition = read_condition(Node(rest, given.file, given.place, given.lines))
 
     def match_passage(passage: Passage) -> Match:
         readable, value = parse_json_passage(passage)
@@ -188,11 +187,6 @@ def _read_json_path(given: Node) -> PassageTest:
         return False, f"{found[0][0]} of {where}: {problems[0]}"
 
     return match_passage
-
-
-def _read_path_condition(given: Node) -> Condition | None:
-    rest = {key: value for key, value in given.value.items() if key != "path"}
-    return read_condition(Node(rest, given.file, given.place, given.lines)) if rest else None
 
 
 def _read_json_schema(given: Node) -> PassageTest:

@@ -19,7 +19,11 @@ def read_tool_called(check: Node) -> Rule:
     least, most = 1, None
     if isinstance(given.value, dict):
         given.mapping(("tool", "at_least", "at_most"))
-        names = _read_tool_names(given)
+        if "tool" not in given.value:
+            raise given.wrong(
+                "the key `tool` is missing", hint="for example {tool: read, at_least: 2}"
+            )
+        names = given.at("tool").texts()
         least = at.whole_number(lowest=1) if (at := given.get("at_least")) else 1
         most = at.whole_number(lowest=least) if (at := given.get("at_most")) else None
     else:
@@ -78,9 +82,12 @@ def read_tool_order(check: Node) -> Rule:
         if why := reading.explain_unscored(scope.agents):
             return mark_unscored(why)
         calls = scope.calls(reading)
-        if exact:
-            return _check_exact_order(names, calls)
-        return _check_order(names, calls)
+        if not exact:
+            return _check_order(names, calls)
+        if [call.name for call in calls] == names:
+            return CheckFinding(True, f"exactly these {len(names)} calls were made")
+        expected = ", ".join(map(repr, names))
+        return CheckFinding(False, f"not exactly {expected}; {_describe_calls(calls)}")
 
     return rule
 
@@ -97,14 +104,6 @@ def _check_order(names: list[str], calls: list[RecordedCall]) -> CheckFinding:
         places.append(found.place)
     steps = ", ".join(f"{name!r} in {place}" for name, place in zip(names, places, strict=True))
     return CheckFinding(True, steps)
-
-
-def _check_exact_order(names: list[str], calls: list[RecordedCall]) -> CheckFinding:
-    if [call.name for call in calls] == names:
-        return CheckFinding(True, f"exactly these {len(names)} calls were made")
-    return CheckFinding(
-        False, f"not exactly {', '.join(map(repr, names))}; {_describe_calls(calls)}"
-    )
 
 
 def read_tool_args_match(check: Node) -> Rule:
@@ -232,12 +231,6 @@ def read_no_tool_errors(check: Node) -> Rule:
         return CheckFinding(True, f"{_format_tool_calls(calls)}, none failed")
 
     return rule
-
-
-def _read_tool_names(given: Node) -> tuple[str, ...]:
-    if "tool" not in given.value:
-        raise given.wrong("the key `tool` is missing", hint="for example {tool: read, at_least: 2}")
-    return given.at("tool").texts()
 
 
 def _describe_times(name: str, calls: list[RecordedCall]) -> str:

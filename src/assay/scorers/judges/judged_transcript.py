@@ -209,12 +209,9 @@ def _encode_visible_line(fields: dict[str, Any]) -> str:
     """Encode one line of JSON with invisible characters escaped."""
     text = replace_lone_surrogates(json.dumps(fields, ensure_ascii=False))
     unseen = [each for each in set(text) if not each.isprintable() or each in _INVISIBLE_CHARACTERS]
-    return text.translate({ord(each): _escape_character(each) for each in unseen})
-
-
-def _escape_character(character: str) -> str:
     # JSON escapes characters beyond U+FFFF as a surrogate pair, and does not escape U+007F.
-    return json.dumps(character)[1:-1] if character != "\x7f" else "\\u007f"
+    escapes = {ord(each): json.dumps(each)[1:-1] for each in unseen} | {0x7F: "\\u007f"}
+    return text.translate(escapes)
 
 
 def _compute_text_limit(lengths: list[int], room: int) -> int | None:

@@ -100,7 +100,18 @@ class PairJudge(AsyncCloseable):
         materials = (QuoteIndex(first), QuoteIndex(second))
 
         def read(text: str, asked: JudgePrompt) -> tuple[_PairVerdict | None, str | None]:
-            return _parse_pair_verdict(text, asked, materials)
+            try:
+                # Against both transcripts: a reply without the key may be a quote from either.
+                for material in materials:
+                    found = find_reply_object(
+                        text, key=asked.key, material=material, has=("winner",)
+                    )
+                place = str(found["winner"]).strip().lower()
+                if place not in _WINNER_VALUES:
+                    raise UnusableReply('"winner" is not "first", "second" or "tie"')
+            except UnusableReply as error:
+                return None, str(error)
+            return _PairVerdict(place, str(found.get("reason") or "")), None
 
         return await self._panel.ask(
             lambda: build_comparison_prompt(self.rubric, first.lines, second.lines),
@@ -127,20 +138,6 @@ def prefer(
     """
     settings = settings or JudgeSettings()
     return PairJudge(read_rubric(rubric), Panel(endpoint, votes, settings), settings)
-
-
-def _parse_pair_verdict(
-    text: str, asked: JudgePrompt, materials: Sequence[QuoteIndex]
-) -> tuple[_PairVerdict | None, str | None]:
-    try:
-        for material in materials:
-            found = find_reply_object(text, key=asked.key, material=material, has=("winner",))
-        place = str(found["winner"]).strip().lower()
-        if place not in _WINNER_VALUES:
-            raise UnusableReply('"winner" is not "first", "second" or "tie"')
-    except UnusableReply as error:
-        return None, str(error)
-    return _PairVerdict(place, str(found.get("reason") or "")), None
 
 
 def _combine_orders(

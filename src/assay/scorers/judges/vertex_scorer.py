@@ -59,28 +59,24 @@ class VertexJudge(AsyncCloseable):
         self.spending.include(
             Spending(calls=len(specs), tokens_unknown=len(specs), cost_unknown=len(specs))
         )
-        answers = await self._ask(row.value, specs) if specs else {}
+        answers: dict[str, VertexAnswer] = {}
+        if specs:
+            # The SDK's client blocks. The pool is our own, since the default executor of the loop
+            # has too few threads and serves other code too.
+            answers = await asyncio.get_running_loop().run_in_executor(
+                self._threads, self._service.evaluate, row.value, specs
+            )
         result = _build_vertex_result(self._metrics, row.value, answers)
-        return result.model_copy(
-            update={JUDGEMENT: self._describe_judgement(len(specs), len(row.dropped))}
-        )
-
-    async def _ask(self, row: dict[str, Any], specs: list[str]) -> dict[str, VertexAnswer]:
-        # The SDK's client blocks. The pool is our own, since the default executor of the loop has
-        # too few threads and serves other code too.
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, self._service.evaluate, row, specs)
-
-    def _describe_judgement(self, asked: int, lost: int) -> dict[str, Any]:
-        return {
+        judgement = {
             "rubric": self.rubric.name,
             "digest": self.rubric.digest,
             "judges": list(self.judges),
-            "votes": asked,
-            "usable": asked,
+            "votes": len(specs),
+            "usable": len(specs),
             "problems": [],
-            "no_place_in_row": lost,
+            "no_place_in_row": len(row.dropped),
         }
+        return result.model_copy(update={JUDGEMENT: judgement})
 
     async def close(self) -> None:
         """Stop the threads without waiting for calls in flight."""
@@ -131,7 +127,11 @@ def _build_vertex_result(
         given.append(_build_vertex_metric(each, answer))
         if given[-1].score is None:
             problems.append(f"{each.name}: {answer.problem or 'no score was given'}")
-    fields: dict[str, Any] = {"metrics": given, "reason": _summarise_vertex_metrics(given)}
+    reason = "; ".join(
+        f"{each.name} {'not judged' if each.score is None else f'{each.score:.2f}'}"
+        for each in given
+    )
+    fields: dict[str, Any] = {"metrics": given, "reason": reason}
     if problems:
         fields |= {"is_score_valid": False, "error": "; ".join(problems)}
     return EvaluateResult(**fields)
@@ -157,10 +157,3 @@ def _describe_verdicts(answer: VertexAnswer) -> str:
     missed = [each for each in answer.verdicts if not each.met]
     words = f"{len(answer.verdicts) - len(missed)} of {len(answer.verdicts)} rubrics met"
     return f"{words}; not met: {missed[0].rubric}: {missed[0].reason}" if missed else words
-
-
-def _summarise_vertex_metrics(metrics: Sequence[Metric]) -> str:
-    return "; ".join(
-        f"{each.name} {'not judged' if each.score is None else f'{each.score:.2f}'}"
-        for each in metrics
-    )

@@ -8,7 +8,7 @@ from typing import Any
 
 from assay.types import EvaluateResult, Metric
 
-from .evidence import QuotedEvidence, QuoteIndex
+from .evidence import QuoteIndex
 from .judge_reply import JudgeReply, Opinion
 from .panel import Vote
 from .rubric import Criterion, Rubric
@@ -101,7 +101,8 @@ def _collect_votes(criterion: Criterion, ballots: JudgeVotes) -> CriterionVotes:
 
 def _build_criterion_metric(tally: CriterionVotes, rubric: Rubric, material: QuoteIndex) -> Metric:
     representative = tally.find_representative()
-    evidence = _find_evidence(tally, material)
+    quotes = dict.fromkeys(quote for _, opinion in tally.opinions for quote in opinion.quotes)
+    evidence = [material.find(quote) for quote in quotes]
     missing = sum(not each.found for each in evidence)
     reason = "no judge gave a usable answer" if representative is None else representative.reason
     if missing:
@@ -127,11 +128,6 @@ def _build_criterion_metric(tally: CriterionVotes, rubric: Rubric, material: Quo
             ],
         }
     return Metric(**fields)
-
-
-def _find_evidence(tally: CriterionVotes, material: QuoteIndex) -> list[QuotedEvidence]:
-    quotes = dict.fromkeys(quote for _, opinion in tally.opinions for quote in opinion.quotes)
-    return [material.find(quote) for quote in quotes]
 
 
 def _summarise_votes(tallies: Sequence[CriterionVotes]) -> str:
