@@ -133,6 +133,7 @@ def _build_argument_field(
     parameter: inspect.Parameter, kind: Any, note: str | None
 ) -> tuple[Any, Any]:
     default = ... if parameter.default is parameter.empty else parameter.default
+    # Even `description=None` would replace the description of a `Field` in the annotation.
     field = Field(alias=parameter.name, description=note) if note else Field(alias=parameter.name)
     return Annotated[kind, field], default
 

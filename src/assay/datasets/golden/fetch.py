@@ -41,7 +41,19 @@ def fetch_golden(
     copy = _choose_copy(address, root, rules)
     if sha256 is not None and address.scheme != "file" and (kept := find_cached(cache, sha256)):
         return GoldenDataset(kept, address.shown, sha256, kept.stat().st_size)
-    return _download_dataset(address, copy, cache=cache, sha256=sha256, max_bytes=rules.max_bytes)
+    with PartFile(cache) as part:
+        download = Download(part.file, shown=address.shown, max_bytes=rules.max_bytes)
+        about = copy(download)
+        digest = download.sha256
+        if sha256 not in (None, digest):
+            raise DatasetError(
+                f"the dataset is not the pinned one: its sha256 is {digest}, not {sha256}",
+                where=address.shown,
+                hint="the dataset has changed: find out why before you update the pin",
+            )
+        path = part.keep(f"{digest}{download.suffix}")
+    size = download.size
+    return GoldenDataset(path, address.shown, digest, size, about.etag, about.version)
 
 
 def _choose_copy(address: DatasetAddress, root: Path | None, rules: FetchRules) -> CopyFunction:
@@ -52,20 +64,3 @@ def _choose_copy(address: DatasetAddress, root: Path | None, rules: FetchRules) 
         return lambda download: copy_page(address, download, rules)
     require_store(address)
     return lambda download: copy_object(address, download, rules)
-
-
-def _download_dataset(
-    address: DatasetAddress, copy: CopyFunction, *, cache: Path, sha256: str | None, max_bytes: int
-) -> GoldenDataset:
-    with PartFile(cache) as part:
-        download = Download(part.file, shown=address.shown, max_bytes=max_bytes)
-        about = copy(download)
-        if sha256 not in (None, download.sha256):
-            raise DatasetError(
-                f"the dataset is not the pinned one: its sha256 is {download.sha256}, not {sha256}",
-                where=address.shown,
-                hint="the dataset has changed: find out why before you update the pin",
-            )
-        path = part.keep(f"{download.sha256}{download.suffix}")
-    digest, size = download.sha256, download.size
-    return GoldenDataset(path, address.shown, digest, size, about.etag, about.version)

@@ -171,9 +171,16 @@ class _DataPlane:
                 "capabilities": _CAPABILITIES,
                 "serverInfo": self._describe_server(),
             }
-            transport = self._episodes.start_transport(_get_client_extra(params.get("clientInfo")))
-            return greeting, {"Mcp-Session-Id": transport}
-        episode = self._find_episode(request)
+            new_transport = self._episodes.start_transport(
+                _get_client_extra(params.get("clientInfo"))
+            )
+            return greeting, {"Mcp-Session-Id": new_transport}
+        transport = request.headers.get(MCP_SESSION_HEADER)
+        if transport is None:
+            raise _McpRequestError("the session id is missing", code=_INVALID_REQUEST, status=400)
+        episode = self._episodes.find_by_transport(transport)
+        if episode is None:
+            raise _McpRequestError("the session does not exist", code=_INVALID_REQUEST, status=404)
         match message["method"]:
             case "ping":
                 return {}, {}
@@ -183,15 +190,6 @@ class _DataPlane:
                 return await self._call_tool(episode, params), {}
             case method:
                 raise _McpRequestError(f"unknown method {method!r}", code=METHOD_NOT_FOUND)
-
-    def _find_episode(self, request: "web.Request") -> Episode:
-        transport = request.headers.get(MCP_SESSION_HEADER)
-        if transport is None:
-            raise _McpRequestError("the session id is missing", code=_INVALID_REQUEST, status=400)
-        episode = self._episodes.find_by_transport(transport)
-        if episode is None:
-            raise _McpRequestError("the session does not exist", code=_INVALID_REQUEST, status=404)
-        return episode
 
     async def _call_tool(self, episode: Episode, params: Mapping[str, Any]) -> dict[str, Any]:
         """Answer a tool call. Mistakes of the agent are results; faults are errors."""
