@@ -71,15 +71,23 @@ def test_the_same_model_on_another_endpoint_is_no_rehearsal_but_another_model_is
 
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "no model": ({"model": None}, {}, "the agent has no `model`"),
-    "unknown model": ({"model": "mine"}, {}, "who serves the model 'mine'"),
-    "no runner": ({}, {"runner": "nothing"}, "'nothing' is no runner"),
+    "unknown model": ({"model": "mine"}, {}, "the provider of the model 'mine' is unknown"),
+    "no runner": ({}, {"runner": "nothing"}, "'nothing' is not a valid runner"),
     "no module": ({}, {"runner": "nowhere_at_all:f"}, "cannot be imported"),
-    "no program": ({}, {"runner": "cmd:no-such-program-x"}, "no program"),
-    "tools of a runner": ({}, {"runner": right, "tools": "x"}, "a runner brings its own"),
-    "tools without need": ({}, {"tools": "x"}, "but the agent has none"),
+    "no program": (
+        {},
+        {"runner": "cmd:no-such-program-x"},
+        "the program 'no-such-program-x' was not found",
+    ),
+    "tools of a runner": ({}, {"runner": right, "tools": "x"}, "a runner has its own tools"),
+    "tools without need": ({}, {"tools": "x"}, "--tools has no effect: the agent has no tools"),
     "inline without code": ({"tools": [TOOL]}, {}, "the tools lookup have no code"),
-    "remote": ({"tools": [{"type": "remote", "uri": "mcp://x"}]}, {}, "mcp://x cannot be run"),
-    "by id": ({"tools": ["search"]}, {}, "the tools search cannot be run"),
+    "remote": (
+        {"tools": [{"type": "remote", "uri": "mcp://x"}]},
+        {},
+        "cannot call the tools mcp://x",
+    ),
+    "by id": ({"tools": ["search"]}, {}, "cannot call the tools search"),
     "no such function": ({"tools": [TOOL]}, {"tools": "json"}, "'json' has no function 'lookup'"),
 }
 

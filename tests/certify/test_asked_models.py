@@ -27,13 +27,17 @@ def test_a_model_is_found_by_its_provider_or_its_plain_name(
 
 
 def test_a_model_that_nobody_is_known_to_serve_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"who serves the model 'my-model'[\s\S]*--judge"):
+    with pytest.raises(
+        ConfigError, match=r"the provider of the model 'my-model' is unknown[\s\S]*--judge"
+    ):
         resolve_manifest_endpoint("my-model", where="agent.yaml", option="--judge")
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_a_manifest_cannot_send_keys_to_an_address(scheme: str) -> None:
-    with pytest.raises(ConfigError, match="does not belong into a manifest") as caught:
+    with pytest.raises(
+        ConfigError, match="the model must not have an address in a manifest"
+    ) as caught:
         resolve_manifest_endpoint(f"openai:gpt-4@{scheme}://evil/v1", where="a", option="--runner")
 
     assert "evil" not in str(caught.value)

@@ -143,7 +143,7 @@ def test_it_holds_from_the_last_measurement_for_so_many_days() -> None:
     ids=["a rehearsal", "what could not be told"],
 )
 def test_there_is_no_certificate_of(result: Any) -> None:
-    with pytest.raises(ValueError, match="there is no certificate of"):
+    with pytest.raises(ValueError, match="a rehearsal and an ERROR verdict cannot be certified"):
         build_statement(result, valid_days=30)
 
 
@@ -168,12 +168,12 @@ LIES: dict[str, tuple[tuple[str | int, ...], Any, str]] = {
     "a verdict that does not add up": (
         ("predicate", "certification", "verdict"),
         "PASSED",
-        "do not add up",
+        "does not follow from the outcomes",
     ),
     "a value below its bar": (
         ("predicate", "certification", "outcomes", 0, "value"),
         0.1,
-        "its value misses the bar",
+        "its value misses the threshold",
     ),
     "a pass that is not proven": (
         ("predicate", "certification", "outcomes", 0, "gate"),

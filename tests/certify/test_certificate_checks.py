@@ -177,7 +177,7 @@ def test_a_certificate_that_ran_out_is_named() -> None:
         if each.status == "mismatch"
     ]
 
-    assert (named.check, named.expected) == ("validity", "holds on 2026-03-03 00:00 UTC")
+    assert (named.check, named.expected) == ("validity", "valid on 2026-03-03 00:00 UTC")
     assert named.found == "2026-03-01 12:00 UTC to 2026-03-02 12:00 UTC"
 
 

@@ -48,7 +48,7 @@ def test_base64_of_either_alphabet_is_understood() -> None:
 
 @pytest.mark.parametrize("text", ["AAA", "A A=", "ÄÄÄÄ", "AA=A"])
 def test_base64_that_is_damaged_is_refused(text: str) -> None:
-    with pytest.raises(WireError, match=r"c\.json: the envelope is damaged: not base64"):
+    with pytest.raises(WireError, match=r"c\.json: the envelope is damaged: it is not base64"):
         decode_base64(text, where="c.json")
 
 
@@ -58,13 +58,25 @@ BAD = {
     "not text": (b"\xff\xfe{\x00}\x00", "is not JSON"),
     "not an object": (b"[]", "is not a JSON object"),
     "deep": (b"[" * 100_000, "is not JSON"),
-    "a name twice": (b'{"_type": "a", "_type": "b"}', "a name occurs twice"),
+    "a name twice": (b'{"_type": "a", "_type": "b"}', "an object contains a name twice"),
     "NaN": (b'{"_type": NaN}', "NaN is not a JSON number"),
-    "another file of ours": (certification().model_dump_json().encode(), "is no certificate"),
-    "another payload": (enveloped(payloadType="text/plain"), "is no certificate: payloadType"),
-    "signatures that are none": (enveloped(signatures="x"), "is no certificate: signatures"),
+    "another file of ours": (
+        certification().model_dump_json().encode(),
+        "the file is not a certificate",
+    ),
+    "another payload": (
+        enveloped(payloadType="text/plain"),
+        "the file is not a certificate: payloadType",
+    ),
+    "signatures that are none": (
+        enveloped(signatures="x"),
+        "the file is not a certificate: signatures",
+    ),
     "too many signatures": (enveloped(signatures=[{"sig": "AAAA"}] * 17), "at most 16 items"),
-    "an envelope without payload": (b'{"signatures": []}', "is no certificate: payload"),
+    "an envelope without payload": (
+        b'{"signatures": []}',
+        "the file is not a certificate: payload",
+    ),
     "a lone surrogate": (TEXT.replace("Helper", "\\ud800").encode(), "Invalid JSON"),
 }
 

@@ -48,8 +48,8 @@ def test_a_warning_fails_only_when_asked_to() -> None:
     ("fields", "message"),
     [
         ({"outcomes": ()}, "at least 1 item"),
-        ({"outcomes": (outcome(), outcome())}, "two outcomes have one name"),
-        ({"verdict": "FAILED"}, "do not add up"),
+        ({"outcomes": (outcome(), outcome())}, "two outcomes have the same name"),
+        ({"verdict": "FAILED"}, "does not follow from the outcomes"),
         ({"dataset": {"uri": "x", "sha256": "0" * 64, "rows": 0}}, "greater than or equal to 1"),
         ({"signature": "x"}, "Extra inputs"),
     ],

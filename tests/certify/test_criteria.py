@@ -31,11 +31,11 @@ def test_a_bar_that_makes_no_sense_is_refused(fields: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"status": "passed", "unscored": 1}, "needs a value of all samples"),
-        ({"status": "passed", "samples": 0}, "needs a value of all samples"),
-        ({"status": "failed", "value": None}, "needs a value of all samples"),
-        ({"status": "passed", "evidence": None}, "needs a value of all samples"),
-        ({"status": "error"}, "no evidence"),
+        ({"status": "passed", "unscored": 1}, "needs a value over all samples"),
+        ({"status": "passed", "samples": 0}, "needs a value over all samples"),
+        ({"status": "failed", "value": None}, "needs a value over all samples"),
+        ({"status": "passed", "evidence": None}, "needs a value over all samples"),
+        ({"status": "error"}, "must not have evidence"),
     ],
 )
 def test_a_status_without_grounds_is_refused(changes: dict[str, Any], message: str) -> None:
@@ -71,7 +71,7 @@ def test_strict_criteria_decide_and_others_warn(
 
 
 def test_there_is_no_verdict_over_nothing() -> None:
-    with pytest.raises(ValueError, match="mean nothing"):
+    with pytest.raises(ValueError, match="a verdict needs at least one outcome"):
         verdict_of([])
 
 

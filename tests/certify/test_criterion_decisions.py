@@ -111,7 +111,7 @@ def test_fewer_than_59_samples_prove_nothing_about_a_p95() -> None:
     few = timed(*[1.0] * 58)
 
     assert (few.status, few.evidence, few.at_most) == (PASSED, EvidenceLevel.INCONCLUSIVE, None)
-    assert few.reason.endswith("there is no bound with 95 % confidence")
+    assert few.reason.endswith("the samples give no bound with 95 % confidence")
     assert timed(*[1.0] * 59).evidence is EvidenceLevel.PROVEN
 
 

@@ -61,7 +61,7 @@ def test_fewer_samples_or_another_dataset_are_a_rehearsal(
 def test_a_dataset_that_was_changed_is_refused(tmp_path: Path) -> None:
     golden(tmp_path)
 
-    with pytest.raises(DatasetError, match="not the dataset that was pinned"):
+    with pytest.raises(DatasetError, match="the dataset is not the pinned one"):
         opened(tmp_path, {"golden_dataset_sha256": "0" * 64})
 
 
@@ -73,7 +73,7 @@ def test_a_bad_row_is_refused_with_its_place(tmp_path: Path) -> None:
 
 
 def test_without_a_dataset_there_is_nothing_to_run(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no `golden_dataset_uri`"):
+    with pytest.raises(ConfigError, match="`golden_dataset_uri` is missing"):
         opened(tmp_path, {"golden_dataset_uri": None})
 
 

@@ -88,18 +88,33 @@ def test_a_check_file_or_one_of_its_checks_is_a_metric(tmp_path: Path) -> None:
 MISTAKES = {
     "unknown metric": (criterion(metric="exact_anwser"), "no metric is named 'exact_anwser'"),
     "no code": (criterion(metric="no_such_module:f"), "cannot be imported"),
-    "bad code name": (criterion(metric="a b:c"), "neither a metric's name nor module:function"),
-    "no check file": (criterion(metric="check:none.yaml"), "there is no check file 'none.yaml'"),
+    "bad code name": (
+        criterion(metric="a b:c"),
+        "neither the name of a metric nor module:function",
+    ),
+    "no check file": (
+        criterion(metric="check:none.yaml"),
+        "the check file 'none.yaml' does not exist",
+    ),
     "check outside": (criterion(metric="check:../x.yaml"), "outside of the manifest's folder"),
-    "90 of 100": (criterion(threshold=90), "90 is not within .*\n.*did you mean 0.9?"),
-    "below": (criterion(threshold=-1.5), "-1.5 is not within"),
+    "90 of 100": (
+        criterion(threshold=90),
+        "the threshold 90 is outside of .*\n.*did you mean 0.9?",
+    ),
+    "below": (criterion(threshold=-1.5), "the threshold -1.5 is outside of"),
     "beyond its range": (
         criterion(metric="exact_answer", range=[1, 5], threshold=6),
-        "6 is not .*1 to 5",
+        "the threshold 6 is outside of .*1 to 5",
     ),
-    "judge's range": (criterion(range=[1, 5], threshold=4), "a judge grades from 0 to 1"),
-    "vacuous": (criterion(threshold=0), "every agent reaches 0"),
-    "vacuous, low": (criterion(threshold=1, direction="min"), "every agent reaches 1"),
+    "judge's range": (
+        criterion(range=[1, 5], threshold=4),
+        "`range` must be \\[0, 1\\] for a judge",
+    ),
+    "vacuous": (criterion(threshold=0), "every agent reaches the threshold 0"),
+    "vacuous, low": (
+        criterion(threshold=1, direction="min"),
+        "every agent reaches the threshold 1",
+    ),
 }
 
 
@@ -160,7 +175,9 @@ def test_a_metric_knows_its_own_direction(tmp_path: Path) -> None:
 
 
 def test_without_a_judge_all_criteria_that_need_one_are_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no metric is named polite, kind, and there is no"):
+    with pytest.raises(
+        ConfigError, match="no metric is named polite, kind, and `evaluator_model` is missing"
+    ):
         settled(tmp_path, JUDGED, RIGHT, {**JUDGED, "name": "kind"}, judged=False)
 
 
@@ -196,7 +213,7 @@ def test_what_no_sample_can_prove_is_refused_where_proof_is_wanted(tmp_path: Pat
 
 
 def test_confidence_is_more_than_a_coin_toss(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="coin toss"):
+    with pytest.raises(ConfigError, match=r"a confidence of 0\.5 is not above 0\.5"):
         settled(tmp_path, RIGHT, confidence=0.5)
 
 

@@ -219,5 +219,5 @@ def test_one_agent_can_be_asked_for() -> None:
 
 
 def test_two_criteria_of_one_name_cannot_be_compared() -> None:
-    with pytest.raises(ConfigError, match="two criteria have one name"):
+    with pytest.raises(ConfigError, match="two criteria have the same name"):
         compared(profile(RIGHT), profile(RIGHT, {**RIGHT, "threshold": 0.1}))

@@ -135,7 +135,7 @@ def _crash(sample: Sample) -> object:
         (_crash, "RuntimeError: the metric is broken"),
         (lambda sample: None, "ScorerFault: the scorer returned None"),
         (lambda sample: float("nan"), "ScorerFault: the scorer returned nan"),
-        (lambda sample: 3, "gave 3, which is not within 0 to 1"),
+        (lambda sample: 3, "the score 3 is not within 0 to 1"),
         (lambda sample: EvaluateResult(reason="no ground truth"), "no ground truth"),
         (lambda sample: EvaluateResult(error="garbage"), "garbage"),
     ],

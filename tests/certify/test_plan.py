@@ -37,7 +37,7 @@ def test_all_agents_with_an_evaluation_are_planned_or_the_one_that_is_named(
 
     assert [plan.definition.id for plan in every] == ["one", "two"]
     assert [plan.definition.id for plan in named] == ["two"]
-    with pytest.raises(ConfigError, match=r"--runner is one agent[\s\S]*--agent"):
+    with pytest.raises(ConfigError, match=r"--runner applies to one agent[\s\S]*--agent"):
         plan_certifications(path, CertifySettings(runner=right), folder=tmp_path / "f")
     with pytest.raises(ConfigError, match="has no `evaluation`"):
         plan_certifications(path, agent="plain", folder=tmp_path / "f")
@@ -48,7 +48,7 @@ def test_all_agents_with_an_evaluation_are_planned_or_the_one_that_is_named(
 @pytest.mark.parametrize(
     ("evaluation", "message"),
     [
-        (None, "no agent has an `evaluation`"),
+        (None, "no agent of the manifest has an `evaluation`"),
         ({"golden_dataset_uri": "golden.jsonl"}, "neither criteria nor a latency"),
     ],
 )
@@ -97,7 +97,7 @@ def test_the_judges_address_may_change_but_not_its_model(tmp_path: Path) -> None
 
 def test_a_judge_that_is_not_needed_is_not_asked_for(tmp_path: Path) -> None:
     assert planned(tmp_path, profile(evaluator_model="nobody-knows")).judge is None
-    with pytest.raises(ConfigError, match="who serves the model 'nobody-knows'"):
+    with pytest.raises(ConfigError, match="the provider of the model 'nobody-knows' is unknown"):
         planned(tmp_path, profile(JUDGED, evaluator_model="nobody-knows"))
 
 
@@ -122,7 +122,7 @@ def test_the_manifest_is_known_by_its_digest_and_not_by_where_it_lies(tmp_path: 
 
 
 def test_nobody_pays_for_a_proof_that_so_few_samples_cannot_give(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="at least 29 samples, and the dataset has 6"):
+    with pytest.raises(ConfigError, match="at least 29 samples, but the dataset has 6"):
         check_provable(planned(tmp_path, profile(gate="proven")))
     check_provable(planned(tmp_path, profile(gate="proven"), limit=3))
     golden(tmp_path, rows=29)

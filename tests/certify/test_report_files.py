@@ -83,7 +83,7 @@ def test_an_unsigned_certificate_does_not_stand_beside_an_older_signed_one(tmp_p
 
 @pytest.mark.parametrize("days", [0, -1, 3651])
 def test_a_certificate_holds_for_a_sensible_time(days: int) -> None:
-    with pytest.raises(ConfigError, match="is not from 1 to 3650"):
+    with pytest.raises(ConfigError, match="is not between 1 and 3650"):
         IssueOptions(valid_days=days)
 
 

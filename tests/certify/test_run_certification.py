@@ -192,7 +192,7 @@ def test_a_server_out_of_reach_is_found_before_the_first_call(tmp_path: Path, wh
     settings: dict[str, Any] = {"runner": agent, "judge": judge(1.0), who: nobody}
     plan = planned(tmp_path, profile(JUDGED, evaluator_model="mock:script"), **settings)
 
-    with pytest.raises(EndpointError, match="cannot be asked"):
+    with pytest.raises(EndpointError, match="cannot be called"):
         run(plan, tmp_path)
 
     assert calls == []

@@ -64,7 +64,7 @@ def test_a_key_is_written_for_its_owner_alone_and_its_public_half_beside_it(
 def test_no_file_is_written_over(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("mine")
 
-    with pytest.raises(ConfigError, match=f"{name}: is there already"):
+    with pytest.raises(ConfigError, match=f"{name}: the key file already exists"):
         generate_key(tmp_path / "key.pem")
 
     assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [(name, "mine")]
@@ -106,7 +106,7 @@ def test_a_passphrase_that_is_not_needed_or_empty_is_refused(tmp_path: Path) -> 
 def test_a_private_key_is_refused_where_certificates_are_checked(tmp_path: Path) -> None:
     made = generate_key(tmp_path / "key.pem")
 
-    with pytest.raises(ConfigError, match="is a private key"):
+    with pytest.raises(ConfigError, match="the file contains a private key"):
         read_verifying_key(made.private)
     with pytest.raises(ConfigError, match="not a private key"):
         read_signing_key(made.public)
@@ -121,7 +121,7 @@ def test_what_is_no_key_is_refused(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="cannot be read"):
             read(tmp_path / "none.pem")
     path.write_bytes(b"x" * (MAX_KEY_BYTES + 1))
-    with pytest.raises(ConfigError, match="is no key"):
+    with pytest.raises(ConfigError, match="the file is not a key"):
         read_verifying_key(path)
 
 

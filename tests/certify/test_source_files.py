@@ -192,7 +192,7 @@ def test_more_files_than_can_be_read_are_refused(
     data = {f"data/{n}.txt": "" for n in range(9)}
     write(tmp_path, {"top.py": "import os, last\nos.listdir('data')\n", "last.py": "", **data})
 
-    with pytest.raises(ConfigError, match="names more than 5 files"):
+    with pytest.raises(ConfigError, match="refers to more than 5 files"):
         find_module_code("top", (tmp_path,))
 
 

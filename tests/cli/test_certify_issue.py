@@ -60,11 +60,11 @@ def test_the_card_says_what_the_manifest_says(folder: Path) -> None:
     ("options", "message"),
     [
         (("--sign", "key.pem"), "--sign needs an output folder for the certificate"),
-        (("--sign", "none.pem", "-o", "out"), "none.pem: cannot be read"),
+        (("--sign", "none.pem", "-o", "out"), "none.pem: the key file cannot be read"),
         (("--sign", "golden.jsonl", "-o", "out"), "not a private key"),
         (("--passphrase-env", "X"), "--passphrase-env has no effect without --sign"),
         (("-o", "golden.jsonl/out"), "the output folder is not writable"),
-        (("--valid-days", "4000"), "is not from 1 to 3650"),
+        (("--valid-days", "4000"), "is not between 1 and 3650"),
         (("--valid-days", "0"), "is not a number of 1 or more"),
         (("--subject", "image"), "is not ALGORITHM:DIGEST"),
         (("--subject", "sha256:abcdef01"), "is not NAME=ALGORITHM:DIGEST"),

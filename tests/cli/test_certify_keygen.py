@@ -30,7 +30,7 @@ def test_a_key_is_not_written_over(tmp_path: Path, capsys: pytest.CaptureFixture
 
     captured = capsys.readouterr()
     assert "keep it secret" in captured.out
-    assert "is there already" in captured.err
+    assert "the key file already exists" in captured.err
     assert (tmp_path / "key.pem").read_text() == first
 
 

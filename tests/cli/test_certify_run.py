@@ -96,7 +96,7 @@ def test_a_server_out_of_reach_exits_3(folder: Path, capsys: pytest.CaptureFixtu
     manifest(folder, profile())
 
     assert run("--runner", "http://127.0.0.1:9/v1") == 3
-    assert "the agent's model cannot be asked" in capsys.readouterr().err
+    assert "the agent's model cannot be called" in capsys.readouterr().err
 
 
 def test_whatever_an_agent_prints_is_no_result(
@@ -168,7 +168,7 @@ def test_agents_that_are_not_certified_are_listed_with_the_reason(
     assert run(*options, "--json") == 0
     skipped = json.loads(capsys.readouterr().out)["skipped"]
 
-    lines = ["skipped       other: only helper was asked for", "skipped       idle: it has no"]
+    lines = ["skipped       other: only helper was selected", "skipped       idle: it has no"]
     assert all(line in told and line in planned for line in lines)
     assert [each["agent"] for each in skipped] == ["other", "idle"]
     certificate = json.loads(Path("out/certificate.json").read_text())

@@ -78,7 +78,7 @@ def test_a_forged_certificate_is_refused_without_a_word_of_it(
     assert verify(certificate, "--key", "other.pub.pem") == 1
 
     printed = capsys.readouterr().out
-    assert "found     no signature that fits" in printed
+    assert "found     no signature by a given key" in printed
     assert "helper" not in printed
     assert verify(certificate, "--key", "other.pub.pem", "--key", "key.pub.pem") == 0
 
@@ -106,10 +106,13 @@ def test_what_must_have_been_tested_can_be_required(certificate: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("none.json",), "none.json: cannot be read"),
-        (("out/result.json",), "is no certificate"),
-        (("out/certificate.json", "--key", "key.pem"), "is a private key"),
-        (("out/certificate.json", "--key", "key.pub.pem", "--allow-unsigned"), "which?"),
+        (("none.json",), "none.json: the certificate cannot be read"),
+        (("out/result.json",), "the file is not a certificate"),
+        (("out/certificate.json", "--key", "key.pem"), "the file contains a private key"),
+        (
+            ("out/certificate.json", "--key", "key.pub.pem", "--allow-unsigned"),
+            "`keys` and `allow_unsigned` contradict each other",
+        ),
         (("out/certificate.json", "--agent", "nobody"), "no agent 'nobody'"),
         (("out/certificate.json", "--require-subject", "x"), "is not ALGORITHM:DIGEST"),
     ],

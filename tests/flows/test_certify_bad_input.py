@@ -97,7 +97,7 @@ MANIFEST_MISTAKES = {
 PLAN_MISTAKES = {
     "a threshold in percent": said("0.9", "90", "range, 0 to 1", "did you mean 0.9?"),
     "a threshold below the range": said("0.9", "-0.5", "range, 0 to 1"),
-    "a threshold everybody reaches": said("0.9", "0", "every agent reaches 0"),
+    "a threshold everybody reaches": said("0.9", "0", "every agent reaches the threshold 0"),
     "a direction left open": said(
         LAST, MORE % ("hallucination_rate", 0.02), "`direction: min` or `direction: max`"
     ),
@@ -107,10 +107,12 @@ PLAN_MISTAKES = {
     "nothing to certify": said(
         MANIFEST[MANIFEST.index("      expected") :],
         "      golden_dataset_uri: golden.jsonl\n      grading_rubric: []\n",
-        "nothing to certify",
+        "neither criteria nor a latency limit",
     ),
     "no evaluation": said(
-        MANIFEST[MANIFEST.index("    evaluation") :], "", "no agent has an `evaluation`"
+        MANIFEST[MANIFEST.index("    evaluation") :],
+        "",
+        "no agent of the manifest has an `evaluation`",
     ),
     "no judge": said(
         "evaluator_model: mock:fixed\n      grading_rubric:\n        - name: exact_answer",
@@ -125,7 +127,10 @@ PLAN_MISTAKES = {
         "--judge",
     ),
     "a metric that is not there": said(
-        "0.9", "0.9\n          metric: nowhere:score", "cannot be imported", "beside the manifest"
+        "0.9",
+        "0.9\n          metric: nowhere:score",
+        "cannot be imported",
+        "in the manifest's folder",
     ),
     "too few samples for a proof": said(
         "grading_rubric", "gate: proven\n      grading_rubric", "at least 29 samples", "has 6"
@@ -133,19 +138,21 @@ PLAN_MISTAKES = {
 }
 DATASET_MISTAKES = {
     "a file that is not there": uri("none.jsonl", "none.jsonl: the file does not exist"),
-    "a file outside": uri("../outside.jsonl", "out of the manifest's folder", "--allow-outside"),
-    "a link to the outside": uri("linked.jsonl", "out of the manifest's folder"),
+    "a file outside": uri(
+        "../outside.jsonl", "out of the folder of the manifest", "--allow-outside"
+    ),
+    "a link to the outside": uri("linked.jsonl", "out of the folder of the manifest"),
     "an unknown scheme": uri("ftp://host/golden.jsonl", "'ftp'", "supported are"),
     "a chain": uri("'simplecache::file:///etc/hostname'", "chain"),
     "a private address": uri("http://127.0.0.1:9/golden.jsonl", "private", "--allow-private"),
     "bad JSON at a line": uri("broken.jsonl", "broken.jsonl:2"),
-    "an id given twice": uri("twice.jsonl", "twice.jsonl:2: the id 'one'", "of its own"),
+    "an id given twice": uri("twice.jsonl", "twice.jsonl:2: the id 'one'", "a unique `id`"),
     "no rows": uri("empty.jsonl", "the dataset contains no samples"),
     "another digest": said(
         "golden_dataset_uri: golden.jsonl",
         f"golden_dataset_uri: golden.jsonl\n      golden_dataset_sha256: '{'0' * 64}'",
         "the dataset is not the pinned one",
-        "before you change the pin",
+        "before you update the pin",
     ),
 }
 ALL = {**MANIFEST_MISTAKES, **PLAN_MISTAKES, **DATASET_MISTAKES}
@@ -315,14 +322,17 @@ def test_a_store_whose_package_is_missing_says_what_to_install(
     ("options", "told"),
     [
         (("--runner", "nowhere:answer"), "cannot be imported"),
-        (("--runner", "what is this"), "is no runner"),
-        (("--runner", "cmd:no-such-program-here"), "there is no program"),
-        (("--agent", "nobody"), "its agents are: helper"),
+        (("--runner", "what is this"), "is not a valid runner"),
+        (
+            ("--runner", "cmd:no-such-program-here"),
+            "the program 'no-such-program-here' was not found",
+        ),
+        (("--agent", "nobody"), "agents of the manifest: helper"),
         (("--judge", "none.json"), "none.json: cannot be read"),
-        (("--tools", "bad_input_agent"), "but the agent has none"),
-        (("--sign", "none.pem", "-o", "out"), "none.pem: cannot be read"),
+        (("--tools", "bad_input_agent"), "--tools has no effect: the agent has no tools"),
+        (("--sign", "none.pem", "-o", "out"), "none.pem: the key file cannot be read"),
         (("--no-weaken",), "need --baseline"),
-        (("--valid-days", "100000", "-o", "out"), "is not from 1 to 3650"),
+        (("--valid-days", "100000", "-o", "out"), "is not between 1 and 3650"),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )

@@ -1,4 +1,4 @@
-"""The agent card: a certification as a page of Markdown that a person reads."""
+"""The agent card: a certification as a page of Markdown."""
 
 from collections.abc import Iterable, Sequence
 
@@ -8,14 +8,15 @@ from assay.types import AgentDefinition, InlineTool, RemoteTool
 from .certified import CertificationResult
 from .criteria import CriterionOutcome, CriterionStatus, LatencyFigures
 
+# Characters of one text of the manifest. Longer texts end with a `…`.
 _MAX_CARD_TEXT = 4000
-"""Characters of what a manifest says. Where more was said, a `…` shows it."""
 
 _VERDICT_MARKS = {"PASSED": "✅", "WARNED": "⚠️", "FAILED": "❌", "ERROR": "❔"}
 
 
 def card_markdown(result: CertificationResult, definition: AgentDefinition | None = None) -> str:
-    """The whole card. Everything that others wrote stands in it as text."""
+    """Render the whole card."""
+    # Texts of the manifest and of models are escaped: a card must not run their markup.
     lines = [
         f"# {escape_markdown(result.agent.name)}",
         "",
@@ -51,14 +52,14 @@ def card_markdown(result: CertificationResult, definition: AgentDefinition | Non
 
 
 def summary_markdown(result: CertificationResult) -> str:
-    """What of a card fits on the page of a workflow run."""
+    """Render the verdict and the criteria, for the summary page of a CI job."""
     name = escape_markdown(result.agent.id)
     lines = [f"### Certification of {name}", "", *_render_verdict(result), ""]
     return "\n".join([*lines, *render_criteria_table(result.outcomes), "", ""])
 
 
 def render_criteria_table(outcomes: Sequence[CriterionOutcome]) -> list[str]:
-    """One line for each criterion, with everything that decides it."""
+    """Render one row for each criterion, with all figures that decide it."""
     head = ("criterion", "value", "bar", "strict", "interval", "evidence", "samples", "outcome")
     return _render_markdown_table(head, (_render_criterion_row(outcome) for outcome in outcomes))
 
@@ -85,7 +86,8 @@ def _render_criterion_row(outcome: CriterionOutcome) -> tuple[str, ...]:
         f"{sign} {outcome.threshold:g}{' ms' if outcome.kind == 'latency' else ''}",
         "yes" if outcome.strict else "no",
         _format_interval(outcome),
-        f"{outcome.evidence or 'none'} at {format_percent(outcome.confidence)}, gate {outcome.gate}",
+        f"{outcome.evidence or 'none'} at {format_percent(outcome.confidence)}, "
+        f"gate {outcome.gate}",
         f"{outcome.samples}{left_out}{errors}",
         f"{mark} {escape_markdown(outcome.reason)}",
     )
@@ -118,7 +120,7 @@ def _collect_agent_rows(
     rows += [
         ("definition", f"sha256:{agent.definition_sha256}"),
         ("tested as", agent.runner),
-        ("answered by", ", ".join(agent.models_returned) or "it does not say"),
+        ("answered by", ", ".join(agent.models_returned) or "not reported"),
     ]
     if agent.runner_sha256 is not None:
         rows.append(("its code", f"sha256:{agent.runner_sha256}"))
@@ -137,13 +139,15 @@ def _get_manifest_tool_name(tool: str | RemoteTool | InlineTool) -> str:
 
 def _collect_run_rows(result: CertificationResult) -> list[tuple[str, str]]:
     judge = result.judge
+    agent_cost = _format_usd_or_unknown(result.cost.agent_usd)
+    judge_cost = "none" if judge is None else _format_usd_or_unknown(result.cost.judge_usd)
     rows = [
         ("dataset", f"{result.dataset.uri}, {result.dataset.size}"),
         ("dataset digest", f"sha256:{result.dataset.sha256}"),
         ("judge", "none: code measures everything" if judge is None else judge.asked),
     ]
     if judge is not None:
-        rows.append(("judged by", ", ".join(judge.returned) or "it does not say"))
+        rows.append(("judged by", ", ".join(judge.returned) or "not reported"))
     rows += [
         (f"{each.name}", f"{each.graded_by.by} {each.graded_by.name}") for each in result.outcomes
     ]
@@ -153,10 +157,7 @@ def _collect_run_rows(result: CertificationResult) -> list[tuple[str, str]]:
         ("manifest", f"{result.manifest.path}, sha256:{result.manifest.sha256}"),
         ("run", result.run),
         ("measured", f"{result.started:%Y-%m-%d %H:%M} to {result.finished:%Y-%m-%d %H:%M} UTC"),
-        (
-            "cost",
-            f"agent {_format_usd_or_unknown(result.cost.agent_usd)}, judge {_format_card_judge_cost(result)}",
-        ),
+        ("cost", f"agent {agent_cost}, judge {judge_cost}"),
         ("versions", ", ".join(f"{name} {each}" for name, each in result.versions.items())),
     ]
     return [(escape_markdown(name), escape_markdown(text)) for name, text in rows]
@@ -168,12 +169,14 @@ def _render_latency_table(latency: LatencyFigures) -> list[str]:
         "never" if name in latency.infinite else format_number(getattr(latency, name))
         for name in names
     )
-    counted = f"{latency.samples} calls at concurrency {latency.concurrency}"
-    told = [f"{latency.failed} failed", f"{latency.cached} cached", f"{latency.warmup} to warm up"]
+    counts = (
+        f"{latency.samples} calls at concurrency {latency.concurrency}, {latency.failed} failed, "
+        f"{latency.cached} cached, {latency.warmup} to warm up"
+    )
     return [
         *_render_markdown_table(tuple(f"{name} ms" for name in names), [values]),
         "",
-        f"{counted}, {', '.join(told)}. The limit is held against the {latency.statistic}.",
+        f"{counts}. The limit applies to the {latency.statistic}.",
     ]
 
 
@@ -183,10 +186,6 @@ def _render_markdown_table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]
         f"|{'---|' * len(head)}",
         *(f"| {' | '.join(row)} |" for row in rows),
     ]
-
-
-def _format_card_judge_cost(result: CertificationResult) -> str:
-    return "none" if result.judge is None else _format_usd_or_unknown(result.cost.judge_usd)
 
 
 def _format_usd_or_unknown(value: float | None) -> str:

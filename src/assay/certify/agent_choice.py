@@ -1,4 +1,4 @@
-"""From what was asked for to the agent under test. What cannot be run is refused here."""
+"""The choice of the agent under test, from the settings and the manifest."""
 
 import sys
 from collections.abc import Callable
@@ -26,13 +26,13 @@ class ChosenAgent:
 
     agent: Agent
     deviations: tuple[str, ...] = ()
-    """What differs from the manifest."""
+    """Differences from the manifest."""
 
     endpoint: Endpoint | None = None
-    """Where it is, for agents that are models."""
+    """The endpoint, for agents that are models."""
 
     code: CodeFiles | None = None
-    """The files of the project that it is made of, where it is code or has tools."""
+    """The project files of the agent, if it is code or has tools."""
 
     @property
     def code_sha256(self) -> str | None:
@@ -41,7 +41,7 @@ class ChosenAgent:
 
 @dataclass(frozen=True)
 class _AgentRequest:
-    """What an agent is chosen by."""
+    """The inputs of the choice."""
 
     definition: AgentDefinition
     settings: CertifySettings
@@ -60,7 +60,7 @@ def choose_agent(
     slots: int,
     code: CodeIndex | None = None,
 ) -> ChosenAgent:
-    """The agent that is to be certified. Raises `ConfigError` before anything is called."""
+    """Choose the agent to certify. Raises `ConfigError` before anything is called."""
     runner = settings.runner
     client = ClientSettings(concurrency=slots, request_timeout_s=settings.timeout_s)
     case = _AgentRequest(definition, settings, root, where, client, code or CodeIndex(root))
@@ -69,7 +69,10 @@ def choose_agent(
     if isinstance(runner, str) and runner.partition(":")[0] in PROVIDERS:
         return _choose_manifest_agent(case, parse_model(runner))
     if settings.tools is not None:
-        raise ConfigError("--tools is for the manifest's own model; a runner brings its own")
+        raise ConfigError(
+            "--tools applies to the manifest's own model only; a runner has its own tools",
+            hint="remove --tools or --runner",
+        )
     if isinstance(runner, str):
         return _choose_named_runner(case, runner)
     return ChosenAgent(
@@ -79,6 +82,7 @@ def choose_agent(
 
 def _get_runner_name(runner: Callable[..., object]) -> str:
     module = getattr(runner, "__module__", "")
+    # `__main__` names another file in each process: use the name that an import would have.
     script = getattr(sys.modules.get("__main__"), "__file__", None)
     if module == "__main__" and script:
         module = Path(script).stem
@@ -86,14 +90,15 @@ def _get_runner_name(runner: Callable[..., object]) -> str:
 
 
 def _find_runner_code(runner: Callable[..., object], index: CodeIndex) -> CodeFiles | None:
-    """The code of a function, as its name finds it; of the function itself, where it does not."""
+    """Find the code of a function by its name, or else by the function itself."""
     named = (
         index.runner(_get_runner_name(runner)) if is_code_name(_get_runner_name(runner)) else None
     )
-    held = find_callable_code(runner)
-    if named is None or held is None:
-        return held
-    return named if set(held.files.values()) <= set(named.files.values()) else held
+    own = find_callable_code(runner)
+    if named is None or own is None:
+        return own
+    # Prefer the name, which `verify` starts from, unless it leads to other files.
+    return named if set(own.files.values()) <= set(named.files.values()) else own
 
 
 def _choose_named_runner(case: _AgentRequest, runner: str) -> ChosenAgent:
@@ -103,14 +108,14 @@ def _choose_named_runner(case: _AgentRequest, runner: str) -> ChosenAgent:
     if runner.startswith(_RUNNER_URL_PREFIXES):
         model = strip_provider(case.definition.model or case.definition.id)
         endpoint = Endpoint(provider="openai-compatible", model=model, api_base=runner)
-        # Whoever serves an agent there has given it its role already.
+        # No definition: a served agent already has its role and its tools.
         agent = EndpointAgent(endpoint, definition=None, settings=case.client)
         return ChosenAgent(agent, endpoint=endpoint)
     if not is_code_name(runner):
         raise ConfigError(
-            f"{runner!r} is no runner",
+            f"{runner!r} is not a valid runner",
             where="--runner",
-            hint="give module:function, http://host/v1, cmd:COMMAND or provider:model[@URL]",
+            hint="pass module:function, http://host/v1, cmd:COMMAND or provider:model[@URL]",
         )
     code = case.code.runner(runner)
     function = import_function(runner, folders=(Path.cwd(), case.root), where="--runner")
@@ -118,15 +123,15 @@ def _choose_named_runner(case: _AgentRequest, runner: str) -> ChosenAgent:
 
 
 def _choose_manifest_agent(case: _AgentRequest, endpoint: Endpoint | None) -> ChosenAgent:
-    """The manifest's own agent: its model, its words, its tools."""
+    """Build the manifest's own agent from its model, prompt and tools."""
     deviations: tuple[str, ...] = ()
     model = case.definition.model
     if endpoint is None:
         if model is None:
             raise ConfigError(
-                "the agent has no `model`",
+                "the agent has no `model` to call",
                 where=case.where,
-                hint="give --runner: a function, an address or a command that is the agent",
+                hint="add a `model`, or pass the agent as --runner: a function, a URL or a command",
             )
         endpoint = resolve_manifest_endpoint(model, where=f"{case.where}: model", option="--runner")
     elif model is None or strip_provider(model) != endpoint.model:
@@ -140,26 +145,26 @@ def _choose_manifest_agent(case: _AgentRequest, endpoint: Endpoint | None) -> Ch
 
 
 def _load_manifest_tools(case: _AgentRequest) -> ToolCode | None:
-    """The agent's tools with their code. Raises `ConfigError` for one that cannot be run."""
+    """Load the code of the agent's tools. Raises `ConfigError` for one that cannot be run."""
     where = f"{case.where}: tools"
     inline = [tool for tool in case.definition.tools if isinstance(tool, InlineTool)]
     others = [tool for tool in case.definition.tools if not isinstance(tool, InlineTool)]
     if others:
         listed = ", ".join(tool if isinstance(tool, str) else tool.uri for tool in others)
         raise ConfigError(
-            f"the tools {listed} cannot be run from here",
+            f"assay cannot call the tools {listed}",
             where=where,
-            hint="certify the agent where it has them, with --runner",
+            hint="pass an agent that has the tools as --runner",
         )
     if not inline:
         if case.settings.tools is not None:
-            raise ConfigError("--tools is given, but the agent has none", where=where)
+            raise ConfigError("--tools has no effect: the agent has no tools", where=where)
         return None
     if case.settings.tools is None:
         raise ConfigError(
             f"the tools {', '.join(tool.name for tool in inline)} have no code in the manifest",
             where=where,
-            hint="give --tools MODULE with a function for each, or --runner",
+            hint="pass --tools MODULE with a function for each tool, or --runner",
         )
     return _import_tool_functions(inline, case.settings.tools, case.root)
 
@@ -172,16 +177,11 @@ def _import_tool_functions(inline: list[InlineTool], name: str, root: Path) -> T
         if not callable(function):
             raise ConfigError(f"{name!r} has no function {tool.name!r}", where="--tools")
         functions.append(function)
-    return ToolCode(inline, functions, _digest_tool_functions(functions))
-
-
-def _digest_tool_functions(functions: list[Callable[..., Any]]) -> str | None:
-    """Of the file that holds them; of all their files, where the module only collects them.
-
-    None when one of them has no file: a change of it would not be seen.
-    """
     found = dict.fromkeys(compute_code_sha256(function) for function in functions)
     digests = [digest for digest in found if digest is not None]
-    if len(digests) < len(found):
-        return None
-    return digests[0] if len(digests) == 1 else compute_sha256("".join(digests).encode())
+    # A module may only collect functions of other files, so that all files are digested. A
+    # function without a file makes the digest unknown: its changes would go unnoticed.
+    sha256 = None
+    if len(digests) == len(found):
+        sha256 = digests[0] if len(digests) == 1 else compute_sha256("".join(digests).encode())
+    return ToolCode(inline, functions, sha256)

@@ -1,4 +1,4 @@
-"""From a recorded run to what each criterion came to."""
+"""Aggregation of a recorded run into the outcomes of its criteria."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,37 +18,37 @@ from .measurement import Measurement, read_measurement
 
 @dataclass(frozen=True)
 class RecordedAgentCall:
-    """One call of the agent, as it was recorded."""
+    """One recorded call of the agent."""
 
     sample_id: str
     measured: Measurement | None
-    """None when nothing was measured."""
+    """None when the call was not measured."""
 
     cost_usd: float | None
     failure: str | None
     retried_requests: int | None = None
-    """None when the agent shows no requests."""
+    """None when the agent does not report its requests."""
 
 
 @dataclass
 class RunAggregate:
-    """Everything a result needs of a run."""
+    """The figures of a run that a result is made of."""
 
     repeats: int
     samples: int = 0
     agent_errors: int = 0
     why_failed: str | None = None
-    """Of the first call of the agent that failed."""
+    """The error of the first failed call of the agent."""
 
     cached: int = 0
     same_as: Mapping[str, str] = field(default_factory=dict)
-    """Samples that ask what another one asks: together they count as one sample."""
+    """Ids of samples that repeat a question, and the first id with it: they count once."""
 
     seconds: list[list[float]] = field(default_factory=list)
-    """Of the calls of each question."""
+    """Seconds of the calls, grouped by question."""
 
     scores: dict[str, list[float]] = field(default_factory=dict)
-    """One for each question: repeats are averaged first, then the samples that ask it."""
+    """One score per question: repeats are averaged first, then the samples that repeat it."""
 
     unscored: dict[str, int] = field(default_factory=dict)
     why: dict[str, str] = field(default_factory=dict)
@@ -56,17 +56,17 @@ class RunAggregate:
     judge_models: set[str] = field(default_factory=set)
     judge_calls: int = 0
     retried_requests: int | None = None
-    """Of all calls of the agent that show their requests; None when none does."""
+    """Of all calls that report their requests; None when none does."""
 
     data_seen: set[str | None] = field(default_factory=set)
-    """Digests of the data files that the code named, one unless the run was resumed."""
+    """Digests of the data files of the code; several if they changed before a resume."""
 
     cost: Cost = field(default_factory=lambda: Cost(agent_usd=0.0, judge_usd=0.0))
 
     def __post_init__(self) -> None:
         self._asked_again = frozenset(self.same_as.values())
         self._times: dict[str, list[float]] = {}
-        self._places: dict[tuple[str, str | None], tuple[int, int]] = {}
+        self._positions: dict[tuple[str, str | None], tuple[int, int]] = {}
 
     def add(self, calls: list[RecordedAgentCall], criteria: Iterable[ResolvedCriterion]) -> None:
         """Count the repeats of one sample."""
@@ -80,50 +80,45 @@ class RunAggregate:
             math.inf if each.seconds is None else each.seconds for each in known if not each.cached
         ]
         question = self._find_shared_question(calls)
-        if times:
-            self._add_times(times, question)
+        if times and question is not None and question in self._times:
+            self._times[question].extend(times)
+        elif times:
+            self.seconds.append(times)
+            if question is not None:
+                self._times[question] = times
         for criterion in criteria:
             self._add_score(criterion, calls, question)
         self._add_models(known, calls)
 
     def _find_shared_question(self, calls: list[RecordedAgentCall]) -> str | None:
-        """The id of the first sample that asks the same; None when no other sample does."""
+        """Return the id of the first sample with the same question; None for a unique question."""
         sample = calls[0].sample_id if calls else ""
         if sample in self.same_as:
             return self.same_as[sample]
         return sample if sample in self._asked_again else None
-
-    def _add_times(self, times: list[float], question: str | None) -> None:
-        if question is not None and question in self._times:
-            self._times[question].extend(times)
-            return
-        self.seconds.append(times)
-        if question is not None:
-            self._times[question] = times
-
-    def _add_mean(self, name: str, score: float, question: str | None) -> None:
-        scores = self.scores.setdefault(name, [])
-        place, before = self._places.get((name, question), (len(scores), 0))
-        if before:
-            scores[place] += (score - scores[place]) / (before + 1)
-        else:
-            scores.append(score)
-        if question is not None:
-            self._places[name, question] = (place, before + 1)
 
     def _add_score(
         self, criterion: ResolvedCriterion, calls: list[RecordedAgentCall], question: str | None
     ) -> None:
         if criterion.kind != "score":
             return
-        scores = [
+        repeats = [
             call.measured.scores[criterion.name]
             for call in calls
             if call.measured is not None and criterion.name in call.measured.scores
         ]
-        mean = average(scores)
-        if mean is not None and len(scores) == self.repeats:
-            self._add_mean(criterion.name, mean, question)
+        mean = average(repeats)
+        if mean is not None and len(repeats) == self.repeats:
+            scores = self.scores.setdefault(criterion.name, [])
+            key = (criterion.name, question)
+            position, before = self._positions.get(key, (len(scores), 0))
+            if before:
+                # A running mean: copies of a question are one observation.
+                scores[position] += (mean - scores[position]) / (before + 1)
+            else:
+                scores.append(mean)
+            if question is not None:
+                self._positions[key] = (position, before + 1)
             return
         self.unscored[criterion.name] = self.unscored.get(criterion.name, 0) + 1
         self.why.setdefault(criterion.name, _find_unscored_reason(criterion.name, calls))
@@ -144,7 +139,7 @@ class RunAggregate:
         self.cost = Cost(agent_usd=agent, judge_usd=judge)
 
     def outcome(self, criterion: ResolvedCriterion, timings: Timings) -> CriterionOutcome:
-        """What one criterion came to."""
+        """Decide one criterion."""
         if criterion.kind == "latency":
             return decide_latency(criterion, timings, agent_errors=self.agent_errors)
         counts = Counts(
@@ -163,7 +158,7 @@ def aggregate_run(
     rows: int,
     same_as: Mapping[str, str] | None = None,
 ) -> RunAggregate:
-    """Count a run. Samples of the plan that it does not have are unscored."""
+    """Aggregate a run. Samples of the plan that it lacks are unscored."""
     counted = RunAggregate(repeats, same_as=same_as or {})
     for _, group in groupby(_read_recorded_calls(run), key=lambda call: call.sample_id):
         counted.add(list(group), criteria)
@@ -174,21 +169,11 @@ def aggregate_run(
 
 def _read_recorded_calls(run: Run) -> Iterator[RecordedAgentCall]:
     for row, sample in zip(run.results(), run.samples(), strict=True):
+        retried = _count_retried_requests(sample)
+        # An agent that reports no model calls may have made some: their cost is unknown.
+        cost = None if retried is None else compute_sample_cost(sample)
         failure = None if sample.failure is None else sample.failure.message
-        yield RecordedAgentCall(
-            row.sample_id,
-            read_measurement(sample),
-            _compute_agent_cost(sample),
-            failure,
-            _count_retried_requests(sample),
-        )
-
-
-def _compute_agent_cost(sample: Sample) -> float | None:
-    """What the agent's model calls cost. An agent that shows none may have made some."""
-    if sample.trajectory is None or not sample.trajectory.calls:
-        return None
-    return compute_sample_cost(sample)
+        yield RecordedAgentCall(row.sample_id, read_measurement(sample), cost, failure, retried)
 
 
 def _count_retried_requests(sample: Sample) -> int | None:
@@ -204,4 +189,4 @@ def _find_unscored_reason(name: str, calls: list[RecordedAgentCall]) -> str:
     for call in calls:
         if call.failure is not None:
             return call.failure
-    return "it was not run"
+    return "the sample was not run"

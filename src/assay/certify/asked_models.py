@@ -1,4 +1,4 @@
-"""Models as manifests name them. A manifest says which model; never where it is."""
+"""Model names in manifests. A manifest names a model, never its address."""
 
 import re
 
@@ -13,16 +13,16 @@ _PROVIDER_PATTERNS = (
 
 
 def resolve_manifest_endpoint(model: str, *, where: str, option: str) -> Endpoint:
-    """The endpoint of a model that a manifest names, as `provider:model` or by its plain name.
+    """Return the endpoint of a model in a manifest, `provider:model` or a plain name.
 
-    Raises `ConfigError` for one whose provider is not known, and for one with an address: keys
-    would go wherever a manifest says.
+    Raises `ConfigError` for an unknown provider, and for a model with an address.
     """
+    # Keys would be sent to any address that a manifest contains.
     if "@http://" in model or "@https://" in model:
         raise ConfigError(
-            "the model has an address, which does not belong into a manifest",
+            "the model must not have an address in a manifest",
             where=where,
-            hint=f"leave the address out, and give {option} PROVIDER:MODEL@URL",
+            hint=f"remove the address, and pass {option} PROVIDER:MODEL@URL",
         )
     provider = model.partition(":")[0]
     if provider in PROVIDERS and ":" in model:
@@ -31,14 +31,14 @@ def resolve_manifest_endpoint(model: str, *, where: str, option: str) -> Endpoin
         if pattern.match(model):
             return Endpoint(provider=known, model=model)
     raise ConfigError(
-        f"it is not known who serves the model {model!r}",
+        f"the provider of the model {model!r} is unknown",
         where=where,
-        hint=f"write provider:model, or give {option} PROVIDER:MODEL[@URL]; "
+        hint=f"write provider:model, or pass {option} PROVIDER:MODEL[@URL]; "
         f"providers are {', '.join(PROVIDERS)}",
     )
 
 
 def strip_provider(model: str) -> str:
-    """The model's own name, without its provider: what two spellings of one model share."""
+    """Return the model's name without its provider."""
     provider, colon, rest = model.partition(":")
     return rest if colon and provider in PROVIDERS else model

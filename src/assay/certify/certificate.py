@@ -1,7 +1,7 @@
 """A certificate: an in-toto statement about an agent, with the test-result predicate.
 
-The lists of the predicate can be read by any tool; the extension `certification` holds the
-figures behind them. Both are made of one result, so they cannot say different things.
+Any tool can read the lists of the predicate; the extension `certification` contains the figures
+behind them. Both are derived from one result and checked against each other when read.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -24,17 +24,18 @@ from .criterion_decisions import meets
 Algorithm = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,31}$")]
 Hexadecimal = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{8,256}$")]
 
+# Comparing dates at the ends of the calendar overflows.
 _FIRST_YEAR, _LAST_YEAR = 2000, 9000
 
 
 class _InTotoModel(BaseModel):
-    """A part of a statement. Fields that are not known are ignored, as in-toto asks."""
+    """A part of a statement. Unknown fields are ignored, as in-toto requires."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
 
 
 class Resource(_InTotoModel):
-    """Something that a statement is about, or that was used: in-toto's ResourceDescriptor."""
+    """A subject or an input of a statement: in-toto's ResourceDescriptor."""
 
     name: str | None = None
     uri: str | None = None
@@ -46,22 +47,21 @@ class Resource(_InTotoModel):
 
 
 class Certification(CertificationResult):
-    """The result that is certified, and how long it holds."""
+    """The certified result, and how long it is valid."""
 
     valid_until: AwareDatetime
 
     @model_validator(mode="after")
     def _check_attestable(self) -> Self:
         if not self.attestable:
-            raise ValueError("there is no certificate of a rehearsal, or of what could not be told")
+            raise ValueError("a rehearsal and an ERROR verdict cannot be certified")
         if self.started.tzinfo is None or self.finished.tzinfo is None:
-            raise ValueError("a time without its zone is no time")
+            raise ValueError("`started` and `finished` need a time zone")
         for moment in (self.started, self.finished, self.valid_until):
-            # Comparing moments at the ends of the calendar overflows.
             if not _FIRST_YEAR <= moment.year <= _LAST_YEAR:
-                raise ValueError(f"{moment.year} is not a year of a certification")
+                raise ValueError(f"the year {moment.year} is out of range")
         if not self.finished <= self.valid_until:
-            raise ValueError("`valid_until` is before the last measurement")
+            raise ValueError("`valid_until` is earlier than the last measurement")
         for outcome in self.outcomes:
             _check_passed(outcome, self.dataset.questions)
         return self
@@ -70,7 +70,7 @@ class Certification(CertificationResult):
 class TestResult(_InTotoModel):
     """in-toto's predicate, with the figures as an extension."""
 
-    # Named after the predicate: pytest is not to take it for tests.
+    # Named after the predicate: keeps pytest from collecting the class as tests.
     __test__ = False
 
     result: Literal["PASSED", "WARNED", "FAILED"]
@@ -111,17 +111,17 @@ class Statement(_InTotoModel):
         return self.predicate.certification
 
     def to_json(self) -> str:
-        """The certificate as it is written and signed."""
+        """Return the certificate as written and signed."""
         return self.model_dump_json(by_alias=True, indent=2) + "\n"
 
 
 def build_statement(
     result: CertificationResult, *, valid_days: int, subjects: tuple[Resource, ...] = ()
 ) -> Statement:
-    """The certificate of a result, valid for so many days after the last measurement.
+    """Build the certificate of a result, valid for `valid_days` after the last measurement.
 
-    `subjects` are further artifacts that were tested, such as an image or a commit. Raises
-    `ValueError` for a result of which there is no certificate.
+    `subjects` are further tested artifacts, such as an image or a commit. Raises `ValueError` for a
+    result that cannot be certified.
     """
     valid_until = result.finished.astimezone(UTC) + timedelta(days=valid_days)
     certification = Certification.model_validate({**dict(result), "valid_until": valid_until})
@@ -134,7 +134,7 @@ def build_statement(
 
 
 def list_subjects(certification: CertificationResult) -> tuple[Resource, ...]:
-    """What was tested: the agent's definition, and the code that ran in its place, if any did."""
+    """List the tested artifacts: the agent's definition, and the code of its runner, if any."""
     agent = certification.agent
     found = [_build_resource(f"agent:{agent.id}", agent.definition_sha256)]
     if agent.runner_sha256 is not None:
@@ -143,9 +143,9 @@ def list_subjects(certification: CertificationResult) -> tuple[Resource, ...]:
 
 
 def is_valid(certification: Certification, now: datetime) -> bool:
-    """Whether a certificate holds at a time: not before it was measured, nor after its end."""
-    clocks_differ = timedelta(minutes=5)
-    return certification.finished - clocks_differ <= now <= certification.valid_until
+    """Whether a certificate is valid at a time."""
+    clock_skew = timedelta(minutes=5)
+    return certification.finished - clock_skew <= now <= certification.valid_until
 
 
 def _build_predicate(certification: Certification) -> dict[str, Any]:
@@ -162,7 +162,7 @@ def _build_predicate(certification: Certification) -> dict[str, Any]:
 
 
 def _list_configuration(certification: Certification) -> tuple[Resource, ...]:
-    """Everything that decides what the result means, by digest."""
+    """List the digests of all inputs that affect the result."""
     manifest, dataset = certification.manifest, certification.dataset
     found = [_build_resource(f"manifest:{manifest.path}", manifest.sha256)]
     found += [_build_resource(f"manifest:{path}", sha) for path, sha in manifest.references.items()]
@@ -170,7 +170,7 @@ def _list_configuration(certification: Certification) -> tuple[Resource, ...]:
     found.append(_build_resource(f"dataset:{dataset.uri}", dataset.sha256, uri))
     for outcome in certification.outcomes:
         by = outcome.graded_by
-        # A metric whose code cannot be read has no digest, and is not accounted for.
+        # A metric without readable code has no digest to list.
         if by.sha256 is not None:
             what = "judge-prompt" if by.by == "judge" else by.by
             found.append(_build_resource(f"{what}:{outcome.name}", by.sha256))
@@ -182,12 +182,13 @@ def _build_resource(name: str, sha256: str, uri: str | None = None) -> Resource:
 
 
 def _check_passed(outcome: CriterionOutcome, rows: int) -> None:
-    """Refuse a pass that its own figures do not bear out."""
+    """Raise `ValueError` for a pass that contradicts its own figures."""
+    # An edited certificate must not turn a miss into a pass.
     if outcome.status is not CriterionStatus.PASSED:
         return
     if outcome.value is None or not meets(outcome, outcome.value):
-        raise ValueError(f"{outcome.name} is said to be passed, and its value misses the bar")
+        raise ValueError(f"{outcome.name} is marked as passed, but its value misses the threshold")
     if outcome.gate == "proven" and outcome.evidence != "proven":
-        raise ValueError(f"{outcome.name} is said to be passed, and is not proven")
+        raise ValueError(f"{outcome.name} is marked as passed, but is not proven")
     if outcome.kind == "score" and outcome.samples != rows:
         raise ValueError(f"{outcome.name} was measured on {outcome.samples} of {rows} samples")

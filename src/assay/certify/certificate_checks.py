@@ -1,4 +1,4 @@
-"""A certificate held against what a manifest asks for today: pure comparisons."""
+"""Comparisons of a certificate with the current requirements. Pure."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,11 +16,11 @@ NO_VALUE = "nothing"
 
 
 class CertificateFinding(ReportSection):
-    """One thing that was compared."""
+    """The result of one comparison."""
 
     check: str
     status: Literal["ok", "mismatch", "unchecked"]
-    """`unchecked`: the manifest leaves it open, and nobody asked to look."""
+    """`unchecked`: neither the manifest nor the policy requires a value."""
 
     expected: str
     found: str
@@ -28,7 +28,7 @@ class CertificateFinding(ReportSection):
 
 @dataclass(frozen=True)
 class CertificateRequirements:
-    """What a certificate must be about."""
+    """The values that a certificate must have."""
 
     agent: str
     definition_sha256: str
@@ -39,7 +39,7 @@ class CertificateRequirements:
     """The manifest's pin."""
 
     fetched_sha256: str | None
-    """Of the dataset as it is now, where it was fetched again."""
+    """Digest of the current dataset, if it was fetched again."""
 
     judge: str | None
     """The judge's model without its provider; None when code measures everything."""
@@ -48,31 +48,31 @@ class CertificateRequirements:
     """Algorithm and digest of further artifacts that must have been tested."""
 
     runner: str | None = None
-    """How the agent must have been called; None: in any way."""
+    """The required runner; None: any."""
 
     max_age: timedelta | None = None
     max_tries: int | None = None
     judge_host: str | None = None
     judge_models: tuple[str, ...] = ()
-    """Names under which the judge may have answered, beside the one that was asked for."""
+    """Model names that the judge may report, besides the requested one."""
 
     endpoint: CertifiedEndpoint | None = None
-    """The model that must have been asked, and how; None: any."""
+    """The required model of the agent, with its settings; None: any."""
 
     model: str | None = None
-    """The model that the definition names, without its provider."""
+    """The model of the definition, without its provider."""
 
     code: Mapping[str, str] | None = None
-    """The files of the runner as they are now, with the sha256 of each; None: it is not code."""
+    """Current files of the runner, with the sha256 of each; None: the runner is not code."""
 
     definitions: Mapping[str, str] = field(default_factory=dict)
-    """The definitions that the agent names, with the sha256 of each."""
+    """Definitions that the agent refers to, with the sha256 of each."""
 
 
 def check_certificate(
     statement: Statement, expected: CertificateRequirements, *, now: datetime
 ) -> tuple[CertificateFinding, ...]:
-    """Everything that was compared, in the order in which it is told."""
+    """Compare a certificate with the requirements. Returns all comparisons, in report order."""
     certification = statement.certification
     return (
         *_check_certified_agent(statement, expected),
@@ -90,9 +90,8 @@ def _check_certified_agent(
     certification = statement.certification
     agent = certification.agent
     yield check_equal("agent", expected.agent, agent.id)
-    yield check_equal(
-        "definition", f"sha256:{expected.definition_sha256}", _format_definition_digest(statement)
-    )
+    definition = statement.subject[0].digest.get("sha256", NO_VALUE)
+    yield check_equal("definition", f"sha256:{expected.definition_sha256}", f"sha256:{definition}")
     for name in sorted({*expected.definitions, *agent.definitions}):
         wanted, used = expected.definitions.get(name), agent.definitions.get(name)
         yield _build_finding(
@@ -103,9 +102,10 @@ def _check_certified_agent(
     yield from _check_certified_runner(certification, expected)
     digests = {pair for each in statement.subject for pair in each.digest.items()}
     for algorithm, digest in expected.subjects:
-        held = (algorithm, digest) in digests
-        found = f"{algorithm}:{digest}" if held else _join_subject_digests(digests)
-        yield _build_finding("subject", f"{algorithm}:{digest}", found, ok=held)
+        is_tested = (algorithm, digest) in digests
+        found = ", ".join(sorted(f"{each}:{value}" for each, value in digests))
+        wanted = f"{algorithm}:{digest}"
+        yield _build_finding("subject", wanted, wanted if is_tested else found, ok=is_tested)
 
 
 def _check_certified_runner(
@@ -134,7 +134,7 @@ def _check_certified_runner(
         code = expected.code or {}
         yield compare_files("runner code", code, agent.files, certification.unpinned)
     elif expected.code is not None:
-        # Of a command it is known what it is called; of a function without a file, nothing.
+        # A command without files is still identified by its name; a function is not.
         command = agent.runner.startswith("cmd:")
         yield CertificateFinding(
             check="runner code",
@@ -147,9 +147,9 @@ def _check_certified_runner(
 def compare_files(
     check: str, expected: Mapping[str, str], found: Mapping[str, str], unpinned: Iterable[str] = ()
 ) -> CertificateFinding:
-    """The files of some code as they are now, beside those that were certified."""
+    """Compare the current files of some code with the certified ones."""
     names = {*expected, *found} - set(unpinned)
-    # A file that changed may import others than before: then it alone is the reason.
+    # A changed file may import other files than before: report it alone, as the cause.
     changed = {name for name in names & {*expected} & {*found} if expected[name] != found[name]}
     differ = sorted(changed or {name for name in names if expected.get(name) != found.get(name)})
     if not differ:
@@ -174,19 +174,15 @@ def _format_certified_endpoint(endpoint: CertifiedEndpoint) -> str:
     return f"{endpoint.provider}:{endpoint.model}{host}, settings sha256:{settings}"
 
 
-def _format_definition_digest(statement: Statement) -> str:
-    return f"sha256:{statement.subject[0].digest.get('sha256', NO_VALUE)}"
-
-
 def _check_result_and_validity(
     certification: Certification, now: datetime
 ) -> Iterator[CertificateFinding]:
     result = certification.verdict.value
     yield _build_finding("result", "PASSED or WARNED", result, ok=certification.certified)
     first, last = certification.finished, certification.valid_until
-    held = f"{_format_utc_minute(first)} to {_format_utc_minute(last)}"
+    period = f"{_format_utc_minute(first)} to {_format_utc_minute(last)}"
     yield _build_finding(
-        "validity", f"holds on {_format_utc_minute(now)}", held, ok=is_valid(certification, now)
+        "validity", f"valid on {_format_utc_minute(now)}", period, ok=is_valid(certification, now)
     )
 
 
@@ -208,7 +204,7 @@ def _check_age_and_tries(
 
 
 def _format_timespan(span: timedelta) -> str:
-    """A length of time in the unit that tells it from a little less."""
+    # At least two of a unit, with one decimal: the text must differ from a slightly shorter span.
     for unit, name in ((timedelta(days=1), "d"), (timedelta(hours=1), "h")):
         if span >= 2 * unit:
             return f"{round(span / unit, 1):g} {name}"
@@ -245,7 +241,7 @@ def _check_certified_judge(
                 check="judge host", status="unchecked", expected=expected.judge_host, found=found
             )
         return
-    # `provider:model at host`: a manifest says which model, not where it is.
+    # Written as `provider:model at host`; a manifest names the model only.
     model = None if asked is None else asked.partition(" at ")[0].partition(":")[2]
     yield check_equal("judge", expected.judge or NO_VALUE, model or NO_VALUE)
     if certification.judge is None:
@@ -261,7 +257,7 @@ def _check_certified_judge(
 def _check_judge_models(
     asked: str, returned: tuple[str, ...], expected: CertificateRequirements
 ) -> CertificateFinding:
-    """Whether the models that answered are the one that was asked for."""
+    """Compare the reported models with the requested one."""
     if not returned:
         found = "the API does not name the model"
         return CertificateFinding(
@@ -273,7 +269,7 @@ def _check_judge_models(
 
 
 def is_same_model(returned: str, asked: str) -> bool:
-    """Whether an API may call a model so: by its name, or by a dated or numbered version of it."""
+    """Whether a reported name is the requested model, or a dated or numbered version of it."""
     one, other = (name.casefold().rpartition("/")[2] for name in (returned, asked))
     other = other.removesuffix("-latest").removesuffix(":latest")
     return (
@@ -336,8 +332,7 @@ def _check_grading(
     if wanted.files and used.files:
         yield compare_files(f"{criterion.name}: {what}", wanted.files, used.files, unpinned)
         return
-    # Without digests nothing is known about the code, which is not the same as knowing that it
-    # is the same.
+    # Two missing digests are a mismatch: unknown code is not known to be the same.
     known = wanted.sha256 is not None and wanted.sha256 == used.sha256
     yield _build_finding(
         f"{criterion.name}: {what}",
@@ -348,7 +343,7 @@ def _check_grading(
 
 
 def check_equal(check: str, expected: str, found: str) -> CertificateFinding:
-    """Two texts that must be equal."""
+    """Compare two texts that must be equal."""
     return _build_finding(check, expected, found, ok=expected == found)
 
 
@@ -365,10 +360,6 @@ def _build_finding(check: str, expected: str, found: str, *, ok: bool) -> Certif
 
 def _format_sha256(sha256: str | None) -> str:
     return "not known" if sha256 is None else f"sha256:{sha256}"
-
-
-def _join_subject_digests(digests: set[tuple[str, str]]) -> str:
-    return ", ".join(sorted(f"{algorithm}:{digest}" for algorithm, digest in digests))
 
 
 def _format_criterion_field(value: object) -> str:

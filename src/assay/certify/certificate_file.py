@@ -1,4 +1,4 @@
-"""Reading certificates that somebody else may have written, and the envelopes around them."""
+"""Parsing of untrusted certificates and of their envelopes."""
 
 import base64
 import binascii
@@ -11,18 +11,18 @@ from assay.errors import WireError
 
 from .certificate import Statement
 
+# Far more than a certificate needs: bounds the memory that an untrusted file can take.
 MAX_CERTIFICATE_BYTES = 8 * 1024 * 1024
-"""Bytes of a certificate. One of a whole manifest has far less."""
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 _CertificateModel = TypeVar("_CertificateModel", bound=BaseModel)
 _CERTIFICATE_HINT = (
-    "give a certificate.json or certificate.dsse.json as `assay certify run -o` writes it"
+    "pass a certificate.json or certificate.dsse.json written by `assay certify run -o`"
 )
 
 
 class EnvelopeSignature(BaseModel):
-    """One signature. The key's id is a hint only: nobody vouches for it."""
+    """One signature. The key id is not authenticated: it is a hint only."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -31,7 +31,7 @@ class EnvelopeSignature(BaseModel):
 
 
 class Envelope(BaseModel):
-    """A DSSE envelope: a statement as bytes, and the signatures over them."""
+    """A DSSE envelope: the bytes of a statement, and the signatures over them."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
 
@@ -41,7 +41,7 @@ class Envelope(BaseModel):
 
 
 def read_certificate(data: bytes, *, where: str) -> Statement | Envelope:
-    """The statement in a file, or the envelope around one. Raises `WireError` for all else."""
+    """Parse a statement, or the envelope around one. Raises `WireError` for anything else."""
     value = _parse_certificate_json(data, where)
     if "payload" in value or "payloadType" in value or "signatures" in value:
         return _validate_certificate(Envelope, value, where)
@@ -49,22 +49,26 @@ def read_certificate(data: bytes, *, where: str) -> Statement | Envelope:
 
 
 def read_statement(data: bytes, *, where: str) -> Statement:
-    """The statement that an envelope holds."""
+    """Parse the payload of an envelope."""
     return _validate_certificate(Statement, _parse_certificate_json(data, where), where)
 
 
 def decode_base64(text: str, *, where: str) -> bytes:
-    """Base64 as DSSE has it: of either alphabet, but whole."""
+    """Decode base64 in either alphabet, as DSSE allows."""
     try:
         return base64.b64decode(text.translate(str.maketrans("-_", "+/")), validate=True)
     except (binascii.Error, ValueError) as error:
-        raise WireError(f"the envelope is damaged: not base64: {error}", where=where) from None
+        raise WireError(
+            f"the envelope is damaged: it is not base64: {error}", where=where
+        ) from None
 
 
 def _parse_certificate_json(data: bytes, where: str) -> dict[str, Any]:
     if len(data) > MAX_CERTIFICATE_BYTES:
         raise WireError(
-            f"has more than {MAX_CERTIFICATE_BYTES:,} bytes", where=where, hint=_CERTIFICATE_HINT
+            f"the certificate has more than {MAX_CERTIFICATE_BYTES:,} bytes",
+            where=where,
+            hint=_CERTIFICATE_HINT,
         )
     try:
         value = json.loads(
@@ -73,9 +77,10 @@ def _parse_certificate_json(data: bytes, where: str) -> dict[str, Any]:
             parse_constant=_reject_json_constant,
         )
     except (ValueError, RecursionError) as error:
-        raise WireError(f"is not JSON: {error}", where=where, hint=_CERTIFICATE_HINT) from None
+        message = f"the certificate is not JSON: {error}"
+        raise WireError(message, where=where, hint=_CERTIFICATE_HINT) from None
     if not isinstance(value, dict):
-        raise WireError("is not a JSON object", where=where, hint=_CERTIFICATE_HINT)
+        raise WireError("the certificate is not a JSON object", where=where, hint=_CERTIFICATE_HINT)
     return value
 
 
@@ -83,21 +88,22 @@ def _validate_certificate(
     kind: type[_CertificateModel], value: dict[str, Any], where: str
 ) -> _CertificateModel:
     try:
-        # As JSON: neither a number for a text nor a text for a number.
+        # Validated as JSON, which is strict: no string for a number, no number for a string.
         return kind.model_validate_json(json.dumps(value))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        said = first["msg"].removeprefix("Value error, ")
-        said = f"{place}: {said}" if place else said
-        raise WireError(f"is no certificate: {said}", where=where, hint=_CERTIFICATE_HINT) from None
+        path = ".".join(map(str, first["loc"]))
+        reason = first["msg"].removeprefix("Value error, ")
+        reason = f"{path}: {reason}" if path else reason
+        message = f"the file is not a certificate: {reason}"
+        raise WireError(message, where=where, hint=_CERTIFICATE_HINT) from None
 
 
 def _reject_duplicate_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object whose names are all different: two readers must not see two certificates."""
+    # JSON parsers disagree on duplicate names: two readers would see two certificates.
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a name occurs twice in one object")
+        raise ValueError("an object contains a name twice")
     return found
 
 

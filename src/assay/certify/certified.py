@@ -1,4 +1,4 @@
-"""The result of a certification: everything a certificate, a card or a person needs of it."""
+"""The result of a certification, from which certificates, cards and reports are made."""
 
 from datetime import datetime
 from typing import Any, Self
@@ -18,7 +18,7 @@ SHA256_PATTERN = r"^[0-9a-f]{64}$"
 
 
 class CertifiedEndpoint(ReportSection):
-    """A model and how it was asked."""
+    """A model and its settings."""
 
     provider: str
     model: str
@@ -26,7 +26,7 @@ class CertifiedEndpoint(ReportSection):
     """None for models in the process."""
 
     settings_sha256: str = Field(pattern=SHA256_PATTERN)
-    """Of all settings but secrets: another temperature is another agent."""
+    """Digest of all settings except secrets: another temperature is another agent."""
 
 
 class CertifiedAgent(ReportSection):
@@ -35,51 +35,51 @@ class CertifiedAgent(ReportSection):
     id: str
     name: str
     definition_sha256: str = Field(pattern=SHA256_PATTERN)
-    """Of the definition's canonical JSON (RFC 8785), without fields at their defaults."""
+    """Digest of the definition as canonical JSON (RFC 8785), without fields at their defaults."""
 
     model: str | None
-    """As the manifest has it."""
+    """As written in the manifest."""
 
     runner: str
-    """`own model ...`, `module:function`, an address or a command: without secrets."""
+    """`own model ...`, `module:function`, a URL or a command, without secrets."""
 
     runner_sha256: str | None = None
-    """Of the code that ran: of its file, or of the list of its files. None where there is none."""
+    """Digest of the runner's file, or of the list of its files. None: the runner is not code."""
 
     files: dict[str, str] = Field(default_factory=dict)
-    """The files of that code, by their paths inside the project, with the sha256 of each."""
+    """The runner's files: path inside the project, and sha256."""
 
     tools: str | None = None
-    """The module that had the functions of the agent's tools."""
+    """The module with the functions of the agent's tools."""
 
     definitions: dict[str, str] = Field(default_factory=dict)
-    """The other definitions of the manifest that this one names, with the sha256 of each."""
+    """Other definitions of the manifest that this one refers to, with the sha256 of each."""
 
     endpoint: CertifiedEndpoint | None = None
-    """The model that was asked, for agents that are models."""
+    """The model, for agents that are models."""
 
     models_returned: tuple[str, ...] = ()
-    """What the endpoint called the models that answered; empty where nobody said."""
+    """Model names that the endpoint reported; empty if it reported none."""
 
 
 class CertifiedManifest(ReportSection):
-    """The file that holds the definition of done."""
+    """The manifest with the definition of done."""
 
     path: str
-    """As it was given; its name alone where it was absolute."""
+    """As passed; the file name alone for an absolute path."""
 
     sha256: str = Field(pattern=SHA256_PATTERN)
     references: dict[str, str] = Field(default_factory=dict)
-    """The files that it refers to, from its folder, with the sha256 of each."""
+    """Files that it refers to, relative to its folder, with the sha256 of each."""
 
     run_from: str | None = None
-    """The folder in which the agent was run, from the manifest's: `..` where that is a part of it.
+    """The working directory of the run, relative to the manifest's folder, such as `..`.
 
-    None where neither of them is a part of the other.
+    None when neither folder contains the other.
     """
 
     skipped: dict[str, str] = Field(default_factory=dict)
-    """Agents of the manifest that were not certified with this one, and why."""
+    """Agents of the manifest that were skipped, with the reasons."""
 
 
 class CertifiedDataset(ReportSection):
@@ -93,19 +93,19 @@ class CertifiedDataset(ReportSection):
     """Samples that were run."""
 
     distinct: int | None = Field(default=None, ge=1)
-    """Different questions among them, which is what proves something. None: all of them."""
+    """Distinct questions among them, on which the evidence is based. None: all are distinct."""
 
     near_duplicates: int = Field(default=0, ge=0)
-    """Of these, questions that are nearly the same as another."""
+    """Distinct questions that are nearly the same as another."""
 
     @property
     def questions(self) -> int:
-        """Samples that count: copies of a question count once."""
+        """Number of questions that count as evidence: copies count once."""
         return self.rows if self.distinct is None else self.distinct
 
     @property
     def size(self) -> str:
-        """How many samples there are, in words, and how many of them count."""
+        """The size in words: samples, distinct questions and near-duplicates."""
         words = f"{self.rows} samples"
         if self.questions < self.rows:
             words += f", {format_plural(self.questions, 'distinct question')}"
@@ -115,38 +115,38 @@ class CertifiedDataset(ReportSection):
 
 
 class CertifiedJudge(ReportSection):
-    """The model that judged what no metric measures."""
+    """The model that graded the criteria without a metric."""
 
     asked: str
     """`provider:model`, with the host where it has one."""
 
     returned: tuple[str, ...]
-    """What the API called the models that answered; empty where it did not say."""
+    """Model names that the API reported; empty if it reported none."""
 
     calls: int = Field(ge=0)
 
 
 class Cost(ReportSection):
-    """US dollars. None: one of the calls does not know what it cost."""
+    """Costs in US dollars. None: the cost of a call is unknown."""
 
     agent_usd: FiniteFloat | None
     judge_usd: FiniteFloat | None
 
 
 class Tries(ReportSection):
-    """What happened before and beside the calls that count: chances to pick a good result."""
+    """Earlier runs, retries and warm-up calls: opportunities to select a good result."""
 
     earlier_runs: int = Field(ge=0)
-    """Runs of the same agent on the same dataset that the store had before this one."""
+    """Earlier runs in the store of the same agent on the same dataset."""
 
     earlier: tuple[str, ...] = ()
-    """The newest of them by their ids."""
+    """Ids of the most recent of them."""
 
     retried_requests: int | None = Field(ge=0)
-    """Requests that the agent's client sent again. None: the agent does not show its requests."""
+    """Requests that were retried. None: the agent does not report its requests."""
 
     warmup_calls: int = Field(ge=0)
-    """Calls of the agent before the first that counts."""
+    """Calls of the agent before the first measured one."""
 
     @property
     def words(self) -> str:
@@ -159,37 +159,37 @@ class Tries(ReportSection):
 
 
 class Notice(ReportSection):
-    """Something to know about a result that decides nothing."""
+    """A note about a result that does not affect the verdict."""
 
     code: str = Field(pattern=r"^[a-z_]+$")
     text: str
 
 
 class CertificationResult(ReportSection):
-    """One agent held to its definition of done."""
+    """The result of testing one agent against its definition of done."""
 
     agent: CertifiedAgent
     manifest: CertifiedManifest
     dataset: CertifiedDataset
     judge: CertifiedJudge | None
-    """None when every criterion is measured by code."""
+    """None when code measures every criterion."""
 
     repeats: int = Field(ge=1)
     tries: Tries | None = None
-    """None where nobody counted."""
+    """None when the tries were not counted."""
 
     seed: int | None
     outcomes: tuple[CriterionOutcome, ...] = Field(min_length=1)
-    """In the order of the rubric, the latency last. There is no certificate over nothing."""
+    """In the order of the rubric, the latency last. At least one is required."""
 
     latency: LatencyFigures
     verdict: CertificationVerdict
     rehearsal: tuple[str, ...] = ()
-    """What differs from the manifest. Of a rehearsal there is a report, but no certificate."""
+    """Deviations from the manifest. A run with any is a rehearsal and gets no certificate."""
 
     warnings: tuple[Notice, ...] = ()
     unpinned: tuple[str, ...] = ()
-    """Data files that changed while the agent ran: nothing is certified about them."""
+    """Data files that changed during the run, which the certificate does not cover."""
 
     run: str
     """The id of the recorded run."""
@@ -205,7 +205,7 @@ class CertificationResult(ReportSection):
         if not isinstance(data, dict) or "verdict" in data:
             return data
         outcomes = data.get("outcomes")
-        # Outcomes that are still to be read, of a file, do not add up to anything yet.
+        # Outcomes read from a file are still dictionaries: there the verdict must be given.
         if not outcomes or not all(isinstance(each, CriterionOutcome) for each in outcomes):
             return data
         return {**data, "verdict": verdict_of(outcomes)}
@@ -214,27 +214,25 @@ class CertificationResult(ReportSection):
     def _check_outcomes(self) -> Self:
         names = [outcome.name for outcome in self.outcomes]
         if len(set(names)) != len(names):
-            raise ValueError("two outcomes have one name")
+            raise ValueError("two outcomes have the same name")
         if self.verdict is not verdict_of(self.outcomes):
-            raise ValueError(f"the outcomes do not add up to {self.verdict}")
+            raise ValueError(f"the verdict {self.verdict} does not follow from the outcomes")
         return self
 
     @property
     def certified(self) -> bool:
-        """Whether this is a yes that a deployment may rely on."""
+        """Whether the agent passed without deviations from the manifest."""
         met = self.verdict in (CertificationVerdict.PASSED, CertificationVerdict.WARNED)
         return met and not self.rehearsal
 
     @property
     def attestable(self) -> bool:
-        """Whether a certificate may be written: of a no as well, but not of what could not be told.
-
-        A rehearsal says nothing about the manifest's own definition of done.
-        """
+        """Whether a certificate may be written, for a FAILED verdict as well."""
+        # An ERROR was not measured, and a rehearsal did not measure the manifest's definition.
         return self.verdict is not CertificationVerdict.ERROR and not self.rehearsal
 
     def exit_status(self, *, fail_on_warn: bool = False) -> int:
-        """What a command that ran this exits with."""
+        """Return the exit status of a command that ran the certification."""
         if fail_on_warn and self.verdict is CertificationVerdict.WARNED:
             return 1
         return self.verdict.exit_status

@@ -1,4 +1,4 @@
-"""What a certification is asked to do beside what the manifest says."""
+"""Settings of a certification that are not part of the manifest."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -8,60 +8,58 @@ from assay.errors import ConfigError
 from assay.types import Endpoint, Sample
 
 Runner = str | Endpoint | Callable[[Sample], object]
-"""Who is tested instead of the manifest's own model on its usual endpoint.
+"""The agent to test instead of the manifest's model on its default endpoint.
 
 A function that takes the sample, `module:function`, `http://host/v1`, `cmd:...`; an `Endpoint` or
-`provider:model[@url]` is the manifest's own agent on that endpoint.
+`provider:model[@url]` runs the manifest's own agent on that endpoint.
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class CertifySettings:
-    """How an agent is certified."""
+    """Settings of `certify`."""
 
     runner: Runner | None = None
     tools: str | None = None
     """A module with a function for each inline tool of the manifest's own agent."""
 
     judge: Endpoint | None = None
-    """Where the judge is. Another model than the manifest's makes the run a rehearsal."""
+    """Endpoint of the judge. Another model than the manifest's makes the run a rehearsal."""
 
     dataset: str | None = None
-    """Another dataset than the manifest's: a rehearsal."""
+    """A dataset to use instead of the manifest's, which makes the run a rehearsal."""
 
     limit: int | None = None
-    """Only so many samples: a rehearsal."""
+    """Run only this many samples, which makes the run a rehearsal."""
 
     seed: int | None = None
     timeout_s: float = 120.0
-    """An agent that takes longer to answer has failed."""
+    """Time limit of one call of the agent. A call that takes longer has failed."""
 
     concurrency: int = 8
-    """Samples in progress at once: while one is judged, the agent is asked for the next."""
+    """Samples in progress at once: the agent is called while earlier answers are judged."""
 
     latency_concurrency: int = 1
-    """Calls of the agent at once, where there is a limit on its times."""
+    """Concurrent calls of the agent when its latency is a criterion."""
 
     warmup: int | None = None
-    """Calls before the first that counts. None: one where there is a limit on times."""
+    """Calls before the first measured one. None: one when the latency is a criterion."""
 
     fetch: FetchRules = field(default_factory=FetchRules)
-    """Where the golden dataset may be fetched from."""
+    """Rules for fetching the golden dataset."""
 
     def __post_init__(self) -> None:
-        for name, least in (("limit", 1), ("concurrency", 1), ("latency_concurrency", 1)):
-            self._check_minimum(name, least)
-        self._check_minimum("warmup", 0)
+        minimums = {"limit": 1, "concurrency": 1, "latency_concurrency": 1, "warmup": 0}
+        for name, least in minimums.items():
+            value = getattr(self, name)
+            # `type`, not `isinstance`: True is an integer as well.
+            if value is not None and (type(value) is not int or value < least):
+                raise ConfigError(
+                    f"{name}={value!r} is not a whole number of at least {least}",
+                    where="CertifySettings",
+                )
         if not 0 < self.timeout_s < float("inf"):
             raise ConfigError(
                 f"timeout_s={self.timeout_s!r} is not a number of seconds above 0",
-                where="CertifySettings",
-            )
-
-    def _check_minimum(self, name: str, least: int) -> None:
-        value = getattr(self, name)
-        if value is not None and (type(value) is not int or value < least):
-            raise ConfigError(
-                f"{name}={value!r} is not a whole number of at least {least}",
                 where="CertifySettings",
             )

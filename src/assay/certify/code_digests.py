@@ -1,4 +1,4 @@
-"""Digests of the definitions and endpoints that a certificate names."""
+"""Digests of definitions and endpoints in certificates."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +12,7 @@ from .certified import CertifiedEndpoint
 
 
 def digest_named_definitions(agent: AgentDefinition, manifest: Manifest) -> dict[str, str]:
-    """The digests of the definitions that an agent names by id, and of those that these name."""
+    """Digest the definitions that an agent refers to by id, directly or indirectly."""
     known: dict[str, Any] = {}
     for key, each in manifest.definitions.items():
         for name in {key, getattr(each, "id", key)}:
@@ -41,15 +41,13 @@ def _walk_definition_texts(value: object) -> Iterator[str]:
 
 
 def digest_definition(agent: AgentDefinition) -> str:
-    """The digest of an agent's definition: the same however its file is laid out.
-
-    Fields that are at their defaults do not count, whether or not they were written.
-    """
+    """Digest an agent's definition, independent of the layout of its file."""
+    # Without defaults: writing a default explicitly must not invalidate a certificate.
     return compute_sha256(rfc8785.dumps(agent.model_dump(mode="json", exclude_defaults=True)))
 
 
 def build_certified_endpoint(endpoint: Endpoint | None) -> CertifiedEndpoint | None:
-    """A model as a certificate names it, without secrets."""
+    """Describe an endpoint for a certificate, without secrets."""
     if endpoint is None:
         return None
     return CertifiedEndpoint(

@@ -1,6 +1,6 @@
-"""The digests of all code that a certification runs, taken before any of it is imported.
+"""The digests of all code that a certification runs, computed before any of it is imported.
 
-Imported code could change how the digests of the rest are taken, or the files themselves.
+Imported code could change the computation of further digests, or the files themselves.
 """
 
 import shlex
@@ -21,12 +21,12 @@ COMMAND_PREFIX = "cmd:"
 
 
 class CodeIndex:
-    """The code that a manifest and a command line name. Each part is read once, and kept."""
+    """The code that a manifest and a command line refer to. Each part is read once."""
 
     def __init__(
         self, root: Path, manifest: Manifest | None = None, *, run_from: Path | None = None
     ) -> None:
-        """`run_from`: the folder in which the agent is run, by default the current one."""
+        """`run_from` is the folder in which the agent is run, by default the current one."""
         self._root = root
         self._run_from = run_from or Path.cwd()
         self._manifest = manifest
@@ -34,7 +34,7 @@ class CodeIndex:
         self._read: dict[tuple[str, str], CodeFiles | None] = {}
 
     def add_rubric(self, profile: EvaluationProfile) -> None:
-        """Read the code of all criteria."""
+        """Digest the code of all criteria."""
         for criterion in profile.grading_rubric:
             named = criterion.metric or ""
             if named.startswith(CHECK_PREFIX):
@@ -43,11 +43,11 @@ class CodeIndex:
                 self.metric(named)
 
     def metric(self, name: str) -> CodeFiles | None:
-        """The code of `module:function`; None when the module has no file."""
+        """Return the code of `module:function`; None when the module has no file."""
         return self._read_once("metric", name, lambda: self._find_module(name))
 
     def check(self, text: str) -> CodeFiles | None:
-        """The check file of `FILE` or `FILE#NAME`, with the functions that it names."""
+        """Return the check file of `FILE` or `FILE#NAME`, with the functions that it refers to."""
         path = (self._root / text.partition("#")[0]).resolve()
         inside = path.is_relative_to(self._root.resolve()) and path.is_file()
         return self._read_once(
@@ -57,7 +57,7 @@ class CodeIndex:
         )
 
     def runner(self, name: str) -> CodeFiles | None:
-        """The code of `module:function` or of a command; None for other runners."""
+        """Return the code of `module:function` or of a command; None for other runners."""
         folders = (self._run_from, self._root)
         if name.startswith(COMMAND_PREFIX):
             command = name.removeprefix(COMMAND_PREFIX)
@@ -69,7 +69,8 @@ class CodeIndex:
         return self._read_once("runner", name, lambda: self._find_module(name, self._run_from))
 
     def code_sha256(self) -> str:
-        """The digest of all code, without data: an agent may write to its own data files."""
+        """Return the digest of all code, without data files."""
+        # Data is left out because an agent may write to its own files while it runs.
         code = [
             [*key, each and {name: each.files[name] for name in sorted(each.modules)}]
             for key, each in sorted(self._read.items())
@@ -78,14 +79,14 @@ class CodeIndex:
 
     @property
     def data(self) -> dict[str, str]:
-        """All data files that the code names, with the sha256 of each."""
+        """All data files that the code refers to, with the sha256 of each."""
         found: dict[str, str] = {}
         for each in self._read.values():
             found |= {} if each is None else each.data
         return found
 
     def changed(self) -> tuple[set[str], set[str]]:
-        """Files of code, then files of data, that are not as they were when they were read."""
+        """Return the code files and the data files that changed since they were read."""
         again = CodeIndex(self._root, self._manifest, run_from=self._run_from)
         code: set[str] = set()
         data: set[str] = set()
@@ -111,7 +112,7 @@ class CodeIndex:
 
 
 def _list_certified_files(root: Path, manifest: Manifest) -> frozenset[Path]:
-    """The files of a manifest and its local datasets, which are compared by themselves."""
+    # Manifest and datasets have digests of their own in a certificate.
     profiles = [agent.evaluation for agent in manifest.agents.values()]
     uris = [each.golden_dataset_uri for each in profiles if each and each.golden_dataset_uri]
     datasets = [root / uri.removeprefix("file://") for uri in uris if "\0" not in uri]

@@ -1,4 +1,4 @@
-"""The bars an agent is held to, what it came to at each, and the verdict they add up to."""
+"""Criteria of a certification, their outcomes, and the verdict."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -16,40 +16,40 @@ class EvidenceLevel(StrEnum):
     """How much the samples prove about a criterion, at its confidence."""
 
     PROVEN = "proven"
-    """The one-sided bound meets the threshold as well."""
+    """The one-sided bound meets the threshold, too."""
 
     INCONCLUSIVE = "inconclusive"
-    """Too few samples to tell chance from skill."""
+    """Too few samples to exclude chance."""
 
     REFUTED = "refuted"
     """The other bound misses the threshold."""
 
 
 class CriterionStatus(StrEnum):
-    """What became of one criterion."""
+    """The status of one criterion."""
 
     PASSED = "passed"
     FAILED = "failed"
     ERROR = "error"
-    """It could not be measured: neither a pass nor a regression."""
+    """Not measurable: neither a pass nor a failure."""
 
 
 class GradedBy(ReportSection):
-    """What gives a criterion its numbers."""
+    """How a criterion is measured."""
 
     by: Literal["metric", "check", "judge", "clock"]
     name: str
-    """Of the metric, the check, the judge's model or the statistic."""
+    """Name of the metric, the check, the judge's model or the statistic."""
 
     sha256: str | None = None
-    """Of the metric's code, the check file or the judge's prompt; None where it is not known."""
+    """Digest of the metric's code, the check file or the judge's prompt; None if unknown."""
 
     files: dict[str, str] = Field(default_factory=dict)
-    """The files of the code, by their paths inside the project, with the sha256 of each."""
+    """The files of the code: path inside the project, and sha256."""
 
 
 class ResolvedCriterion(ReportSection):
-    """One criterion with every question about it settled."""
+    """One criterion with all defaults resolved."""
 
     name: str = Field(min_length=1)
     description: str
@@ -69,18 +69,18 @@ class ResolvedCriterion(ReportSection):
     @model_validator(mode="after")
     def _check_range(self) -> Self:
         if (self.range is None) != (self.kind == "latency"):
-            raise ValueError("a score has a range, a latency has none")
+            raise ValueError("a score needs a `range`, and a latency must not have one")
         return self
 
     @property
     def worst(self) -> float | None:
-        """The score of a sample whose agent failed; None for a latency, which is then infinite."""
+        """The score of a failed call; None for a latency, which is then infinite."""
         if self.range is None:
             return None
         return self.range[0] if self.direction == "max" else self.range[1]
 
     def normalize_score(self, score: float) -> float | None:
-        """A score as a share of the way from the worst to the best; None for a latency."""
+        """Scale a score from 0, the worst, to 1, the best; None for a latency."""
         if self.range is None:
             return None
         low, high = self.range
@@ -89,7 +89,7 @@ class ResolvedCriterion(ReportSection):
 
 
 class CriterionOutcome(ResolvedCriterion):
-    """What one criterion came to over one run."""
+    """The outcome of one criterion over one run."""
 
     value: FiniteFloat | None
     """The mean over samples, or the statistic of the times. None: unknown, or infinite."""
@@ -103,13 +103,13 @@ class CriterionOutcome(ResolvedCriterion):
     """The one-sided bounds, which decide the evidence. None: too few samples for one."""
 
     infinite: tuple[Literal["value", "at_least", "at_most"], ...] = ()
-    """Which of the times above are +inf, and therefore written as null: calls never came back."""
+    """Which of the times above are +inf because calls failed. JSON has no infinity: null."""
 
     samples: int = Field(ge=0)
     """Samples in the value, repeats averaged first, failures of the agent included."""
 
     unscored: int = Field(ge=0)
-    """Samples that could not be measured, and are not in the value."""
+    """Samples that could not be measured, which the value omits."""
 
     agent_errors: int = Field(ge=0)
     """Calls of the agent that failed: the worst score each, or a time without end."""
@@ -125,14 +125,14 @@ class CriterionOutcome(ResolvedCriterion):
         known = self.value is not None or "value" in self.infinite
         if self.status is CriterionStatus.ERROR:
             if self.evidence is not None:
-                raise ValueError("what could not be measured is no evidence")
+                raise ValueError("a criterion with status error must not have evidence")
         elif not (known and self.samples and self.evidence is not None) or self.unscored:
-            raise ValueError(f"{self.status} needs a value of all samples, and its evidence")
+            raise ValueError(f"status {self.status} needs a value over all samples, and evidence")
         return self
 
     @property
     def blocks(self) -> bool:
-        """Whether certification stops here. Unmeasured counts as missed."""
+        """Whether this outcome blocks certification. Unmeasured counts as missed."""
         return self.strict and self.status is not CriterionStatus.PASSED
 
 
@@ -140,7 +140,7 @@ class LatencyFigures(ReportSection):
     """Milliseconds of the agent's calls alone, by nearest rank: each is a time that occurred."""
 
     statistic: LatencyStatistic
-    """The one that is held against the limit, where there is a limit."""
+    """The statistic that the limit applies to, if there is one."""
 
     p50: FiniteFloat | None
     p90: FiniteFloat | None
@@ -155,24 +155,24 @@ class LatencyFigures(ReportSection):
     """Calls that were measured, failed ones included."""
 
     failed: int = Field(ge=0)
-    """Calls that crashed or ran out of time: +inf each."""
+    """Calls that crashed or timed out: +inf each."""
 
     cached: int = Field(default=0, ge=0)
-    """Answers that came from a cache: they measure nothing, and are not among the samples."""
+    """Cached answers, which have no time and are not among the samples."""
 
     concurrency: int = Field(ge=1)
     """Calls of the agent in flight at once."""
 
     warmup: int = Field(ge=0)
-    """Calls made before, which are in no figure."""
+    """Calls before the measurement, which no figure includes."""
 
 
 class CertificationVerdict(StrEnum):
-    """What a certification comes to."""
+    """The verdict of a certification."""
 
     PASSED = "PASSED"
     WARNED = "WARNED"
-    """Every strict criterion was met, and some other was not."""
+    """Every strict criterion was met, and another one was not."""
 
     FAILED = "FAILED"
     ERROR = "ERROR"
@@ -184,14 +184,11 @@ class CertificationVerdict(StrEnum):
 
 
 def verdict_of(outcomes: Sequence[CriterionOutcome]) -> CertificationVerdict:
-    """The verdict that outcomes add up to. Of none it would be vacuous: `ValueError`.
-
-    A strict criterion that failed decides, whatever could not be measured beside it: no second
-    try of the rest can change that.
-    """
+    """Derive the verdict from the outcomes. Raises `ValueError` without any."""
     if not outcomes:
-        raise ValueError("a verdict over no criteria would mean nothing")
+        raise ValueError("a verdict needs at least one outcome")
     blocking = {outcome.status for outcome in outcomes if outcome.blocks}
+    # FAILED before ERROR: measuring the rest again could not change a failed strict criterion.
     if CriterionStatus.FAILED in blocking:
         return CertificationVerdict.FAILED
     if blocking:

@@ -1,4 +1,4 @@
-"""From measurements to the outcome of a criterion: pure decisions, each with its reason."""
+"""Decisions from measurements to the outcomes of criteria, each with its reason. Pure."""
 
 import math
 from collections.abc import Sequence
@@ -23,21 +23,21 @@ from .criteria import (
     ResolvedCriterion,
 )
 
+# Rounding errors of a mean: ten times 0.7 averages to 0.7000000000000001.
 FLOAT_TOLERANCE = 1e-12
-"""What adding floats may take off a value: ten times 0.7 averages to 0.7000000000000001."""
 
 PERCENTILES: dict[LatencyStatistic, float] = {"p50": 50, "p90": 90, "p95": 95, "p99": 99}
-"""The statistics that are percentiles. A bound can be given for no other."""
+"""The statistics that are percentiles, the only ones with a confidence bound."""
 
 
 @dataclass(frozen=True)
 class Counts:
-    """What is counted beside a value."""
+    """Counts that belong to a value."""
 
     unscored: int = 0
     agent_errors: int = 0
     why_unscored: str | None = None
-    """Of one of them, in words."""
+    """The reason for one of the unscored samples."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Timings:
     """Seconds of the agent's calls, and how they were measured."""
 
     seconds: Sequence[Sequence[float]]
-    """The calls of each sample, `math.inf` for those that failed."""
+    """The calls of each sample, `math.inf` for failed ones."""
 
     cached: int = 0
     concurrency: int = 1
@@ -55,10 +55,14 @@ class Timings:
 def decide_score(
     criterion: ResolvedCriterion, scores: Sequence[float], counts: Counts
 ) -> CriterionOutcome:
-    """Hold one score for each sample against a bar. Unscored samples make it an error."""
+    """Compare one score per sample with the threshold. Unscored samples make it an error."""
     if criterion.range is None:
-        raise ValueError(f"{criterion.name} is not a score")
-    common = {"samples": len(scores), **_list_counts(counts)}
+        raise ValueError(f"{criterion.name} is a latency, not a score")
+    common: dict[str, Any] = {
+        "samples": len(scores),
+        "unscored": counts.unscored,
+        "agent_errors": counts.agent_errors,
+    }
     if not scores:
         return _build_error_outcome(
             criterion, counts.why_unscored or "no sample was scored", common
@@ -72,9 +76,10 @@ def decide_score(
         "at_most": bounds.at_most,
     }
     if counts.unscored:
-        return _build_error_outcome(
-            criterion, _describe_unscored(counts, len(scores)), {**common, **figures}
-        )
+        samples = format_plural(counts.unscored + len(scores), "sample")
+        why = f": {counts.why_unscored}" if counts.why_unscored else ""
+        reason = f"{counts.unscored} of {samples} could not be scored{why}"
+        return _build_error_outcome(criterion, reason, {**common, **figures})
     good, bad = bounds.at_least, bounds.at_most
     if criterion.direction == "min":
         good, bad = bad, good
@@ -84,17 +89,20 @@ def decide_score(
 def decide_latency(
     criterion: ResolvedCriterion, timings: Timings, *, agent_errors: int
 ) -> CriterionOutcome:
-    """Hold a statistic of the times against a limit. Times from a cache make it an error."""
+    """Compare a statistic of the times with the limit. Cached answers make it an error."""
     statistic = criterion.graded_by.name
     calls = [1000 * value for each in timings.seconds for value in each]
-    counts = Counts(agent_errors=agent_errors)
-    common = {"samples": len(timings.seconds), **_list_counts(counts)}
+    common: dict[str, Any] = {
+        "samples": len(timings.seconds),
+        "unscored": timings.cached,
+        "agent_errors": agent_errors,
+    }
     if timings.cached or not calls:
-        why = f"{format_plural(timings.cached, 'answer')} came from a cache, which is no time to measure"
-        common["unscored"] = timings.cached
-        return _build_error_outcome(
-            criterion, why if timings.cached else "no call was measured", common
-        )
+        reason = "no call was measured"
+        if timings.cached:
+            answers = format_plural(timings.cached, "answer")
+            reason = f"{answers} came from a cache, which has no response time"
+        return _build_error_outcome(criterion, reason, common)
     value = _compute_latency_statistic(calls, statistic)
     lower, upper = _compute_latency_bounds(criterion, timings, value)
     figures = {"value": value, "at_least": lower, "at_most": upper}
@@ -108,7 +116,7 @@ def decide_latency(
 
 
 def compute_latency_figures(timings: Timings, statistic: LatencyStatistic) -> LatencyFigures:
-    """All figures of the times that were measured."""
+    """Compute all latency figures."""
     calls = [1000 * value for each in timings.seconds for value in each]
     names: tuple[LatencyStatistic, ...] = ("p50", "p90", "p95", "p99", "max", "mean")
     values = {name: _compute_latency_statistic(calls, name) if calls else None for name in names}
@@ -126,7 +134,7 @@ def compute_latency_figures(timings: Timings, statistic: LatencyStatistic) -> La
 
 
 def meets(criterion: ResolvedCriterion, value: float) -> bool:
-    """Whether a value reaches the threshold, up to what adding floats can take off it."""
+    """Whether a value meets the threshold, within the rounding errors of a mean."""
     slack = FLOAT_TOLERANCE * max(1.0, abs(criterion.threshold))
     if criterion.direction == "max":
         return value >= criterion.threshold - slack
@@ -147,17 +155,19 @@ def _get_percent(name: str) -> float:
     for known, value in PERCENTILES.items():
         if known == name:
             return value
-    raise ValueError(f"{name!r} is not a statistic of times")
+    raise ValueError(f"{name!r} is not a latency statistic")
 
 
 def _compute_latency_bounds(
     criterion: ResolvedCriterion, timings: Timings, value: float
 ) -> tuple[float | None, float | None]:
-    """Lower and upper bound in milliseconds. The longest time there is, is no shorter than seen."""
+    """Return the lower and the upper confidence bound in milliseconds."""
     statistic = criterion.graded_by.name
     if statistic in ("max", "mean"):
+        # The true maximum is at least the observed one; nothing bounds it from above.
         return (value if statistic == "max" or value == math.inf else None), None
-    # Calls of one sample are alike: the sample counts once, with what speaks against the bound.
+    # Calls of one sample are correlated: it counts once, with the call that is worst for the
+    # bound.
     least = [1000 * min(each) for each in timings.seconds if each]
     most = [1000 * max(each) for each in timings.seconds if each]
     return percentile_bounds(
@@ -168,7 +178,7 @@ def _compute_latency_bounds(
 def _assess_evidence(
     criterion: ResolvedCriterion, good: float | None, bad: float | None
 ) -> EvidenceLevel:
-    """`good` is the bound that can prove the criterion, `bad` the one that can refute it."""
+    # `good` is the bound that can prove the criterion, `bad` the one that can refute it.
     if good is not None and meets(criterion, good):
         return EvidenceLevel.PROVEN
     if bad is not None and not meets(criterion, bad):
@@ -210,16 +220,6 @@ def _build_error_outcome(
     )
 
 
-def _list_counts(counts: Counts) -> dict[str, Any]:
-    return {"unscored": counts.unscored, "agent_errors": counts.agent_errors}
-
-
-def _describe_unscored(counts: Counts, scored: int) -> str:
-    total = counts.unscored + scored
-    why = f": {counts.why_unscored}" if counts.why_unscored else ""
-    return f"{counts.unscored} of {format_plural(total, 'sample')} could not be scored{why}"
-
-
 def _describe_comparison(criterion: ResolvedCriterion, value: float, *, met: bool) -> str:
     words = {
         ("max", True): "reaches",
@@ -236,10 +236,10 @@ def _describe_comparison(criterion: ResolvedCriterion, value: float, *, met: boo
 
 
 def _describe_bound(criterion: ResolvedCriterion, bound: float | None) -> str:
-    """What the samples show instead of what they were to prove."""
+    """Describe the bound that the samples do show."""
     sure = f"with {format_percent(criterion.confidence)} confidence"
     if bound is None:
-        return f"there is no bound {sure}"
+        return f"the samples give no bound {sure}"
     side = "at least" if criterion.direction == "max" else "at most"
     return f"{sure} it is {side} {_format_criterion_value(criterion, bound, criterion.threshold)}"
 

@@ -1,4 +1,4 @@
-"""The golden dataset: fetched, checked against its digest, and read whole before anything runs."""
+"""The golden dataset: fetched, verified by digest, and read completely before anything runs."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from .near_duplicates import Questions, find_duplicates
 
 @dataclass(frozen=True)
 class LoadedGoldenDataset:
-    """A golden dataset that can be run."""
+    """A golden dataset, ready to run."""
 
     samples: SampleStream
     uri: str
@@ -28,16 +28,16 @@ class LoadedGoldenDataset:
     """Samples without a ground truth."""
 
     characters: int
-    """Of all prompts together."""
+    """Characters of all prompts."""
 
     truth_characters: int
     questions: Questions
-    """Which samples ask the same."""
+    """Duplicates and near-duplicates among the samples."""
 
     deviations: tuple[str, ...] = ()
 
     def certified(self) -> CertifiedDataset:
-        """The dataset as a certificate names it."""
+        """Return the dataset as a certificate describes it."""
         return CertifiedDataset(
             uri=self.uri,
             sha256=self.sha256,
@@ -47,7 +47,7 @@ class LoadedGoldenDataset:
         )
 
     def first(self, count: int) -> Iterator[Sample]:
-        """The first samples, again and again if there are fewer."""
+        """Yield the first `count` samples, starting over if there are fewer."""
         while count > 0:
             for sample in self.samples:
                 if count == 0:
@@ -64,20 +64,20 @@ def open_golden(
     folder: Path,
     where: str,
 ) -> LoadedGoldenDataset:
-    """Fetch the dataset into `folder` and read all of it. Raises before the agent is called."""
+    """Fetch the dataset into `folder` and read all of it, before the agent is called."""
     deviations = []
     uri, sha256 = profile.golden_dataset_uri, profile.golden_dataset_sha256
     rules = settings.fetch
     if settings.dataset is not None:
         deviations.append(f"the dataset is {settings.dataset}, not the manifest's")
         uri, sha256, root = settings.dataset, None, Path.cwd()
-        # Named by whoever runs the command, not by a manifest.
+        # The path comes from the command line, which is trusted more than a manifest.
         rules = replace(rules, allow_outside=True)
     if uri is None:
         raise ConfigError(
-            "there is no `golden_dataset_uri`: nothing to run the agent on",
+            "`golden_dataset_uri` is missing: the agent has no samples to run on",
             where=f"{where}: evaluation",
-            hint="add it, or rehearse with --dataset",
+            hint="add it, or pass --dataset for a rehearsal",
         )
     fetched = fetch_golden(
         uri,
@@ -89,7 +89,7 @@ def open_golden(
     found = read_golden(fetched)[: settings.limit]
     if settings.limit is not None:
         deviations.append(f"only {format_plural(len(found), 'sample')} of the dataset were run")
-    # Read again while it is run: the file has a digest, which a resumed run is held to.
+    # The run reads the file again: its digest lets a resumed run detect a changed dataset.
     samples = load_samples(fetched.path, settings.limit)
     samples.name = fetched.uri
     truths = [sample.ground_truth for sample in found if sample.ground_truth is not None]

@@ -1,4 +1,4 @@
-"""How each criterion of a rubric is graded, settled before anything is run."""
+"""Resolution of the criteria of a rubric into graders, before anything is run."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ JUDGE_METRIC = "judge"
 
 @dataclass(frozen=True)
 class Grader:
-    """One criterion, and what scores a sample for it."""
+    """One criterion, and the function that scores a sample for it."""
 
     criterion: ResolvedCriterion
     score: ScoreFunction
@@ -41,22 +41,22 @@ class Grader:
 
 @dataclass(frozen=True)
 class CriteriaContext:
-    """What criteria are settled with."""
+    """The inputs for resolving criteria."""
 
     root: Path
-    """The manifest's folder: metrics and check files are looked for in it."""
+    """The manifest's folder, in which metrics and check files are looked up."""
 
     where: str
-    """The agent, as it is named in errors."""
+    """The agent, as error messages name it."""
 
     judge: Callable[[], JudgeModel | None]
-    """Called when a criterion needs the judge."""
+    """Returns the judge; called only if a criterion needs it."""
 
     code: CodeIndex | None = None
-    """The digests of the code, where they were taken already."""
+    """The digests of the code, if they were computed before."""
 
     load: bool = True
-    """Whether code is imported. Without it nothing can be scored, only compared."""
+    """Whether to import code. False: criteria can be compared, but not scored."""
 
     @property
     def index(self) -> CodeIndex:
@@ -64,7 +64,7 @@ class CriteriaContext:
 
 
 def resolve_criteria(profile: EvaluationProfile, context: CriteriaContext) -> tuple[Grader, ...]:
-    """A grader for each criterion of the rubric. Raises `ConfigError` that names all mistakes."""
+    """Build a grader for each criterion. Raises one `ConfigError` with all mistakes."""
     _check_criterion_names(profile, context.where)
     graders, mistakes = [], []
     unjudged: list[str] = []
@@ -79,7 +79,13 @@ def resolve_criteria(profile: EvaluationProfile, context: CriteriaContext) -> tu
             else:
                 graders.append(grader)
     if unjudged:
-        mistakes.append(_build_missing_judge_error(unjudged, context.where))
+        mistakes.append(
+            ConfigError(
+                f"no metric is named {', '.join(unjudged)}, and `evaluator_model` is missing",
+                where=context.where,
+                hint="set `evaluator_model`, or a `metric` for each criterion",
+            )
+        )
     if len(mistakes) > 1:
         raise ConfigError("\n".join(map(str, mistakes)))
     if mistakes:
@@ -90,15 +96,15 @@ def resolve_criteria(profile: EvaluationProfile, context: CriteriaContext) -> tu
 def resolve_latency_criterion(
     profile: EvaluationProfile, *, where: str
 ) -> ResolvedCriterion | None:
-    """The limit on times as a criterion like the others; None when there is none."""
+    """Return the latency limit as a criterion; None without a limit."""
     if profile.expected_latency_ms is None:
         return None
     statistic = profile.latency_statistic
     if profile.gate == "proven" and statistic not in PERCENTILES:
         raise ConfigError(
-            f"no number of samples can prove a limit on the {statistic} of times",
+            f"no number of samples can prove a limit on the {statistic} of response times",
             where=f"{where}: latency_statistic",
-            hint=f"hold a percentile against it ({', '.join(PERCENTILES)}), or say gate: point",
+            hint=f"limit a percentile ({', '.join(PERCENTILES)}), or set `gate: point`",
         )
     return ResolvedCriterion(
         name=build_latency_name(profile),
@@ -119,7 +125,7 @@ def build_latency_name(profile: EvaluationProfile) -> str:
 
 
 def compute_samples_needed(criterion: ResolvedCriterion) -> int | None:
-    """How many samples can prove a criterion, if all of them are as good as can be; None if none can."""
+    """Return how many perfect samples prove a criterion; None if no number of them can."""
     if criterion.range is not None:
         return rows_to_prove(
             criterion.threshold,
@@ -135,7 +141,7 @@ def compute_samples_needed(criterion: ResolvedCriterion) -> int | None:
 
 @dataclass(frozen=True)
 class _UnresolvedCriterion:
-    """One criterion that is being settled."""
+    """One criterion of a manifest, and the inputs for resolving it."""
 
     criterion: SuccessCriterion
     profile: EvaluationProfile
@@ -147,7 +153,7 @@ class _UnresolvedCriterion:
 
 
 def _resolve_grader(case: _UnresolvedCriterion) -> Grader | None:
-    """The grader of one criterion; None when it needs a judge and there is none."""
+    """Return the grader of one criterion; None when it needs a judge and none is set."""
     named = case.criterion.metric
     if named is None:
         registered = registered_metric(case.criterion.name) is not None
@@ -181,7 +187,7 @@ def _build_metric_grader(case: _UnresolvedCriterion, name: str) -> Grader:
 def _build_judge_grader(case: _UnresolvedCriterion) -> Grader | None:
     direction = _resolve_direction(case, None)
     if case.criterion.range not in (None, (0.0, 1.0)):
-        raise ConfigError("a judge grades from 0 to 1", where=f"{case.where}: range")
+        raise ConfigError("`range` must be [0, 1] for a judge", where=f"{case.where}: range")
     judge = case.context.judge()
     digest = digest_judge_prompt(build_criterion_rubric(case.criterion, direction))
     name = "" if judge is None else judge.name
@@ -195,11 +201,11 @@ def _load_user_metric(name: str, case: _UnresolvedCriterion) -> tuple[GradedBy, 
     where = f"{case.where}: metric"
     if not is_code_name(name):
         raise ConfigError(
-            f"{name!r} is neither a metric's name nor module:function",
+            f"{name!r} is neither the name of a metric nor module:function",
             where=where,
-            hint="a check is written check:FILE.yaml or check:FILE.yaml#NAME",
+            hint="write a check as check:FILE.yaml or check:FILE.yaml#NAME",
         )
-    # Before the import, which could change what is digested.
+    # Digested before the import, which could change the files.
     graded_by = _build_code_grading("metric", name, case.context.index.metric(name))
     if not case.context.load:
         return graded_by, _refuse_unloaded_scorer
@@ -207,14 +213,18 @@ def _load_user_metric(name: str, case: _UnresolvedCriterion) -> tuple[GradedBy, 
 
 
 def _load_check_scorer(text: str, case: _UnresolvedCriterion) -> tuple[GradedBy, ScoreFunction]:
-    """`FILE` for the score of all checks of a file, `FILE#NAME` for one of them."""
+    """Load `FILE` for the score of all checks of a file, `FILE#NAME` for one of them."""
     where, root = f"{case.where}: metric", case.context.root
     file, _, name = text.partition("#")
     path = (root / file).resolve()
     if not path.is_relative_to(root.resolve()):
-        raise ConfigError(f"{file!r} is outside of the manifest's folder", where=where)
+        raise ConfigError(
+            f"the check file {file!r} is outside of the manifest's folder", where=where
+        )
     if not path.is_file():
-        raise ConfigError(f"there is no check file {file!r} beside the manifest", where=where)
+        raise ConfigError(
+            f"the check file {file!r} does not exist in the manifest's folder", where=where
+        )
     graded_by = _build_code_grading("check", text, case.context.index.check(text))
     if not case.context.load:
         return graded_by, _refuse_unloaded_scorer
@@ -224,7 +234,7 @@ def _load_check_scorer(text: str, case: _UnresolvedCriterion) -> tuple[GradedBy,
     names = [check.name for check in checks.checks]
     if name not in names:
         raise ConfigError(
-            f"{file!r} has no check {name!r}", where=where, hint=f"it has {', '.join(names)}"
+            f"{file!r} has no check {name!r}", where=where, hint=f"its checks: {', '.join(names)}"
         )
     return graded_by, _build_single_check_scorer(checks, name)
 
@@ -283,15 +293,16 @@ def _check_threshold(criterion: ResolvedCriterion, bounds: Bounds, where: str) -
         share = threshold / 100
         hint = f"did you mean {share:g}?" if bounds == (0.0, 1.0) and 0 < share <= 1 else None
         raise ConfigError(
-            f"{threshold:g} is not within the metric's range, {low:g} to {high:g}",
+            f"the threshold {threshold:g} is outside of the metric's range, {low:g} to {high:g}",
             where=where,
-            hint=hint or "give the metric's own `range: [lowest, highest]`",
+            hint=hint or "set the metric's `range: [lowest, highest]`",
         )
     if criterion.strict and threshold == criterion.worst:
         raise ConfigError(
-            f"every agent reaches {threshold:g}, the worst value there is",
+            f"every agent reaches the threshold {threshold:g}, the worst possible value",
             where=where,
-            hint="raise the threshold, say `direction: min` or `max`, or `strict: false` to only watch",
+            hint="raise the threshold, set `direction: min` or `max`, or `strict: false` to only "
+            "report the value",
         )
     if (
         criterion.gate == "proven"
@@ -299,24 +310,26 @@ def _check_threshold(criterion: ResolvedCriterion, bounds: Bounds, where: str) -
         and compute_samples_needed(criterion) is None
     ):
         raise ConfigError(
-            f"no number of samples can prove {threshold:g}, the best value there is", where=where
+            f"no number of samples can prove {threshold:g}, the best possible value",
+            where=where,
+            hint="lower the threshold, or set `gate: point`",
         )
 
 
 def _resolve_direction(case: _UnresolvedCriterion, own: Direction | None) -> Direction:
-    """The manifest's, else the metric's own, else `max` where that is not doubtful."""
+    """Return the manifest's direction, else the metric's, else `max` unless the name is unclear."""
     found = case.criterion.direction or own
     metric = case.criterion.metric or ""
-    # The name of a check's file says nothing about the check.
+    # The file name of a check does not describe the measure.
     names = (
         case.criterion.name,
         "" if metric.startswith(CHECK_PREFIX) else metric.rpartition(":")[2],
     )
     if found is None and any(map(is_lower_better, names)):
         raise ConfigError(
-            "it is not clear whether high or low values are good",
+            "the name does not show whether high or low values are good",
             where=case.where,
-            hint="say `direction: min` or `direction: max`",
+            hint="set `direction: min` or `direction: max`",
         )
     return found or "max"
 
@@ -324,9 +337,9 @@ def _resolve_direction(case: _UnresolvedCriterion, own: Direction | None) -> Dir
 def _check_confidence(profile: EvaluationProfile, where: str) -> float:
     if not profile.confidence > 0.5:
         raise ConfigError(
-            f"{profile.confidence:g} is a coin toss",
+            f"a confidence of {profile.confidence:g} is not above 0.5",
             where=f"{where}: confidence",
-            hint="0.95 is usual",
+            hint="0.95 is common",
         )
     return profile.confidence
 
@@ -337,24 +350,15 @@ def _check_criterion_names(profile: EvaluationProfile, where: str) -> None:
         names.append(build_latency_name(profile))
     for name in names:
         if name.startswith("::"):
-            # Printed at the start of a line in CI, it would be a command to the runner.
+            # At the start of a line, GitHub Actions takes `::` for a workflow command.
             raise ConfigError(
-                f"{name!r} begins with two colons",
+                f"the criterion name {name!r} begins with two colons",
                 where=f"{where}: grading_rubric",
-                hint="begin a criterion's name with a letter",
+                hint="begin the name with a letter",
             )
         if names.count(name) > 1:
             raise ConfigError(
                 f"two criteria are named {name!r}",
                 where=f"{where}: grading_rubric",
-                hint="a certificate tells criteria apart by their names",
+                hint="rename one of them: certificates identify criteria by name",
             )
-
-
-def _build_missing_judge_error(names: list[str], where: str) -> ConfigError:
-    listed = ", ".join(names)
-    return ConfigError(
-        f"no metric is named {listed}, and there is no `evaluator_model` to judge it",
-        where=where,
-        hint="name the judge, or a `metric` for each",
-    )

@@ -1,4 +1,4 @@
-"""`module:function`: a user's code by its name, imported before anything is run."""
+"""Import of user code by a `module:function` reference."""
 
 import inspect
 import pkgutil
@@ -19,10 +19,10 @@ def is_code_name(text: str) -> bool:
 
 
 def import_function(name: str, *, folders: tuple[Path, ...], where: str) -> Callable[..., object]:
-    """The function that `module:function` names; it takes the sample.
+    """Import the function `module:function`, which takes the sample.
 
-    Modules are looked for in `folders`, before those that are installed. Raises `ConfigError` for
-    one that cannot be imported or called.
+    Modules in `folders` take precedence over installed ones. Raises `ConfigError` if the function
+    cannot be imported or called.
     """
     function = import_object(name, folders=folders, where=where)
     if not callable(function):
@@ -35,26 +35,26 @@ def import_function(name: str, *, folders: tuple[Path, ...], where: str) -> Call
         raise ConfigError(
             f"{name!r} cannot be called with a sample: {error}",
             where=where,
-            hint="it takes one argument, the Sample",
+            hint="the function must take one argument, the Sample",
         ) from None
     except ValueError:
-        pass  # built-in functions do not always tell their signature
+        pass  # some built-in functions have no signature
     found: Callable[..., object] = function
     return found
 
 
 def import_object(name: str, *, folders: tuple[Path, ...], where: str) -> object:
-    """What a name such as `module` or `module:function` stands for."""
-    # Behind the standard library: a `json.py` beside the manifest is not that of Python.
+    """Import a `module`, or an attribute of one by `module:attribute`."""
+    # The folders come after Python's own modules: a `json.py` in them must not replace `json`.
     sys.path[:] = build_import_path(folders)
     try:
         return pkgutil.resolve_name(name)
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        # A module may also call sys.exit() when it is imported.
+        # `BaseException`: a module may call sys.exit() on import.
         raise ConfigError(
             f"{name!r} cannot be imported: {type(error).__name__}: {error}",
             where=where,
-            hint="the module is looked for beside the manifest, then among those installed",
+            hint="modules are searched in the manifest's folder, then among the installed ones",
         ) from error

@@ -1,4 +1,4 @@
-"""The judge of a certification: one model, a rubric for each criterion, every answer noted."""
+"""The judge of a certification: one model, and a rubric for each criterion."""
 
 import re
 
@@ -10,6 +10,8 @@ from assay.stats import Direction
 from assay.types import Endpoint, SuccessCriterion, compute_sha256
 
 _INVALID_NAME_CHARACTERS = re.compile(r"[^a-z0-9_]+")
+# Guidance and levels are part of the judge's prompt, whose digest certificates contain: rewording
+# them makes every judged certificate fail verification.
 _GUIDANCE = """\
 Grade the last answer of the assistant, beside the reference where one is given. What the
 assistant was not asked for does not count for or against it."""
@@ -23,24 +25,25 @@ class JudgeModel:
     """The judge's model, and the scorers that ask it."""
 
     def __init__(self, endpoint: Endpoint) -> None:
-        # Connected now: a missing key is found before the agent is called.
+        # Connect now, to find a missing key before the agent is called.
         self.endpoint = endpoint
         self.name = format_endpoint_name(endpoint)
         self._client = ModelNameRecorder(connect(endpoint, ClientSettings()))
 
     def scorer(self, criterion: SuccessCriterion, direction: Direction) -> Judge:
-        """A scorer that grades one criterion by its description."""
-        # A mock gives the answer that it was told to, and cannot copy a key.
+        """Return a scorer that grades one criterion by its description."""
+        # A mock returns a fixed answer, and cannot copy the key of a prompt.
         settings = JudgeSettings(require_key=self.endpoint.provider != "mock")
         return judge(build_criterion_rubric(criterion, direction), self._client, settings=settings)
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
         await self._client.close()
 
 
 def build_criterion_rubric(criterion: SuccessCriterion, direction: Direction) -> Rubric:
-    """The rubric of one criterion. What is low at its best is graded by how far it occurs."""
+    """Build the rubric of one criterion."""
+    # A criterion whose low values are good is graded by how much of it occurs.
     name = (
         _INVALID_NAME_CHARACTERS.sub("_", criterion.name.lower()).strip("_0123456789")[:64]
         or "criterion"
@@ -57,8 +60,9 @@ def build_criterion_rubric(criterion: SuccessCriterion, direction: Direction) ->
 
 
 def digest_judge_prompt(rubric: Rubric) -> str:
-    """The digest of everything that a judge is told beside the transcript."""
+    """Digest the judge's prompt without the transcript."""
     asked = build_grading_prompt(rubric, ())
+    # Code and key are drawn at random for each prompt.
     texts = [
         message.text.replace(asked.code, "<code>").replace(asked.key, "<key>")
         for message in asked.messages
@@ -67,7 +71,7 @@ def digest_judge_prompt(rubric: Rubric) -> str:
 
 
 def count_prompt_characters() -> int:
-    """About how much a judge is told beside the transcript and the description."""
+    """Estimate the length of the judge's prompt without transcript and description."""
     criterion = Criterion(name="criterion", description="?")
     asked = build_grading_prompt(
         Rubric(name="criterion", description="?", criteria=(criterion,)), ()

@@ -11,7 +11,7 @@ _MAX_XML_TEXT = 2000
 
 
 def junit_xml(result: CertificationResult) -> str:
-    """A test suite. What only warns is passed with a note: JUnit knows no warnings."""
+    """Render the result as a JUnit test suite."""
     suite = Xml.Element(
         "testsuite",
         name=_clean_xml_text(f"certify {result.agent.id}"),
@@ -46,20 +46,8 @@ def _add_test_case(suite: Xml.Element, outcome: CriterionOutcome, agent: str) ->
         classname=_clean_xml_text(f"certify.{agent}"),
         name=_clean_xml_text(outcome.name),
     )
-    _add_properties(case, _list_case_properties(outcome))
-    if _is_error(outcome):
-        Xml.SubElement(case, "error", message=_clean_xml_text(outcome.reason), type="unscored")
-    elif _is_failure(outcome):
-        Xml.SubElement(case, "failure", message=_clean_xml_text(outcome.reason), type="criterion")
-    else:
-        warned = outcome.status is not CriterionStatus.PASSED
-        said = f"warning: {outcome.reason}" if warned else outcome.reason
-        Xml.SubElement(case, "system-out").text = _clean_xml_text(said)
-
-
-def _list_case_properties(outcome: CriterionOutcome) -> dict[str, str]:
     warned = not outcome.strict and outcome.status is not CriterionStatus.PASSED
-    return {
+    properties = {
         "status": outcome.status.value,
         "warning": "yes" if warned else "no",
         "strict": "yes" if outcome.strict else "no",
@@ -71,10 +59,19 @@ def _list_case_properties(outcome: CriterionOutcome) -> dict[str, str]:
         "unscored": str(outcome.unscored),
         "agent_errors": str(outcome.agent_errors),
     }
+    _add_properties(case, properties)
+    if _is_error(outcome):
+        Xml.SubElement(case, "error", message=_clean_xml_text(outcome.reason), type="unscored")
+    elif _is_failure(outcome):
+        Xml.SubElement(case, "failure", message=_clean_xml_text(outcome.reason), type="criterion")
+    else:
+        # JUnit has no warnings: a missed criterion that is not strict passes with a note.
+        note = f"warning: {outcome.reason}" if warned else outcome.reason
+        Xml.SubElement(case, "system-out").text = _clean_xml_text(note)
 
 
 def _is_error(outcome: CriterionOutcome) -> bool:
-    """Whether a criterion that counts could not be measured."""
+    """Whether a strict criterion could not be measured."""
     return outcome.strict and outcome.status is CriterionStatus.ERROR
 
 
@@ -89,5 +86,5 @@ def _add_properties(element: Xml.Element, values: dict[str, str]) -> None:
 
 
 def _clean_xml_text(text: str) -> str:
-    """Text as XML can hold it: control characters would make the file unreadable."""
+    # Control characters are invalid in XML, even escaped.
     return clean_text(text, _MAX_XML_TEXT)

@@ -1,6 +1,6 @@
-"""Names of measures that are good when they are low, such as rates of harm and of errors.
+"""Names of measures whose low values are good, such as rates of harm and of errors.
 
-A guess would certify the worst agents, so a name like these needs an explicit `direction`.
+A wrong guess would certify the worst agents, so such a name needs an explicit `direction`.
 """
 
 import re
@@ -38,28 +38,25 @@ _GOOD_AFTER = tuple(
     reduc report resilien resist robust safe safety toleran
     """.split()
 )
+# `errors_detected` may count the agent's errors or those that it found.
 _AMBIGUOUS_WORDS = frozenset({"detected", "reported"})
-"""Of `errors_detected` nobody knows whether many are good."""
 
 
 def is_lower_better(name: str) -> bool:
     """Whether low values of a measure with this name are likely to be the good ones."""
     words = [word.casefold() for word in _NAME_WORDS.findall(name)]
-    return ("off", "topic") in pairwise(words) or any(
-        _is_bad(word)
-        and not (_is_negated(words[:place], word) or _has_mitigation(words[place + 1 :]))
-        for place, word in enumerate(words)
-    )
+    if ("off", "topic") in pairwise(words):
+        return True
+    for position, word in enumerate(words):
+        before, after = words[:position], words[position + 1 :]
+        # Words around a bad one can make a good measure of it: `no_errors`, `error_recovery`.
+        on_time = word == "time" and before[-1:] in (["on"], ["in"])
+        negated = on_time or not _GOOD_BEFORE.isdisjoint(before)
+        mitigated = any(w.startswith(_GOOD_AFTER) and w not in _AMBIGUOUS_WORDS for w in after)
+        if _is_bad(word) and not negated and not mitigated:
+            return True
+    return False
 
 
 def _is_bad(word: str) -> bool:
     return word in _BAD_WORDS or (word.startswith(_BAD_STEMS) and not word.startswith("harmless"))
-
-
-def _is_negated(words: list[str], word: str) -> bool:
-    in_time = word == "time" and words[-1:] in (["on"], ["in"])
-    return in_time or not _GOOD_BEFORE.isdisjoint(words)
-
-
-def _has_mitigation(words: list[str]) -> bool:
-    return any(word.startswith(_GOOD_AFTER) and word not in _AMBIGUOUS_WORDS for word in words)

@@ -1,4 +1,4 @@
-"""What changed between two manifests, and whether the bar was lowered by it."""
+"""Changes between two manifests, and whether they weaken the criteria."""
 
 import json
 from collections.abc import Iterator
@@ -18,23 +18,23 @@ from assay.types import (
 from .graders import JUDGE_METRIC
 
 ChangeClass = Literal["weakened", "moved", "strengthened", "other"]
-"""`moved`: the bar is somewhere else, and nobody can say whether it is lower."""
+"""`moved`: the criterion changed in a way that cannot be ordered."""
 
+# From the most lenient to the strictest. The mean cannot be ordered among them.
 _STATISTICS_BY_STRICTNESS = ("p50", "p90", "p95", "p99", "max")
-"""From the most lenient to the strictest. The mean has no place among them."""
 
 
 class ManifestChange(ReportSection):
-    """One thing that is not what it was."""
+    """One changed value."""
 
     agent: str | None
-    """None for what belongs to no agent."""
+    """None for a change outside of the agents."""
 
     path: str
     change: ChangeClass
     old: Any
     new: Any
-    """As in the manifest; null where there is nothing."""
+    """As in the manifest; null for a missing value."""
 
     note: str = ""
 
@@ -56,25 +56,22 @@ class _ManifestPath:
 def compare_manifests(
     old: Manifest, new: Manifest, *, agent: str | None = None
 ) -> tuple[ManifestChange, ...]:
-    """All changes, those that lower the bar first.
+    """List all changes, those that weaken the criteria first.
 
-    Agents and criteria are known by their names: a new name is one removed and one added. Raises
+    Agents and criteria are matched by name: a renamed one is removed and added. Raises
     `ConfigError` when neither manifest has the `agent`.
     """
-    found = list(_find_changes(old, new, agent))
-    order: dict[ChangeClass, int] = {"weakened": 0, "moved": 1, "strengthened": 2, "other": 3}
-    return tuple(sorted(found, key=lambda each: order[each.change]))
-
-
-def _find_changes(old: Manifest, new: Manifest, agent: str | None) -> Iterator[ManifestChange]:
     before, after = _filter_agents(old.agents, agent), _filter_agents(new.agents, agent)
     if agent is not None and not before and not after:
         known = ", ".join({**old.agents, **new.agents}) or "none"
         raise ConfigError(f"neither manifest has an agent {agent!r}", hint=f"agents are: {known}")
+    found: list[ManifestChange] = []
     for key in {**before, **after}:
-        yield from _compare_agents(key, before.get(key), after.get(key))
+        found += _compare_agents(key, before.get(key), after.get(key))
     if agent is None:
-        yield from _compare_other_definitions(old, new)
+        found += _compare_other_definitions(old, new)
+    order: dict[ChangeClass, int] = {"weakened": 0, "moved": 1, "strengthened": 2, "other": 3}
+    return tuple(sorted(found, key=lambda each: order[each.change]))
 
 
 def _filter_agents(
@@ -86,7 +83,6 @@ def _filter_agents(
 
 
 def _compare_other_definitions(old: Manifest, new: Manifest) -> Iterator[ManifestChange]:
-    """What stands around the agents."""
     before, after = _dump_manifest_part(old), _dump_manifest_part(new)
     agents = {**old.agents, **new.agents}
     for values in (before, after):
@@ -104,8 +100,8 @@ def _compare_agents(
         assert given is not None
         weaker = old is not None and old.evaluation is not None
         kind: ChangeClass = "weakened" if weaker else "other"
-        note = "the agent is gone, and its definition of done with it" if weaker else ""
-        here, there = (_get_agent_name(old), _get_agent_name(new))
+        note = "the agent and its definition of done were removed" if weaker else ""
+        here, there = (None if each is None else each.name for each in (old, new))
         yield _ManifestPath(key, "agent").change(kind, here, there, note)
         return
     before, after = _dump_manifest_part(old), _dump_manifest_part(new)
@@ -115,17 +111,13 @@ def _compare_agents(
     yield from _compare_evaluations(place.at("evaluation"), old.evaluation, new.evaluation)
 
 
-def _get_agent_name(agent: AgentDefinition | None) -> str | None:
-    return None if agent is None else agent.name
-
-
 def _compare_evaluations(
     place: _ManifestPath, old: EvaluationProfile | None, new: EvaluationProfile | None
 ) -> Iterator[ManifestChange]:
     if old is None or new is None:
         if old is not None:
             yield place.change(
-                "weakened", _dump_manifest_part(old), None, "nothing is asked of the agent"
+                "weakened", _dump_manifest_part(old), None, "the agent has no criteria any more"
             )
         elif new is not None:
             yield place.change("strengthened", None, _dump_manifest_part(new))
@@ -152,7 +144,7 @@ def _compare_latency_limits(
     if was != now:
         kind, note = _classify_statistic_change(was, now)
         if limit is None:
-            kind, note = "other", "there was no limit that it was held against"
+            kind, note = "other", "the old manifest had no limit on it"
         yield place.at("latency_statistic").change(kind, was, now, note)
 
 
@@ -161,8 +153,8 @@ def _classify_statistic_change(old: str, new: str) -> tuple[ChangeClass, str]:
         later = _STATISTICS_BY_STRICTNESS.index(new) > _STATISTICS_BY_STRICTNESS.index(old)
         return ("strengthened" if later else "weakened"), ""
     if old == "mean" and new not in ("p50", "mean"):
-        return "strengthened", "a tail counts that the mean hides"
-    return "weakened", "it hides slow answers, or cannot be compared"
+        return "strengthened", "the tail counts, which a mean hides"
+    return "weakened", "the statistic hides slow answers, or cannot be compared"
 
 
 def _compare_golden_datasets(
@@ -178,9 +170,9 @@ def _compare_golden_datasets(
     if pin != now:
         kind, note = "moved", "another dataset"
         if pin is None:
-            kind, note = "strengthened", "the dataset cannot change any more"
+            kind, note = "strengthened", "the dataset is pinned"
         elif now is None:
-            kind, note = "weakened", "the dataset can change under its address"
+            kind, note = "weakened", "the dataset can change without notice"
         yield place.at("golden_dataset_sha256").change(kind, pin, now, note)
 
 
@@ -205,7 +197,7 @@ def _compare_rubrics(
         if was is not None and now is not None:
             yield from _compare_criteria(place.at(name), was, now)
         elif was is not None:
-            note = "a criterion is gone, or has another name"
+            note = "the criterion was removed or renamed"
             yield place.at(name).change("weakened", _dump_manifest_part(was), None, note)
         elif now is not None:
             yield place.at(name).change("strengthened", None, _dump_manifest_part(now))
@@ -219,7 +211,7 @@ def _index_rubric_criteria(
 ) -> dict[str, SuccessCriterion]:
     found = {criterion.name: criterion for criterion in profile.grading_rubric}
     if len(found) != len(profile.grading_rubric):
-        raise ConfigError("two criteria have one name", where=f"{place.agent}: {place.path}")
+        raise ConfigError("two criteria have the same name", where=f"{place.agent}: {place.path}")
     return found
 
 
@@ -245,10 +237,10 @@ def _compare_thresholds(
 ) -> Iterator[ManifestChange]:
     was, now = _get_effective_direction(old), _get_effective_direction(new)
     if was != now:
-        note = "what was good is bad: nobody can be held to both"
+        note = "good values became bad ones"
         yield place.at("direction").change("weakened", was, now, note)
     elif old.direction != new.direction:
-        note = "as it was taken to be before"
+        note = "the default is now explicit"
         yield place.at("direction").change("other", old.direction, new.direction, note)
     if old.threshold != new.threshold:
         stronger = (new.threshold > old.threshold) == (now == "max")
@@ -260,7 +252,7 @@ def _compare_thresholds(
 
 
 def _get_effective_direction(criterion: SuccessCriterion) -> str:
-    """Which way is good: the manifest's word, else the metric's, else up."""
+    """Return the manifest's direction, else the metric's, else `max`."""
     if criterion.direction is not None:
         return criterion.direction
     metric = registered_metric(criterion.metric or criterion.name)

@@ -1,4 +1,4 @@
-"""One sample measured: the agent asked and timed, then every criterion graded."""
+"""Measurement of one sample: call and time the agent, then grade every criterion."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -16,26 +16,26 @@ from assay.types import EvaluateResult, Metric, Sample, Trajectory, describe_err
 from .graders import Grader
 
 MEASUREMENT_KEY = "certification"
-"""Under which a recorded sample holds what was measured."""
+"""The metadata key of a recorded measurement."""
 
 LATENCY_METRIC = "latency_ms"
 _MAX_MEASURED_REASON = 500
 
 
 class Measurement(BaseModel):
-    """What is known of one call of the agent. Kept with the sample, whole or not."""
+    """The measurement of one call of the agent, stored with the sample even if incomplete."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     seconds: FiniteFloat | None = Field(default=None, ge=0)
-    """Of the agent's call; None when it failed."""
+    """Duration of the call; None when it failed."""
 
     agent_error: str | None = None
     data_sha256: str | None = None
-    """Of the data files that the code named when the agent was called."""
+    """Digest of the code's data files when the agent was called."""
 
     cached: bool = False
-    """Whether the answer came from a cache: it has no time then."""
+    """Whether the answer came from a cache, which has no response time."""
 
     scores: dict[str, FiniteFloat] = Field(default_factory=dict)
     reasons: dict[str, str] = Field(default_factory=dict)
@@ -46,11 +46,11 @@ class Measurement(BaseModel):
     judge_models: tuple[str, ...] = ()
     judge_calls: int = 0
     judge_cost_usd: FiniteFloat | None = 0.0
-    """None when one of the calls does not know."""
+    """None when the cost of a call is unknown."""
 
 
 def read_measurement(recorded: Sample | KeptRollout) -> Measurement | None:
-    """What a recorded sample holds; None when it was not measured."""
+    """Read the measurement of a recorded sample; None without one."""
     try:
         return Measurement.model_validate(recorded.metadata.get(MEASUREMENT_KEY))
     except ValidationError:
@@ -59,16 +59,16 @@ def read_measurement(recorded: Sample | KeptRollout) -> Measurement | None:
 
 @dataclass
 class JudgeUsage:
-    """What the judges of one sample did, while it is being graded."""
+    """The judge calls of one sample."""
 
     models: set[str] = field(default_factory=set)
     calls: int = 0
     cost_usd: float | None = 0.0
 
     def add(self, result: EvaluateResult) -> None:
-        """Count what a judge's result says that it cost."""
-        told = (result.model_extra or {}).get("judgement")
-        spent = told.get("spending") if isinstance(told, Mapping) else None
+        """Add the calls and the cost that a judge's result reports."""
+        judgement = (result.model_extra or {}).get("judgement")
+        spent = judgement.get("spending") if isinstance(judgement, Mapping) else None
         if not isinstance(spent, Mapping):
             return
         self.calls += int(spent.get("calls", 0))
@@ -78,10 +78,10 @@ class JudgeUsage:
 
 
 class AgentScorer:
-    """The scorer of a certification's run: it asks the agent, then grades what it said.
+    """The scorer of a certification's run: calls the agent, then grades its answer.
 
-    A failure of the agent is a result, the worst there is. A criterion that cannot be graded
-    fails the sample: resumed, the run grades the answer that was given, and asks for no other.
+    A failure of the agent is a result, with the worst scores. A criterion that cannot be graded
+    fails the sample: a resumed run grades the recorded answer and does not call the agent again.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class AgentScorer:
     ) -> None:
         self.seed_of: Callable[[Sample, int], int | None] = lambda sample, repeat: None
         self.find_kept: Callable[[Sample], KeptRollout | None] = lambda sample: None
-        """Finds the answer that an earlier try could not grade."""
+        """Finds the recorded answer of a sample that could not be graded."""
 
         self._name = name
         self._data_sha256 = data_sha256
@@ -108,26 +108,26 @@ class AgentScorer:
         self._answered = False
 
     def scorer(self) -> Callable[[Sample], Awaitable[EvaluateResult]]:
-        """This as an async function, which is awaited at once and in no thread."""
+        """Return this scorer as an async function, which needs no thread."""
 
         async def measure(sample: Sample) -> EvaluateResult:
             return await self(sample)
 
-        # Runs are told apart by the name of their scorer.
+        # The fingerprint of a run contains the name of its scorer.
         measure.__qualname__ = self._name
         return measure
 
     def close(self) -> None:
-        """Let the threads of plain metrics end."""
+        """End the threads of synchronous metrics."""
         for caller in self._callers.values():
             caller.close()
 
     async def warm_up(self, sample: Sample) -> str | None:
-        """Ask the agent without counting it; why that failed, or None."""
+        """Call the agent without recording it. Returns the error, if any."""
         return (await self._ask_agent(sample, 0))[1]
 
     async def __call__(self, sample: Sample) -> EvaluateResult:
-        """Measure one sample, and note it there. Raises `ScorerFault` when it is not whole."""
+        """Measure one sample and store it there. Raises `ScorerFault` if a criterion is missing."""
         kept = self.find_kept(sample)
         known = None if kept is None else read_measurement(kept)
         if kept is not None and known is not None:
@@ -135,10 +135,10 @@ class AgentScorer:
             measured = await self._grade_missing(sample, known, ask_models=False)
         else:
             async with self._slots:
-                # Metrics are code of this process: run beside a call, they would slow it down.
+                # Metrics run in this process: beside a call of the agent, they would slow it down.
                 answered = await self._call_agent(sample)
                 measured = await self._grade_missing(sample, answered, ask_models=False)
-        # Already here: a judge that refuses the key must not cost the agent's answer.
+        # Stored before judging: a judge that refuses the key must not lose the agent's answer.
         _store_measurement(sample, measured)
         measured = await self._grade_missing(sample, measured, ask_models=True)
         _store_measurement(sample, measured)
@@ -172,12 +172,12 @@ class AgentScorer:
     async def _ask_agent(
         self, sample: Sample, repeat: int
     ) -> tuple[AgentAnswer | None, str | None]:
-        """The agent's answer, or why there is none."""
-        # A dataset of finished samples: what happened then is not shown, and does not count.
+        """Return the agent's answer, or None and the error."""
+        # Samples of the dataset may be finished ones: drop their trajectory and score.
         sample.trajectory = sample.score = None
         try:
             with ActiveTimer() as own:
-                # Known to the turn loop: a model agent keeps its conversation until then.
+                # The agent loop knows this timer, and keeps the conversation up to the timeout.
                 async with own.limit_time(self._timeout_s, name="timeout_s") as timer:
                     answer = self._agent.answer(sample, seed=self.seed_of(sample, repeat))
                     return await answer, None
@@ -187,18 +187,18 @@ class AgentScorer:
                 sample.trajectory = error.trajectory
                 cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
             if isinstance(cause, AccessDenied) and not self._answered:
-                # Nothing was ever answered: this says nothing about the agent.
+                # Refused before the first answer: a wrong key, not a failure of the agent.
                 sample.trajectory = None
                 raise cause from None
             if isinstance(cause, TimeoutError) and timer.expired():
                 return None, f"no answer within {self._timeout_s:g} s"
-            said = redact(cause.message) if isinstance(cause, AgentFault) else describe_error(cause)
-            return None, said[:_MAX_MEASURED_REASON]
+            text = redact(cause.message) if isinstance(cause, AgentFault) else describe_error(cause)
+            return None, text[:_MAX_MEASURED_REASON]
 
     async def _grade_missing(
         self, sample: Sample, measured: Measurement, *, ask_models: bool
     ) -> Measurement:
-        """With the scores that were still missing. What could not be graded is a problem."""
+        """Add the missing scores. A criterion that cannot be graded is added to `problems`."""
         todo = [
             grader
             for grader in self._graders
@@ -234,26 +234,26 @@ class AgentScorer:
     async def _grade_criterion(
         self, grader: Grader, sample: Sample, call: JudgeUsage
     ) -> tuple[float | None, str]:
-        """A score and its reason, or None and why there is none."""
+        """Return a score and its reason, or None and the problem."""
         try:
             result = await self._callers[grader.criterion.name](sample)
         except AccessDenied:
-            raise  # a refused key: nobody else would be judged either
+            raise  # a refused key: every other judge call would fail as well
         except (Exception, SystemExit) as error:
             return None, describe_error(error)[:_MAX_MEASURED_REASON]
         call.add(result)
         score = result.reward
         if score is None:
-            return None, (result.error or result.reason or "no score was given")[
+            return None, (result.error or result.reason or "the scorer returned no score")[
                 :_MAX_MEASURED_REASON
             ]
         low, high = grader.criterion.range or (score, score)
         if not low <= score <= high:
-            return None, f"gave {score:g}, which is not within {low:g} to {high:g}"
+            return None, f"the score {score:g} is not within {low:g} to {high:g}"
         return score, (result.reason or "")[:_MAX_MEASURED_REASON]
 
     def _build_result(self, measured: Measurement) -> EvaluateResult:
-        """What is shown of the sample: each criterion, and how good they are on average."""
+        """Build the result of the sample: each criterion, and their normalised mean."""
         good = [
             share
             for grader in self._graders
@@ -282,6 +282,6 @@ def _store_measurement(sample: Sample, measured: Measurement) -> None:
 
 
 def parse_repeat(sample: Sample) -> int:
-    """Which repeat of a sample this is."""
+    """Return the repeat number of a sample."""
     number = (sample.rollout_id or "").removeprefix(f"{sample.id}#")
     return int(number) if number.isdecimal() else 0

@@ -1,7 +1,7 @@
-"""Questions that a dataset asks more than once: copies, and questions that are nearly the same.
+"""Duplicates and near-duplicates among the questions of a dataset.
 
-Copies count as one sample: they prove no more than one of them does. Near-duplicates are counted
-and shown only, because a short difference may be the whole question.
+Duplicates count as one sample: they prove no more than one of them does. Near-duplicates are only
+reported, because a short difference may change the whole question.
 """
 
 import re
@@ -19,22 +19,29 @@ _NON_PROMPT_KEYS = frozenset({*ANSWER_KEYS, *ID_KEYS, *PROMPT_KEYS, "messages", 
 _COUNTER_LABEL = (
     r"(?:question|case|item|sample|example|test|task|variant|copy|version|row|number|id|nr|no|q)"
 )
-_RUNNING_NUMBER = rf"(?:\(\s*(?:{_COUNTER_LABEL}\W{{0,3}})?\d+\s*\)|\[\s*(?:{_COUNTER_LABEL}\W{{0,3}})?\d+\s*\]|#\s*\d+)"
+_LABELLED_NUMBER = rf"\s*(?:{_COUNTER_LABEL}\W{{0,3}})?\d+\s*"
+_RUNNING_NUMBER = rf"(?:\({_LABELLED_NUMBER}\)|\[{_LABELLED_NUMBER}\]|#\s*\d+)"
 _LEADING_NUMBER = re.compile(
     rf"^(?:{_RUNNING_NUMBER}|{_COUNTER_LABEL}\W{{0,3}}\d+(?=\W)|\d+(?=\s*[.):]\s))[\s.:)–-]+"
 )
 _TRAILING_NUMBER = re.compile(rf"\s+(?:{_RUNNING_NUMBER}|{_COUNTER_LABEL}\W{{0,3}}\d+)[\s.]*$")
 _RANDOM_ID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b[0-9a-f]{24,}\b")
 _PUNCTUATION = re.compile(r"[.,:;](?!\d)|(?<!\d)[.,:;]|[?!¿¡\"'“”‘’„«»…`]")
+
+# MinHash: 16 bins in bands of 2. Texts that share a band are compared.
 _BINS, _BAND = 16, 2
+
+# The share of words that near-duplicates have in common.
 _MIN_SHARED_WORDS = 0.8
-"""The share of words that near-duplicates have in common."""
+
+# Texts of a bucket that a text is compared with: comparing with all would take quadratic time.
 _MAX_COMPARED = 8
-"""Texts of a bucket that a text is compared with: with the first ones, or time would be squared."""
+
+# In a shorter question one word can change the meaning, unless the expected answer is the same.
 _MIN_HASHED_WORDS = 12
-"""In a shorter question one word makes another question of it, unless the answer is the same."""
+
+# Words, including the role. With fewer, one word is half of the question.
 _MIN_MASKED_WORDS = 5
-"""Words, the role among them. With fewer, one of them is half of the question."""
 
 MinHashSignature = tuple[int | None, ...]
 WordHashes = frozenset[int]
@@ -46,10 +53,10 @@ class Questions:
 
     samples: int = 0
     same_as: dict[str, str] = field(default_factory=dict)
-    """The ids of copies, each with the id of the first sample that asks the same."""
+    """Ids of duplicates, each with the id of the first sample with the question."""
 
     near: int = 0
-    """Of the others, those that are nearly the same as one before them."""
+    """Distinct questions that are nearly the same as an earlier one."""
 
     @property
     def distinct(self) -> int:
@@ -57,7 +64,7 @@ class Questions:
 
 
 def find_duplicates(samples: Iterable[Sample]) -> Questions:
-    """Compare all questions of a dataset, in time that grows with their number alone."""
+    """Compare all questions of a dataset, in linear time."""
     found = Questions()
     first: dict[bytes, str] = {}
     alike = _NearDuplicateIndex()
@@ -65,8 +72,8 @@ def find_duplicates(samples: Iterable[Sample]) -> Questions:
         found.samples += 1
         text = _collect_prompt_text(sample)
         plain, truth = _normalize_question(text), _normalize_question(str(sample.ground_truth))
-        # The very same text is the same question, whatever answer is expected. Texts that differ
-        # in spelling or in a running number are, where the same answer is expected.
+        # Identical texts are duplicates whatever answer is expected. Texts that differ only in
+        # spelling or in a running number are duplicates if the expected answer is the same.
         keys = (_hash_question(" ".join(text.split())), _hash_question(f"{plain}\0{truth}"))
         same = next((first[key] for key in keys if key in first), None)
         for key in keys:
@@ -79,10 +86,7 @@ def find_duplicates(samples: Iterable[Sample]) -> Questions:
 
 
 class _NearDuplicateIndex:
-    """Finds texts that have most of their words in common.
-
-    Those that may be alike are looked up by bands of minimum hashes, and then compared.
-    """
+    """Finds texts with most of their words in common, by bands of minimum hashes."""
 
     def __init__(self) -> None:
         self._buckets: dict[tuple[int, MinHashSignature], list[WordHashes]] = {}
@@ -90,7 +94,7 @@ class _NearDuplicateIndex:
         self._without_a_word: set[bytes] = set()
 
     def add(self, plain: str, truth: str) -> bool:
-        """Add a text; whether one before it is nearly the same."""
+        """Add a text. Returns whether an earlier one is nearly the same."""
         masked = _hash_question(f"{re.sub(r'[0-9]+', '0', plain)}\0{truth}")
         near = masked in self._without_numbers
         self._without_numbers.add(masked)
@@ -107,7 +111,8 @@ class _NearDuplicateIndex:
                 continue
             others = self._buckets.setdefault((band, part), [])
             near = near or any(
-                _compute_word_overlap(words, each) >= _MIN_SHARED_WORDS for each in others
+                len(words & each) / max(len(words), len(each)) >= _MIN_SHARED_WORDS
+                for each in others
             )
             if len(others) < _MAX_COMPARED:
                 others.append(words)
@@ -115,12 +120,12 @@ class _NearDuplicateIndex:
 
 
 def _collect_prompt_text(sample: Sample) -> str:
-    """All that tells the agent what to do: the messages, and texts beside them in the row."""
+    """Collect all instructions: the messages, and other texts of the row."""
     parts = []
     for message in sample.messages:
-        # Content of several parts holds more than text, such as pictures.
-        asked = message.text if isinstance(message.content, str) else repr(message.content)
-        parts.append(f"{message.role}: {asked}")
+        # Content of several parts contains more than text, such as images.
+        text = message.text if isinstance(message.content, str) else repr(message.content)
+        parts.append(f"{message.role}: {text}")
     beside = {key: each for key, each in sample.input.items() if key not in _NON_PROMPT_KEYS}
     return "\n".join([*parts, *_walk_input_texts(beside)])
 
@@ -137,11 +142,11 @@ def _walk_input_texts(value: object) -> Iterator[str]:
 
 
 def _normalize_question(text: str) -> str:
-    """A text without what makes no other question of it: case, spaces, marks, running numbers."""
-    # One space each: a search for what stands behind spaces tries a long run at every place.
+    """Remove differences that do not change a question: case, spaces, punctuation, numbering."""
     if not text.isascii():
-        # Without characters that are not seen, such as a space without width.
+        # Invisible format characters, such as a zero-width space.
         text = "".join(each for each in text if unicodedata.category(each) != "Cf")
+    # Collapse spaces first: the patterns below backtrack over long runs of them.
     text = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
     role, colon, rest = text.partition(": ")
     text = f"{role}{colon}{_LEADING_NUMBER.sub('', rest.lstrip())}" if colon else text
@@ -150,7 +155,7 @@ def _normalize_question(text: str) -> str:
 
 
 def _drop_each_word(plain: str) -> list[str]:
-    """A short question, and what is left of it without each of its words."""
+    """Return a short question, and its variants with one word removed."""
     words = plain.split()
     if not _MIN_MASKED_WORDS <= len(words) < _MIN_HASHED_WORDS:
         return []
@@ -158,7 +163,7 @@ def _drop_each_word(plain: str) -> list[str]:
 
 
 def _hash_words(plain: str) -> WordHashes:
-    """The words of a long question, each with how often it came before; none of a short one."""
+    """Hash the words of a long question with their counts; none for a short question."""
     words = plain.split()
     if len(words) < _MIN_HASHED_WORDS:
         return frozenset()
@@ -173,14 +178,10 @@ def _hash_words(plain: str) -> WordHashes:
 def _compute_signature(words: WordHashes) -> MinHashSignature:
     bins: list[int | None] = [None] * _BINS
     for value in words:
-        place = value % _BINS
-        known = bins[place]
-        bins[place] = value if known is None else min(known, value)
+        index = value % _BINS
+        known = bins[index]
+        bins[index] = value if known is None else min(known, value)
     return tuple(bins)
-
-
-def _compute_word_overlap(one: WordHashes, other: WordHashes) -> float:
-    return len(one & other) / max(len(one), len(other))
 
 
 def _hash_question(text: str) -> bytes:

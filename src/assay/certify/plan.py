@@ -1,4 +1,4 @@
-"""A certification that can be run: every question settled, every mistake found. Calls nothing."""
+"""Plans of certifications. Planning finds every mistake and calls no agent or judge."""
 
 import os
 from collections.abc import Mapping
@@ -9,7 +9,6 @@ from assay.errors import ConfigError
 from assay.stats import format_plural
 from assay.types import (
     AgentDefinition,
-    Endpoint,
     EvaluationProfile,
     Manifest,
     compute_stable_sha256,
@@ -36,7 +35,7 @@ from .judge_client import JudgeModel
 
 @dataclass(frozen=True)
 class CertificationPlan:
-    """What will be run for one agent, and what it is held to."""
+    """The planned certification of one agent."""
 
     definition: AgentDefinition
     profile: EvaluationProfile
@@ -48,17 +47,17 @@ class CertificationPlan:
     judge: JudgeModel | None
     golden: LoadedGoldenDataset
     code: CodeIndex
-    """The digests of all code, as they were before any of it was imported."""
+    """The digests of all code, computed before any of it was imported."""
 
     definitions: Mapping[str, str]
-    """The other definitions that the agent names, with their digests."""
+    """Other definitions that the agent refers to, with their digests."""
 
     deviations: tuple[str, ...] = ()
     notices: tuple[Notice, ...] = ()
 
     @property
     def criteria(self) -> tuple[ResolvedCriterion, ...]:
-        """What the agent is held to, in the order of the rubric."""
+        """All criteria, in the order of the rubric, the latency last."""
         scores = tuple(grader.criterion for grader in self.graders)
         return scores if self.latency is None else (*scores, self.latency)
 
@@ -68,33 +67,33 @@ class CertificationPlan:
 
     @property
     def data_sha256(self) -> str | None:
-        """The digest of the data files that the code names; None where it names none."""
+        """The digest of the data files that the code refers to; None without any."""
         return compute_stable_sha256(self.code.data) if self.code.data else None
 
     @property
     def slots(self) -> int:
-        """Calls of the agent at once."""
+        """Concurrent calls of the agent."""
         return count_agent_slots(self.profile, self.settings)
 
     @property
     def warmup(self) -> int:
-        """Calls before the first that counts."""
+        """Calls before the first measured one."""
         if self.settings.warmup is not None:
             return self.settings.warmup
         return 0 if self.latency is None else 1
 
     @property
     def agent_calls(self) -> int:
-        """Without those to warm up."""
+        """Measured calls, without warm-up."""
         return self.golden.rows * self.profile.repeats
 
     @property
     def judge_calls(self) -> int:
-        """As long as each answer can be read the first time."""
+        """Calls of the judge, if none has to be repeated."""
         return self.agent_calls * sum(grader.asks_model for grader in self.graders)
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections of agent and judge."""
         await self.chosen.agent.close()
         if self.judge is not None:
             await self.judge.close()
@@ -107,10 +106,10 @@ def plan_certifications(
     agent: str | None = None,
     folder: Path,
 ) -> tuple[CertificationPlan, ...]:
-    """Plans for one agent of a manifest, or for all that have an `evaluation`.
+    """Plan the certification of one agent, or of all agents with an `evaluation`.
 
-    Datasets are fetched into `folder`, which stays until the plans have been run. Raises for
-    whatever can be known to be wrong, before any agent or judge is called.
+    Datasets are fetched into `folder`, which must exist until the plans have been run. Raises
+    before any agent or judge is called.
     """
     settings = settings or CertifySettings()
     loaded = Manifest.load(manifest)
@@ -118,16 +117,17 @@ def plan_certifications(
     agents = _select_agents(loaded, agent, where=str(manifest))
     if settings.runner is not None and len(agents) > 1:
         raise ConfigError(
-            f"--runner is one agent, and the manifest has {', '.join(agents)}",
+            f"--runner applies to one agent, but the manifest has {', '.join(agents)}",
             where=str(manifest),
-            hint="say which with --agent",
+            hint="choose one with --agent",
         )
     root = loaded.root or path.parent
     file = CertifiedManifest(
         path=path.name if path.is_absolute() else path.as_posix(),
         sha256=loaded.files[0].sha256,
         references={
-            _format_relative_path(root, each.path): each.sha256 for each in loaded.files[1:]
+            each.path.resolve().relative_to(root.resolve()).as_posix(): each.sha256
+            for each in loaded.files[1:]
         },
         run_from=_find_run_folder(root),
         skipped=_list_skipped_agents(loaded, agents, agent),
@@ -139,7 +139,8 @@ def plan_certifications(
 def _index_code(
     manifest: Manifest, agents: dict[str, AgentDefinition], settings: CertifySettings, root: Path
 ) -> CodeIndex:
-    """Read the code of all agents before the first of it is imported."""
+    """Digest the code of all agents."""
+    # Before any import: imported code could change the files of the next agent.
     index = CodeIndex(root, manifest)
     for agent in agents.values():
         if agent.evaluation is not None:
@@ -153,9 +154,9 @@ def _index_code(
 
 
 def check_provable(plan: CertificationPlan) -> None:
-    """Refuse to pay for what cannot be proven with so few samples. A rehearsal proves nothing."""
+    """Raise `ConfigError` if the dataset is too small to prove a strict criterion."""
     if plan.deviations:
-        return
+        return  # a rehearsal gets no certificate, and may be small
     for criterion in plan.criteria:
         needed = compute_samples_needed(criterion)
         questions = plan.golden.questions.distinct
@@ -165,16 +166,18 @@ def check_provable(plan: CertificationPlan) -> None:
             and (needed is None or needed > questions)
         ):
             copies = plan.golden.rows - questions
+            location = _format_agent_location(plan.manifest, plan.definition)
             raise ConfigError(
-                f"to prove {criterion.threshold:g} takes at least {needed} samples, and the dataset has "
-                f"{questions}{f' without {copies} copies of questions' if copies else ''}",
-                where=f"{_format_agent_location(plan.manifest, plan.definition)}: {criterion.name}",
-                hint="add samples, lower the threshold, or say gate: point",
+                f"proving {criterion.threshold:g} takes at least {needed} samples, but the dataset "
+                f"has {questions}{f' without {copies} copies of questions' if copies else ''}",
+                where=f"{location}: {criterion.name}",
+                hint="add samples, lower the threshold, or set `gate: point`",
             )
 
 
 def count_agent_slots(profile: EvaluationProfile, settings: CertifySettings) -> int:
-    """Calls of an agent at once: times mean something only at a stated number of them."""
+    """Return the number of concurrent calls of an agent."""
+    # Response times depend on the load, so that a latency criterion fixes it.
     limited = profile.expected_latency_ms is not None
     return settings.latency_concurrency if limited else settings.concurrency
 
@@ -187,36 +190,40 @@ def _select_agents(
         found = {key: each for key, each in agents.items() if wanted in (key, each.id)}
         if not found:
             raise ConfigError(
-                f"there is no agent {wanted!r}",
+                f"the manifest has no agent {wanted!r}",
                 where=where,
-                hint=f"its agents are: {', '.join(agents) or 'none'}",
+                hint=f"agents of the manifest: {', '.join(agents) or 'none'}",
             )
     else:
         found = {key: each for key, each in agents.items() if each.evaluation is not None}
     for key, each in found.items():
         if each.evaluation is None:
-            raise ConfigError("has no `evaluation`: nothing to certify", where=f"{where}: {key}")
+            raise ConfigError(
+                "the agent has no `evaluation` to certify it against", where=f"{where}: {key}"
+            )
     if not found:
-        raise ConfigError("no agent has an `evaluation`: nothing to certify", where=where)
+        raise ConfigError(
+            "no agent of the manifest has an `evaluation` to certify it against", where=where
+        )
     return found
 
 
 def _list_skipped_agents(
     manifest: Manifest, chosen: dict[str, AgentDefinition], wanted: str | None
 ) -> dict[str, str]:
-    """The agents that are not certified, and why."""
+    """Return the reasons for skipped agents."""
     reasons = {}
     for key, each in manifest.agents.items():
         if each.evaluation is None:
             reasons[key] = "it has no `evaluation`"
         elif key not in chosen:
-            reasons[key] = f"only {wanted} was asked for"
+            reasons[key] = f"only {wanted} was selected"
     return reasons
 
 
 @dataclass(frozen=True)
 class _PlanSource:
-    """Where plans are made from."""
+    """The inputs that all plans of a manifest share."""
 
     manifest: Manifest
     file: CertifiedManifest
@@ -232,9 +239,8 @@ def _build_plan(
     root, code = source.root, source.code
     assert profile is not None  # chosen for having one
     if not profile.grading_rubric and profile.expected_latency_ms is None:
-        raise ConfigError(
-            "`evaluation` has neither criteria nor a latency: nothing to certify", where=where
-        )
+        raise ConfigError("`evaluation` has neither criteria nor a latency limit", where=where)
+    # Mistakes in the manifest are found before the dataset is fetched, which may be slow.
     judge = _LazyJudge(profile, settings, where)
     graders = resolve_criteria(profile, CriteriaContext(root, where, judge.get, code))
     latency = resolve_latency_criterion(profile, where=where)
@@ -259,12 +265,9 @@ def _build_plan(
     return _add_notices(plan)
 
 
-def _format_relative_path(root: Path, path: Path) -> str:
-    return path.resolve().relative_to(root.resolve()).as_posix()
-
-
 def _find_run_folder(root: Path) -> str | None:
-    """The current folder from the manifest's, where that tells nothing about this machine."""
+    """Return the working directory relative to the manifest's folder."""
+    # Only if one contains the other: any other path would reveal folders of this machine.
     here, root = Path.cwd().resolve(), root.resolve()
     related = here.is_relative_to(root) or root.is_relative_to(here)
     return Path(os.path.relpath(here, root)).as_posix() if related else None
@@ -275,7 +278,7 @@ def _format_agent_location(file: CertifiedManifest, definition: AgentDefinition)
 
 
 class _LazyJudge:
-    """The judge, connected to when the first criterion asks for it."""
+    """The judge, created when the first criterion needs it."""
 
     def __init__(self, profile: EvaluationProfile, settings: CertifySettings, where: str) -> None:
         self.made: JudgeModel | None = None
@@ -285,20 +288,15 @@ class _LazyJudge:
         self._where = f"{where}: evaluator_model"
 
     def get(self) -> JudgeModel | None:
-        if self.made is None:
-            endpoint = self._resolve_endpoint()
-            self.made = None if endpoint is None else JudgeModel(endpoint)
-        return self.made
-
-    def _resolve_endpoint(self) -> Endpoint | None:
         named = self._profile.evaluator_model
-        if self._given is None:
-            if named is None:
-                return None
-            return resolve_manifest_endpoint(named, where=self._where, option="--judge")
-        if named is None or strip_provider(named) != self._given.model:
-            self.deviations = (f"the judge is {self._given.model}, not {named}",)
-        return self._given
+        if self.made is None and self._given is not None:
+            if named is None or strip_provider(named) != self._given.model:
+                self.deviations = (f"the judge is {self._given.model}, not {named}",)
+            self.made = JudgeModel(self._given)
+        elif self.made is None and named is not None:
+            endpoint = resolve_manifest_endpoint(named, where=self._where, option="--judge")
+            self.made = JudgeModel(endpoint)
+        return self.made
 
 
 def _add_notices(plan: CertificationPlan) -> CertificationPlan:
@@ -307,24 +305,20 @@ def _add_notices(plan: CertificationPlan) -> CertificationPlan:
     if plan.judge is not None and plan.judge.endpoint.model == own:
         found.append(Notice(code="self_judge", text=f"{own} is judged by itself"))
     if plan.profile.golden_dataset_sha256 is None and plan.settings.dataset is None:
-        text = "`golden_dataset_sha256` is not given: the dataset can change under its address"
+        text = "`golden_dataset_sha256` is missing: the dataset can change without notice"
         found.append(Notice(code="dataset_not_pinned", text=text))
     if not any(criterion.strict for criterion in plan.criteria):
-        text = "no criterion is strict: nothing can block"
+        text = "no criterion is strict: none can block certification"
         found.append(Notice(code="nothing_blocks", text=text))
     if plan.golden.without_truth:
         text = f"{plan.golden.without_truth} of {plan.golden.rows} samples have no ground truth"
         found.append(Notice(code="no_ground_truth", text=text))
-    found += _list_duplicate_notices(plan.golden)
-    return replace(plan, notices=tuple(found))
-
-
-def _list_duplicate_notices(golden: LoadedGoldenDataset) -> list[Notice]:
-    found, questions = [], golden.questions
+    questions = plan.golden.questions
     if copies := len(questions.same_as):
-        text = f"{copies} of {format_plural(golden.rows, 'sample')} repeat a question, which counts once"
+        samples = format_plural(plan.golden.rows, "sample")
+        text = f"{copies} of {samples} repeat a question, which counts once"
         found.append(Notice(code="duplicate_questions", text=text))
     if questions.near:
         text = f"near-duplicates of other questions: {questions.near}"
         found.append(Notice(code="near_duplicates", text=text))
-    return found
+    return replace(plan, notices=tuple(found))

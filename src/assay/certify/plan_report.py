@@ -1,4 +1,4 @@
-"""What a plan says: what will run, what it can prove, and what it may cost."""
+"""The report of a plan: calls, provable criteria and estimated costs."""
 
 from pydantic import Field, FiniteFloat
 
@@ -13,22 +13,23 @@ from .graders import compute_samples_needed
 from .judge_client import count_prompt_characters
 from .plan import CertificationPlan
 
+# A common rule of thumb for English text: the costs are estimates.
 _CHARACTERS_PER_TOKEN = 4
 _TOKENS_PER_PRICE = 1_000_000
 
 
 class PlannedCriterion(ResolvedCriterion):
-    """One criterion, and how many samples it takes to prove it."""
+    """One criterion, and the number of samples that can prove it."""
 
     rows_needed: int | None
-    """Samples that prove it if every one is perfect; None when no number of them can."""
+    """Number of perfect samples that prove it; None when no number can."""
 
     provable: bool
     """Whether the dataset has that many."""
 
 
 class PlanReport(ReportSection):
-    """What one certification will do."""
+    """The calls, criteria and estimated costs of one certification."""
 
     agent: str
     definition_sha256: str
@@ -39,21 +40,21 @@ class PlanReport(ReportSection):
     criteria: tuple[PlannedCriterion, ...] = Field(min_length=1)
     repeats: int
     agent_calls: int
-    """Without those to warm up."""
+    """Measured calls, without warm-up."""
 
     warmup: int
     latency_concurrency: int
     judge_calls: int
     agent_usd_at_least: FiniteFloat | None
     judge_usd_at_least: FiniteFloat | None
-    """For the input alone, at list prices and 4 characters a token. None: unknown."""
+    """For the input only, at list prices and 4 characters per token. None: unknown."""
 
     rehearsal: tuple[str, ...]
     warnings: tuple[Notice, ...]
 
 
 def report_plan(plan: CertificationPlan) -> PlanReport:
-    """Put a plan in figures. Calls nothing."""
+    """Build the report of a plan. Calls no agent or judge."""
     golden = plan.golden
     return PlanReport(
         agent=plan.definition.id,
@@ -87,7 +88,7 @@ def _build_planned_criterion(criterion: ResolvedCriterion, rows: int) -> Planned
 
 def _estimate_agent_cost(plan: CertificationPlan) -> float | None:
     if plan.chosen.endpoint is None:
-        return None  # whatever a function or a command asks, it does not say
+        return None  # the model calls of a function or a command are unknown
     system = len(build_system_prompt(plan.definition).text) * plan.golden.rows
     characters = (plan.golden.characters + system) * plan.profile.repeats
     return _estimate_input_cost(plan.chosen.endpoint, characters)

@@ -1,4 +1,4 @@
-"""The files that a certification leaves behind."""
+"""The report files of a certification."""
 
 import os
 from dataclasses import dataclass
@@ -23,13 +23,13 @@ MAX_VALID_DAYS = 3650
 
 @dataclass(frozen=True)
 class IssueOptions:
-    """How a certificate is issued."""
+    """Validity, subjects and key of a certificate."""
 
     valid_days: int = 90
-    """Counted from the last measurement."""
+    """Days of validity after the last measurement."""
 
     subjects: tuple[Resource, ...] = ()
-    """Further artifacts that were tested: an image, a commit."""
+    """Further tested artifacts, such as an image or a commit."""
 
     key: SigningKey | None = None
     """None: the certificate is not signed."""
@@ -37,8 +37,8 @@ class IssueOptions:
     def __post_init__(self) -> None:
         if not 1 <= self.valid_days <= MAX_VALID_DAYS:
             raise ConfigError(
-                f"valid_days={self.valid_days!r} is not from 1 to {MAX_VALID_DAYS}",
-                hint="models change under their names: certify again from time to time",
+                f"valid_days={self.valid_days!r} is not between 1 and {MAX_VALID_DAYS}",
+                hint="certify again from time to time: models change behind their names",
             )
 
 
@@ -49,30 +49,34 @@ def write_reports(
     definition: AgentDefinition | None = None,
     options: IssueOptions | None = None,
 ) -> tuple[Path, ...]:
-    """Write what is reported of a result into the folder `out`; the files that were written.
+    """Write the reports of a result into the folder `out`. Returns the written files.
 
-    A certificate is among them only where the result can have one. One of an earlier run does not
-    stay beside the results of this.
+    A certificate is written only if the result can be certified.
     """
+    options = options or IssueOptions()
     out.mkdir(parents=True, exist_ok=True)
+    # A certificate of an earlier run must not remain beside the results of this one.
     for name in (CERTIFICATE_FILE, SIGNED_CERTIFICATE_FILE):
         (out / name).unlink(missing_ok=True)
     texts = {
         RESULT_FILE: result.model_dump_json(indent=2) + "\n",
         CARD_FILE: card_markdown(result, definition),
         JUNIT_FILE: junit_xml(result),
-        **_render_certificate(result, options or IssueOptions()),
     }
+    if result.attestable:
+        days = options.valid_days
+        statement = build_statement(result, valid_days=days, subjects=options.subjects).to_json()
+        texts[CERTIFICATE_FILE] = statement
+        if options.key is not None:
+            texts[SIGNED_CERTIFICATE_FILE] = options.key.sign(statement)
     for name, text in texts.items():
         write_atomically(out / name, text)
     return tuple(out / name for name in texts)
 
 
 def back_up_reports(out: Path) -> tuple[Path, ...]:
-    """Rename the certificates and reports in a folder to `NAME.previous`; their new names.
-
-    Called before a run: whatever becomes of it, earlier results are not taken for its own.
-    """
+    """Rename the reports in a folder to `NAME.previous`. Returns the new paths."""
+    # Called before a run: if it fails, earlier results must not be mistaken for its own.
     found = []
     for name in (CERTIFICATE_FILE, SIGNED_CERTIFICATE_FILE, RESULT_FILE, CARD_FILE, JUNIT_FILE):
         path = out / name
@@ -81,22 +85,11 @@ def back_up_reports(out: Path) -> tuple[Path, ...]:
     return tuple(found)
 
 
-def _render_certificate(result: CertificationResult, options: IssueOptions) -> dict[str, str]:
-    if not result.attestable:
-        return {}
-    statement = build_statement(
-        result, valid_days=options.valid_days, subjects=options.subjects
-    ).to_json()
-    if options.key is None:
-        return {CERTIFICATE_FILE: statement}
-    return {CERTIFICATE_FILE: statement, SIGNED_CERTIFICATE_FILE: options.key.sign(statement)}
-
-
 def write_atomically(path: Path, text: str) -> None:
-    """Write a file such that a reader finds all of it, or what was there before."""
+    """Write a file so that readers see either the old or the complete new content."""
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
-        # As the umask has it: reports are for others to read, and hold no conversations.
+        # Not created as private: reports are meant to be shared, and contain no conversations.
         with unfinished.open("w", encoding="utf-8") as file:
             file.write(text)
         replace_private(unfinished, path)

@@ -1,4 +1,4 @@
-"""`certify`: a plan run as a recorded evaluation, and held to its criteria."""
+"""`certify`: run a plan as a recorded evaluation and decide its criteria."""
 
 import platform
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from assay.providers import check_endpoint
 from assay.runner import EvalConfig, ProgressCallback, Resume, Stop, evaluate
 from assay.stats import format_plural
 from assay.store import KeptRollout, Store, sample_key
-from assay.types import Endpoint, Sample, stable_id
+from assay.types import Sample, stable_id
 
 from .aggregate import RunAggregate, aggregate_run
 from .certified import (
@@ -28,11 +28,12 @@ from .criterion_decisions import Timings, compute_latency_figures
 from .measurement import AgentScorer, parse_repeat
 from .plan import CertificationPlan, check_provable
 
+# Ids listed in a certificate. The number of earlier runs is always complete.
 _MAX_EARLIER_RUNS = 20
 
 
 class CertificationInterrupted(Exception):
-    """A certification was stopped. What was measured is kept in the run."""
+    """A certification was interrupted. Its measurements are kept in the run."""
 
     def __init__(self, run_id: str) -> None:
         super().__init__(run_id)
@@ -40,7 +41,7 @@ class CertificationInterrupted(Exception):
 
 
 class CertificationAborted(AssayError):
-    """A certification ended in the middle; `__cause__` is why. What was measured is kept."""
+    """A certification was aborted by `__cause__`. Its measurements are kept in the run."""
 
     def __init__(self, message: str, run_id: str) -> None:
         super().__init__(message)
@@ -55,11 +56,11 @@ async def certify(
     watch: ProgressCallback | None = None,
     stop: Stop | None = None,
 ) -> CertificationResult:
-    """Run the agent on its golden dataset, grade it, and hold it to its definition of done.
+    """Run the agent on its golden dataset, grade the answers, and decide the criteria.
 
-    The run is recorded; resumed, it goes on with what is missing, and grades answers that were
-    given already without asking for others. Raises `CertificationInterrupted` when `stop` was asked for, and
-    `CertificationAborted` when a run that was begun could not go on.
+    The run is recorded. A resumed run executes the missing samples, and grades recorded answers
+    without calling the agent again. Raises `CertificationInterrupted` after a `stop` request, and
+    `CertificationAborted` when a started run fails.
     """
     check_provable(plan)
     await _check_endpoints_reachable(plan)
@@ -75,7 +76,10 @@ async def certify(
         )
         scorer.seed_of = config.sampling_seed_of
         _reuse_answers(scorer, opened, resume, config.fingerprint())
-        problem = await _warm_up(plan, scorer)
+        # The warm-up comes before the run, so that no measured call pays for a cold start.
+        problem = None
+        for sample in plan.golden.first(plan.warmup):
+            problem = await scorer.warm_up(sample) or problem
         try:
             report = await evaluate(
                 plan.golden.samples, config, store=opened, resume=resume, watch=watch, stop=stop
@@ -94,7 +98,7 @@ async def certify(
 
 
 def _raise_if_resumable(store: Store, fingerprint: str, error: AssayError) -> None:
-    """Raise `CertificationAborted` when a run was begun that can be gone on with."""
+    """Raise `CertificationAborted` if the failed run can be resumed."""
     if isinstance(error, ConfigError):
         return
     try:
@@ -105,36 +109,25 @@ def _raise_if_resumable(store: Store, fingerprint: str, error: AssayError) -> No
         raise CertificationAborted(str(error), newest.id) from error
 
 
-async def _warm_up(plan: CertificationPlan, scorer: AgentScorer) -> str | None:
-    problem = None
-    for sample in plan.golden.first(plan.warmup):
-        problem = await scorer.warm_up(sample) or problem
-    return problem
-
-
 async def _check_endpoints_reachable(plan: CertificationPlan) -> None:
-    """Ask the agent's and the judge's servers for their models, which costs nothing.
-
-    Raises `EndpointError` when one is out of reach: that says nothing about the agent.
-    """
+    """Raise `EndpointError` when the server of the agent or the judge is not reachable."""
+    # Listing the models costs nothing, and an outage must not count as failures of the agent.
     judge = None if plan.judge is None else plan.judge.endpoint
-    for endpoint, what in ((judge, "the judge"), (plan.chosen.endpoint, "the agent's model")):
-        if endpoint is not None:
-            await _check_endpoint_reachable(endpoint, what)
-
-
-async def _check_endpoint_reachable(endpoint: Endpoint, what: str) -> None:
-    found = await check_endpoint(endpoint)
-    if found.verdict in ("unreachable", "unauthorised"):
-        raise EndpointError(
-            f"{what} cannot be asked: {found.detail}",
-            where=f"{endpoint.provider}:{endpoint.model}",
-            hint=found.hint,
-        )
+    for endpoint, role in ((judge, "the judge"), (plan.chosen.endpoint, "the agent's model")):
+        if endpoint is None:
+            continue
+        found = await check_endpoint(endpoint)
+        if found.verdict in ("unreachable", "unauthorised"):
+            raise EndpointError(
+                f"{role} cannot be called: {found.detail}",
+                where=f"{endpoint.provider}:{endpoint.model}",
+                hint=found.hint,
+            )
 
 
 def _build_agent_scorer(plan: CertificationPlan) -> AgentScorer:
-    """The scorer of the run. Its name says everything that decides what a result means."""
+    """Build the scorer of the run."""
+    # Its name is a part of the run's fingerprint: it covers everything that affects a result.
     about = [
         plan.definition_sha256,
         [plan.chosen.agent.identity, plan.code.code_sha256(), dict(plan.definitions)],
@@ -155,7 +148,7 @@ def _build_agent_scorer(plan: CertificationPlan) -> AgentScorer:
 
 
 def _describe_criterion(criterion: ResolvedCriterion) -> dict[str, Any]:
-    """A bar without the digests of its files, which the digest of all code has already."""
+    """Describe a criterion without its file digests, which the digest of all code covers."""
     code = {"sha256": True, "files": True} if criterion.graded_by.files else {"files": True}
     return criterion.model_dump(mode="json", exclude={"graded_by": code})
 
@@ -163,12 +156,12 @@ def _describe_criterion(criterion: ResolvedCriterion) -> dict[str, Any]:
 def _reuse_answers(
     scorer: AgentScorer, store: Store, resume: Resume | str | None, fingerprint: str
 ) -> None:
-    """Take over the answers of a run that could not be graded: the agent is not asked twice."""
+    """Let the scorer reuse recorded answers that could not be graded."""
     if resume is None:
         return
     run = store.run(resume.run_id if isinstance(resume, Resume) else resume)
     if run.spec.config_fingerprint != fingerprint:
-        return  # refused by the store a moment later, which says why
+        return  # the store refuses such a run next, with the reason
     keys = run.kept_keys()
 
     def find_kept(sample: Sample) -> KeptRollout | None:
@@ -195,7 +188,7 @@ def _build_certification_result(
     finished = run.row().finished_at
     code, data = plan.code.changed()
     if counted.data_seen - {plan.data_sha256}:
-        data.update(plan.code.data)  # resumed, and they were others before
+        data.update(plan.code.data)  # the data files changed before the run was resumed
     return CertificationResult.model_validate(
         {
             "agent": _build_certified_agent(plan, counted),
@@ -235,10 +228,11 @@ def _list_failure_notices(
     plan: CertificationPlan, counted: RunAggregate, warmup_problem: str | None
 ) -> Iterator[Notice]:
     if warmup_problem is not None:
-        text = f"a call to warm up failed: {warmup_problem}"
+        text = f"a warm-up call failed: {warmup_problem}"
         yield Notice(code="warmup_failed", text=text)
     if counted.agent_errors:
-        text = f"{counted.agent_errors} of {format_plural(plan.agent_calls, 'call')} of the agent failed"
+        calls = format_plural(plan.agent_calls, "call")
+        text = f"{counted.agent_errors} of {calls} of the agent failed"
         yield Notice(code="agent_failed", text=f"{text}, the first: {counted.why_failed}")
 
 

@@ -1,7 +1,7 @@
 """Keys, and signatures of certificates: ed25519 in a DSSE envelope.
 
-What is signed is the certificate's own bytes together with their type; a signature fits nothing
-else. Who may sign is decided by the verifier's keys alone: the id in an envelope is not believed.
+A signature covers the bytes of the certificate and their type. Only the verifier's keys decide who
+may sign: the key id in an envelope is not trusted.
 """
 
 import contextlib
@@ -15,19 +15,19 @@ from assay.errors import ConfigError, MissingExtra
 
 from .certificate_file import PAYLOAD_TYPE, Envelope, decode_base64
 
+# A PEM file has a few hundred bytes; keeps a wrong path from being read into memory.
 MAX_KEY_BYTES = 64 * 1024
-"""Bytes of a key file."""
 
 
 @dataclass(frozen=True)
 class SigningKey:
-    """A private key. It is shown nowhere."""
+    """A private key. Its `repr` omits the secret."""
 
     key_id: str
     _signer: Any = field(repr=False)
 
     def sign(self, statement: str) -> str:
-        """The envelope of a statement, as it is written."""
+        """Return the signed envelope of a statement as JSON."""
         dsse = _import_dsse()
         envelope = dsse.Envelope(statement.encode(), PAYLOAD_TYPE, {})
         envelope.sign(self._signer)
@@ -36,14 +36,14 @@ class SigningKey:
 
 @dataclass(frozen=True)
 class VerifyingKey:
-    """A public key that certificates may be signed with."""
+    """A public key that signatures are verified with."""
 
     path: Path
     key_id: str
     _key: Any = field(repr=False)
 
     def fits(self, signature: bytes, signed: bytes) -> bool:
-        """Whether a signature over these bytes was made with the private half."""
+        """Whether the private key of this pair made the signature over the bytes."""
         from securesystemslib.exceptions import UnverifiedSignatureError, VerificationError
 
         given = _import_signer().Signature(self.key_id, signature.hex())
@@ -56,7 +56,7 @@ class VerifyingKey:
 
 @dataclass(frozen=True)
 class KeyPair:
-    """Two files that were just written."""
+    """The two files of a new key."""
 
     private: Path
     public: Path
@@ -64,7 +64,7 @@ class KeyPair:
 
 
 def find_signer(envelope: Envelope, keys: tuple[VerifyingKey, ...], *, where: str) -> str | None:
-    """The id of the key that signed an envelope; None when none of these did."""
+    """Return the id of the key that signed an envelope; None if none of `keys` did."""
     payload = decode_base64(envelope.payload, where=where)
     signed = _import_dsse().Envelope(payload, envelope.payload_type, {}).pae()
     for each in envelope.signatures:
@@ -78,10 +78,10 @@ def find_signer(envelope: Envelope, keys: tuple[VerifyingKey, ...], *, where: st
 def generate_key(path: Path, *, passphrase: str | None = None) -> KeyPair:
     """Write a new private key, readable by its owner only, and the public key beside it.
 
-    Never writes over a file: a key that is gone cannot be made again.
+    Existing files are never overwritten: a lost key cannot be restored.
     """
     if passphrase == "":
-        raise ConfigError("the passphrase is empty", hint="leave it out, or say one")
+        raise ConfigError("the passphrase is empty", hint="omit it, or choose a passphrase")
     serialization, ed25519 = _import_cryptography()
     private = ed25519.Ed25519PrivateKey.generate()
     public_path = path.with_name(f"{path.stem}.pub{path.suffix or '.pem'}")
@@ -96,6 +96,7 @@ def generate_key(path: Path, *, passphrase: str | None = None) -> KeyPair:
     public = private.public_key().public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     )
+    # The public key first: if its path is taken, no private key is left behind.
     _create_key_file(public_path, public, mode=0o644)
     try:
         _create_key_file(path, secret, mode=0o600)
@@ -106,7 +107,7 @@ def generate_key(path: Path, *, passphrase: str | None = None) -> KeyPair:
 
 
 def read_signing_key(path: Path, *, passphrase: str | None = None) -> SigningKey:
-    """A private key that `generate_key` or openssl wrote."""
+    """Read a private key written by `generate_key` or openssl."""
     serialization, ed25519 = _import_cryptography()
     data = _read_key_file(path)
     try:
@@ -114,38 +115,43 @@ def read_signing_key(path: Path, *, passphrase: str | None = None) -> SigningKey
             data, None if passphrase is None else passphrase.encode()
         )
     except TypeError as error:
-        # Said of a passphrase that is missing, and of one too many.
+        # Raised for a missing passphrase, and for one that the key does not need.
         needed = "is protected by a passphrase" if passphrase is None else "has no passphrase"
-        hint = "name the variable that holds it with --passphrase-env" if not passphrase else None
+        hint = (
+            "pass the variable with the passphrase as --passphrase-env" if not passphrase else None
+        )
         raise ConfigError(f"the key {needed}", where=str(path), hint=hint) from error
     except ValueError:
-        # The message of the library may quote the file.
+        # The library's message may quote the file: do not show it.
         wrong = "the passphrase is wrong, or " if passphrase is not None else ""
-        message = f"{wrong}this is not a private key in PEM form"
+        message = f"{wrong}the file is not a private key in PEM format"
         raise ConfigError(message, where=str(path)) from None
     if not isinstance(key, ed25519.Ed25519PrivateKey):
-        raise ConfigError("is not an ed25519 key", where=str(path), hint=_KEYGEN_HINT)
+        raise ConfigError("the key is not an ed25519 key", where=str(path), hint=_KEYGEN_HINT)
     return SigningKey(_compute_key_id(key.public_key()), _import_signer().CryptoSigner(key))
 
 
 def read_verifying_key(path: Path) -> VerifyingKey:
-    """A public key. A private one is refused: it does not belong where certificates are checked."""
+    """Read a public key. Raises `ConfigError` for a private one."""
     serialization, ed25519 = _import_cryptography()
     data = _read_key_file(path)
     if b"PRIVATE KEY" in data:
+        # A private key does not belong on a machine that only verifies.
         raise ConfigError(
-            "is a private key", where=str(path), hint="give the public one: NAME.pub.pem"
+            "the file contains a private key",
+            where=str(path),
+            hint="pass the public key: NAME.pub.pem",
         )
     try:
         key = serialization.load_pem_public_key(data)
     except ValueError:
-        raise ConfigError("is not a public key in PEM form", where=str(path)) from None
+        raise ConfigError("the file is not a public key in PEM format", where=str(path)) from None
     if not isinstance(key, ed25519.Ed25519PublicKey):
-        raise ConfigError("is not an ed25519 key", where=str(path), hint=_KEYGEN_HINT)
+        raise ConfigError("the key is not an ed25519 key", where=str(path), hint=_KEYGEN_HINT)
     return VerifyingKey(path, _compute_key_id(key), _import_signer().SSlibKey.from_crypto(key))
 
 
-_KEYGEN_HINT = "make one with `assay certify keygen`"
+_KEYGEN_HINT = "create one with `assay certify keygen`"
 
 
 def _compute_key_id(public: Any) -> str:
@@ -158,10 +164,14 @@ def _create_key_file(path: Path, data: bytes, *, mode: int) -> None:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     except FileExistsError:
         raise ConfigError(
-            "is there already, and is not written over", where=str(path), hint="give another name"
+            "the key file already exists and is never overwritten",
+            where=str(path),
+            hint="choose another name",
         ) from None
     except OSError as error:
-        raise ConfigError(f"cannot be written: {error.strerror}", where=str(path)) from error
+        raise ConfigError(
+            f"the key file cannot be written: {error.strerror}", where=str(path)
+        ) from error
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
@@ -178,9 +188,13 @@ def _read_key_file(path: Path) -> bytes:
         with path.open("rb") as file:
             data = file.read(MAX_KEY_BYTES + 1)
     except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from error
+        raise ConfigError(
+            f"the key file cannot be read: {error.strerror}", where=str(path)
+        ) from error
     if len(data) > MAX_KEY_BYTES:
-        raise ConfigError(f"is no key: it has more than {MAX_KEY_BYTES:,} bytes", where=str(path))
+        raise ConfigError(
+            f"the file is not a key: it has more than {MAX_KEY_BYTES:,} bytes", where=str(path)
+        )
     return data
 
 
@@ -199,7 +213,7 @@ def _import_signer() -> Any:
 
 
 def _import_cryptography() -> tuple[Any, Any]:
-    """What keys are made and read with. Raises `MissingExtra`."""
+    """Import the modules for keys. Raises `MissingExtra` without them."""
     _import_dsse()
     try:
         from cryptography.hazmat.primitives import serialization

@@ -1,7 +1,7 @@
-"""The files that code is made of, found by reading it. Nothing is imported or run.
+"""The files that code consists of, found by static analysis. Nothing is imported or run.
 
-Covered are the module itself, the modules of the same project that it imports, however deep, and
-the data files that their text names. Installed packages and the standard library are not.
+They are the module itself, the modules of the same project that it imports, directly or not, and
+the data files that their text refers to, without installed packages and Python's own modules.
 """
 
 import os
@@ -31,46 +31,48 @@ from .source_text import (
 _MODULE_SUFFIXES = (*EXTENSION_SUFFIXES, *SOURCE_SUFFIXES, *BYTECODE_SUFFIXES)
 _MAX_SCANNED_FILES = 20_000
 _MAX_DATA_FOLDERS = 50
+
+# Folder names joined to one path: `HERE / "data" / "words" / "en.txt"` has two.
 _MAX_FOLDER_DEPTH = 3
-"""Names joined to one path: `HERE / "data" / "words" / "en.txt"` has two folders."""
 
 _EXTERNAL_FOLDERS = frozenset({"__pycache__", "site-packages", "dist-packages", "node_modules"})
+# Reports of earlier certifications, which change with each run.
 _REPORT_FILES = ("certificate.json", "certificate.dsse.json", "result.json", "card.md", "junit.xml")
 _IGNORED_OUTPUTS = frozenset({*_REPORT_FILES, *(f"{name}.previous" for name in _REPORT_FILES)})
 _CODE_SUFFIXES = frozenset({".py", ".sh", ".js", ".mjs", ".cjs", ".ts"})
 _CONFIG_SUFFIXES = frozenset({".yaml", ".yml", ".json", ".toml", ".ini", ".cfg"})
+# Larger files are data, whose words refer to nothing.
 _MAX_CONFIG_BYTES = 256 * 1024
-"""Bytes. Larger ones are data, whose words name nothing."""
 
 ModuleFiles = tuple[Path, ...]
-"""The files of a module: those of the packages around it, then its own."""
+"""The files of a module: the `__init__` files of its packages, then its own."""
 
 
 @dataclass(frozen=True)
 class CodeFiles:
-    """The files of some code, by their paths inside the project, with the sha256 of each."""
+    """The files of some code: path inside the project, and sha256."""
 
     files: Mapping[str, str]
     modules: frozenset[str] = field(default_factory=frozenset)
-    """Which of them are code; the others are data."""
+    """The code files; all others are data."""
 
     @property
     def sha256(self) -> str:
-        """The digest of a single file is its own; that of several is of the list of them."""
+        """The digest of a single file, or of the list of all files."""
         if len(self.files) == 1:
             return next(iter(self.files.values()))
         return compute_sha256(rfc8785.dumps(dict(self.files)))
 
     @property
     def data(self) -> dict[str, str]:
-        """Those of the files that are not code."""
+        """The data files."""
         return {name: each for name, each in self.files.items() if name not in self.modules}
 
 
 def find_module_code(
     name: str, folders: tuple[Path, ...], leave_out: frozenset[Path] = frozenset()
 ) -> CodeFiles | None:
-    """The files of a module, by its dotted name; None when it has no file."""
+    """Find the files of a module by its dotted name; None when it has no file."""
     scan = _CodeScan(folders, leave_out)
     return scan.collect() if scan.add_module(name, root=True) else None
 
@@ -78,7 +80,7 @@ def find_module_code(
 def find_command_code(
     argv: Iterable[str], folders: tuple[Path, ...], leave_out: frozenset[Path] = frozenset()
 ) -> CodeFiles | None:
-    """The files of the project that a command line names; None when it names none."""
+    """Find the project files that a command line refers to; None without any."""
     scan, words = _CodeScan(folders, leave_out), list(argv)
     for before, word in zip(["", *words], words, strict=False):
         if before == "-m" or word.startswith("-m"):
@@ -89,7 +91,7 @@ def find_command_code(
         if before == "-c":
             scan.add_script_folder(scan.folders[0])
             scan.add_imports(read_python_references(word), "")
-        # `sh -c "python agent.py"` has a command line in a word.
+        # `sh -c "python agent.py"` contains a command line in one word.
         for each in dict.fromkeys([word, word.rpartition("=")[2], *split_words(word)]):
             scan.add_named(each)
             scan.add_named(f"{each}/__main__.py")
@@ -99,14 +101,14 @@ def find_command_code(
 def find_file_code(
     file: Path, folders: tuple[Path, ...], leave_out: frozenset[Path] = frozenset()
 ) -> CodeFiles:
-    """A file that is not code itself, with the modules and files that its words name."""
+    """Find the modules and files that a data file, such as a check file, refers to."""
     scan = _CodeScan((file.absolute().parent, *folders), leave_out)
     scan.add_named(str(file.absolute()))
     return scan.collect()
 
 
 def find_callable_code(function: Callable[..., object]) -> CodeFiles | None:
-    """The files of a function that is there already; None when it has no file."""
+    """Find the files of an imported function; None when it has no file."""
     scan = _CodeScan(())
     for file in _find_function_files(function):
         scan.add_file(file, entry=_find_import_root(file))
@@ -115,17 +117,17 @@ def find_callable_code(function: Callable[..., object]) -> CodeFiles | None:
 
 @dataclass(frozen=True)
 class LocatedCode:
-    """The files of some code where they are on this machine."""
+    """The files of some code, with absolute paths."""
 
     files: tuple[Path, ...]
     import_folders: tuple[Path, ...]
-    """The folders that its modules are imported from."""
+    """Folders that the modules are imported from."""
 
 
 def locate_code(
     scripts: Iterable[Path], folders: tuple[Path, ...], leave_out: frozenset[Path] = frozenset()
 ) -> LocatedCode:
-    """The files of Python scripts, with the modules and data files that they name."""
+    """Find the files of Python scripts, with the modules and data files they refer to."""
     given = [Path(os.path.abspath(each)) for each in scripts]
     scan = _CodeScan((*(each.parent for each in given), *folders), leave_out)
     for script in given:
@@ -135,8 +137,10 @@ def locate_code(
 
 
 def _find_function_files(function: object) -> list[Path]:
-    """The files of a function and of all that it claims to wrap: a claim adds, never replaces."""
+    """Return the files of a function and of the functions it wraps."""
     found: list[Path] = []
+    # `__wrapped__` is a claim that any code can make: it adds files, and never replaces them. The
+    # limit ends a cycle of claims.
     for _ in range(100):
         code = find_code(function)
         if code is not None and os.path.isfile(code.co_filename):
@@ -145,13 +149,13 @@ def _find_function_files(function: object) -> list[Path]:
         if inner is None:
             break
         function = inner
-    # Of a decorator that is installed, the function behind it is the project's part.
+    # Behind an installed decorator, the wrapped function is the part of the project.
     own = [file for file in found if not (is_installed(file) or _is_standard_library(str(file)))]
     return list(dict.fromkeys(own or found))
 
 
 def _find_import_root(file: Path) -> Path:
-    """The folder that the packages around a file are imported from."""
+    """Return the folder that the packages around a file are imported from."""
     folder = file.parent
     while (folder / "__init__.py").is_file() and folder != folder.parent:
         folder = folder.parent
@@ -164,7 +168,7 @@ class _CodeScan:
 
     folders: tuple[Path, ...]
     leave_out: frozenset[Path] = frozenset()
-    """Data that is certified by other means: the manifest and the dataset."""
+    """Files with digests of their own: the manifest and the dataset."""
 
     found: dict[Path, str] = field(default_factory=dict)
     modules: set[Path] = field(default_factory=set)
@@ -172,19 +176,19 @@ class _CodeScan:
     """The folders that modules were found in."""
 
     own: set[str] = field(default_factory=set)
-    """Top-level packages that are followed wherever they are installed."""
+    """Top-level packages that are followed even if they are installed."""
 
     more: list[str] = field(default_factory=list)
-    """Folders that the code itself adds to the path."""
+    """Folders that the code itself adds to `sys.path`."""
 
-    asked: set[str] = field(default_factory=set)
-    """Modules that were looked for."""
+    requested: set[str] = field(default_factory=set)
+    """Modules that were looked up, to repeat the lookup when the path is extended."""
 
     scripts: list[str] = field(default_factory=list)
-    """Folders of programs: there Python looks before its standard library."""
+    """Folders of programs, which precede Python's own modules on `sys.path`."""
 
     configured: set[str] = field(default_factory=set)
-    """Words of configurations, which are modules where code imports by name."""
+    """Words of configuration files, which may be modules if code imports by name."""
 
     imports_by_name: bool = False
 
@@ -195,44 +199,52 @@ class _CodeScan:
         self._listings: dict[Path, frozenset[str]] = {}
 
     def collect(self) -> CodeFiles:
-        """Read what is left to read, and digest all of it."""
+        """Follow all references, and digest every file."""
         self.read_all()
         if len(self.found) >= _MAX_SCANNED_FILES:
             raise ConfigError(
-                f"the code names more than {_MAX_SCANNED_FILES} files, which is too many to certify",
-                hint="keep data that is not a part of it out of the folders that it lists",
+                f"the code refers to more than {_MAX_SCANNED_FILES} files, too many to certify",
+                hint="move unrelated data out of the folders that the code lists",
             )
-        digests = {name: _digest_source_file(file) for file, name in self.found.items()}
+        digests: dict[str, str] = {}
+        for file, name in self.found.items():
+            try:
+                digests[name] = compute_file_sha256(file)
+            except OSError as error:
+                raise ConfigError(
+                    f"{file} cannot be read: {error.strerror}",
+                    hint="make it readable: the code refers to it, so it is certified as well",
+                ) from error
         names = frozenset(name for file, name in self.found.items() if file in self.modules)
         return CodeFiles(dict(sorted(digests.items())), names)
 
     def read_all(self) -> None:
-        """Follow the references of all files that were found."""
+        """Follow the references of all files."""
         while len(self.found) < _MAX_SCANNED_FILES:
             if self.todo:
                 self._follow_references(*self.todo.pop())
                 continue
-            named = self.configured - self.asked if self.imports_by_name else set()
+            named = self.configured - self.requested if self.imports_by_name else set()
             if not named:
                 return
             self._add_modules(sorted(named))
 
     def add_module(self, name: str, *, root: bool = False) -> bool:
-        """Add a module of the project; whether it has a file."""
+        """Add a module of the project. Returns whether it has a file."""
         top = name.partition(".")[0]
-        self.asked.add(name)
+        self.requested.add(name)
         if root:
             self.own.add(top)
         elif top == "assay" or _is_python_module(top):
             folders = [] if top in ("assay", *sys.builtin_module_names) else self.scripts
             found = [self._add_located(name, *_locate_module(name, [each])) for each in folders]
             return any(found)
-        places = [
+        locations = [
             _locate_module(name, self.path),
             *(_locate_module(name, [each]) for each in self.more),
         ]
-        # All of them: which comes first is only known when the code runs.
-        return sum(self._add_located(name, *place) for place in places) > 0
+        # Add every candidate: which one Python imports is only known when the code runs.
+        return sum(self._add_located(name, *each) for each in locations) > 0
 
     def _add_located(self, name: str, entry: str, files: ModuleFiles) -> bool:
         if name.partition(".")[0] not in self.own and (
@@ -248,7 +260,7 @@ class _CodeScan:
         return bool(files)
 
     def add_file(self, file: Path, *, entry: Path, package: str | None = None) -> None:
-        """Add a file of code; `entry` is the folder that it is imported from."""
+        """Add a code file; `entry` is the folder that it is imported from."""
         if file in self.found:
             return
         self.found[file] = self._name_file(file, entry)
@@ -260,13 +272,13 @@ class _CodeScan:
         self.todo.append((file, entry, package))
 
     def add_named(self, word: str) -> None:
-        """Add the file that a word of a command line names, where it is one of the project."""
+        """Add the project file that a word of a command line refers to, if any."""
         for folder in self.folders:
             file = Path(os.path.abspath(folder / word)) if word else folder
-            # Of a word that is too long for a name, `Path.is_file` raises.
+            # `Path.is_file` raises for a name that is too long.
             is_file = os.path.isfile(file) and self._is_inside(file)
             if is_file and file not in self.found and file.resolve() not in self.leave_out:
-                # A script's own folder is where Python looks for its modules.
+                # Python searches the folder of a script for modules first.
                 self.path = [str(file.parent), *self.path]
                 self.add_script_folder(file.parent)
                 self.add_file(file, entry=file.parent, package="")
@@ -280,7 +292,7 @@ class _CodeScan:
             self._extend_path([*[*file.parents][:_MAX_FOLDER_DEPTH], *folders])
         self.add_imports(references, package)
         if file.stem == "__init__":
-            # `__all__` names submodules, which `from package import *` imports.
+            # `from package import *` imports the submodules listed in `__all__`.
             self._add_modules(f"{package}.{name}" for name in references.module_names)
         if references.imports_by_name:
             self.imports_by_name = True
@@ -295,7 +307,7 @@ class _CodeScan:
         self._add_data(file, entry, references, folders)
 
     def add_imports(self, references: SourceReferences, package: str) -> None:
-        """Add the modules that some code imports."""
+        """Add imported modules."""
         for level, module, names in references.imports:
             base = _resolve_import_name(level, module, package)
             if base is None:
@@ -309,11 +321,11 @@ class _CodeScan:
             self.add_module(name)
 
     def add_script_folder(self, folder: Path) -> None:
-        """Look for modules in the folder of a program, also for those of Python's own names."""
+        """Search a program's folder for modules, including those that shadow Python's own."""
         if str(folder) not in self.scripts:
             self.scripts.append(str(folder))
             self._extend_path([folder])
-            self._add_modules(sorted(self.asked))
+            self._add_modules(sorted(self.requested))
 
     def _add_computed_modules(self, file: Path, entry: Path, patterns: Iterable[str]) -> None:
         for pattern in patterns:
@@ -327,13 +339,11 @@ class _CodeScan:
         new = [str(each) for each in folders if str(each) not in (*self.path, *self.more)]
         self.more += new
         if new:
-            self._add_modules(sorted(self.asked))
+            self._add_modules(sorted(self.requested))
 
     def _add_named_modules(self, references: SourceReferences, package: str) -> None:
-        """Add what an import by a name that is not known may lead to.
-
-        That is any module that a text names, and all modules of the packages that are known.
-        """
+        """Add the candidates of an import whose name is computed."""
+        # Any module that a text refers to, and all modules of the packages it may be in.
         known = {
             _resolve_import_name(level, module, package) for level, module, _ in references.imports
         }
@@ -361,18 +371,18 @@ class _CodeScan:
             patterns = [text for text in references.texts if text.startswith("*.")]
             patterns += [f"*{suffix}" for suffix in sorted(references.suffixes)]
             self._add_all(_walk_files(file.parent, patterns), entry)
-        named = self._list_base_folders(file, entry)
+        base = self._list_base_folders(file, entry)
         for folder in folders:
             for pattern in references.patterns:
-                # A name without a folder is looked for in folders that the file names: in the
-                # project's own folder it would fit anything.
-                if "/" in pattern or folder not in named:
+                # A pattern without a folder applies only to folders that the file refers to: in
+                # the project's own folder it would match anything.
+                if "/" in pattern or folder not in base:
                     self._add_all(folder.glob(pattern), entry)
 
     def _add_suffixed(
         self, file: Path, entry: Path, references: SourceReferences, folders: list[Path]
     ) -> None:
-        """Add files whose name and suffix stand apart, or whose suffix alone is known."""
+        """Add files whose stem and suffix are separate texts, or whose suffix alone is known."""
         suffixes, stems = references.suffixes, {*references.texts, file.stem}
         for folder in folders if suffixes else []:
             every = references.lists_folders and folder == file.parent
@@ -384,7 +394,7 @@ class _CodeScan:
                     self._add_all((folder / f"{text}{each}" for each in suffixes), entry)
 
     def _find_data_folders(self, file: Path, entry: Path, texts: Iterable[str]) -> list[Path]:
-        """Where names in a file may lead: its folder, those around it, and folders it names."""
+        """Return the folders that paths in a file may start from."""
         found = self._list_base_folders(file, entry)
         for _ in range(_MAX_FOLDER_DEPTH):
             named = [
@@ -401,9 +411,9 @@ class _CodeScan:
         return list(dict.fromkeys([*around, entry, *self.folders]))
 
     def _find_existing(self, folder: Path, text: str, entry: Path) -> Path | None:
-        """What a text names in a folder, where that is a part of the project."""
+        """Return the project path that a text refers to, if it exists."""
         first = text.partition("/")[0]
-        # A look into a listing: most texts name nothing, and there are many of them.
+        # A cached listing is cheap: there are many texts, and most are not paths.
         if first not in ("", ".", "..") and first not in self._list_folder(folder):
             return None
         found = Path(os.path.abspath(folder / text))
@@ -419,7 +429,7 @@ class _CodeScan:
         return self._listings[folder]
 
     def _add_listed(self, folders: list[Path], entry: Path, texts: Iterable[str]) -> None:
-        """Add what a pattern or a listing of a folder that is named gives."""
+        """Add the matches of patterns, and the files of listed folders."""
         texts = list(texts)
         for folder in folders:
             for text in texts:
@@ -453,7 +463,7 @@ class _CodeScan:
         return any(file.is_relative_to(folder) for folder in (*self.folders, *more))
 
     def _name_file(self, file: Path, entry: Path) -> str:
-        """The path inside the project, which is the same on another machine."""
+        """Return the path inside the project, which is equal on every machine."""
         for folder in (entry, *self.folders):
             if file.is_relative_to(folder):
                 name = file.relative_to(folder).as_posix()
@@ -465,40 +475,32 @@ class _CodeScan:
 
 
 def _skip_glob_errors(files: Iterable[Path]) -> Iterator[Path]:
-    """What a pattern gives; nothing for a text that only looks like one."""
+    # A text that only looks like a pattern is not an error.
     with suppress(ValueError, NotImplementedError, OSError):
         yield from files
 
 
 def _walk_files(folder: Path, patterns: list[str]) -> Iterator[Path]:
-    """The files in a folder and in those below it whose names fit one of the patterns."""
-    for place, folders, names in os.walk(folder) if patterns else ():
+    """Yield the files below a folder whose names match a pattern."""
+    for path, folders, names in os.walk(folder) if patterns else ():
         folders[:] = [
             each for each in sorted(folders) if each[0] != "." and each not in _EXTERNAL_FOLDERS
         ]
-        # What certifications left here changes with each of them.
+        # Reports of certifications change with each run.
         if not set(names) <= _IGNORED_OUTPUTS:
             fitting = (n for n in sorted(names) if any(fnmatch(n, each) for each in patterns))
-            yield from (Path(place, name) for name in fitting)
+            yield from (Path(path, name) for name in fitting)
 
 
 def _list_module_names(files: Iterable[Path], entry: Path) -> list[str]:
-    """The dotted names of modules below the folder that they are imported from."""
+    """Return the dotted names of modules below their import folder."""
     inside = sorted(file for file in _skip_glob_errors(files) if file.is_relative_to(entry))
     parts = [file.relative_to(entry).with_suffix("").parts for file in inside]
     return [".".join(part for part in each if part != "__init__") for each in parts]
 
 
-def _digest_source_file(file: Path) -> str:
-    try:
-        return compute_file_sha256(file)
-    except OSError as error:
-        message = f"{file} cannot be read: {error.strerror}"
-        raise ConfigError(message, hint="the code names it, so it is certified with it") from error
-
-
 def _resolve_import_name(level: int, module: str, package: str) -> str | None:
-    """The absolute name of an import; None for one that leads out of its package."""
+    """Return the absolute name of an import; None if it leaves the top-level package."""
     if not level:
         return module
     parts = package.split(".") if package else []
@@ -509,7 +511,7 @@ def _resolve_import_name(level: int, module: str, package: str) -> str | None:
 
 
 def _locate_module(name: str, path: Iterable[str]) -> tuple[str, ModuleFiles]:
-    """The entry of the path that has a module, and its files; of a part, where only that is."""
+    """Return the path entry of a module and its files, or those of the packages found."""
     top, *rest = name.split(".")
     without_file: list[tuple[str, ModuleFiles]] = []
     for entry in path:
@@ -519,11 +521,11 @@ def _locate_module(name: str, path: Iterable[str]) -> tuple[str, ModuleFiles]:
         if found is not None:
             without_file.append((entry, _find_submodules(found[0], rest)))
     if without_file:
-        # A plain folder is a package only where nothing else has the name.
+        # A namespace package is used only if no regular module has the name.
         return next((each for each in without_file if each[1]), without_file[0])
     try:
-        # Packages that are installed for editing are found by hooks. This imports nothing: a
-        # name without a dot has no parent.
+        # Finds editable installs, which use import hooks. Imports nothing: only a dotted name
+        # has a parent package to import.
         spec = find_spec(top)
     except (ImportError, ValueError, AttributeError):
         spec = None
@@ -546,7 +548,7 @@ def _find_submodules(package: Path | None, names: Iterable[str]) -> ModuleFiles:
 
 
 def _find_in_folder(folder: Path, name: str) -> tuple[Path | None, ModuleFiles] | None:
-    """A module in a folder: the folder of its submodules, and its file. In Python's own order."""
+    """Return the submodule folder and the file of a module, in Python's search order."""
     package = folder / name
     # `Path.is_file` raises for a name that is too long.
     for suffix in _MODULE_SUFFIXES:
@@ -559,7 +561,7 @@ def _find_in_folder(folder: Path, name: str) -> tuple[Path | None, ModuleFiles] 
 
 
 def _list_package_modules(name: str, entry: str, files: ModuleFiles) -> list[str]:
-    """The modules of a package, by their dotted names."""
+    """Return the dotted names of all modules of a package."""
     if not files or files[-1].stem != "__init__":
         return []
     below = sorted(files[-1].parent.rglob("*.py"))[:_MAX_SCANNED_FILES]
@@ -568,7 +570,8 @@ def _list_package_modules(name: str, entry: str, files: ModuleFiles) -> list[str
 
 
 def _is_python_module(top: str) -> bool:
-    """Whether a top-level module comes with this Python: some are only on other systems."""
+    """Whether a top-level module is part of this Python."""
+    # `stdlib_module_names` lists the modules of all systems: check that the file exists here.
     if top in sys.builtin_module_names:
         return True
     library = sysconfig.get_path("stdlib")

@@ -1,4 +1,4 @@
-"""What the text of a source file refers to: modules, files and folders. Nothing is run."""
+"""The modules, files and folders that the text of a source file refers to. Nothing is run."""
 
 import ast
 import glob
@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeGuard
 
+# Larger files are generated tables, which refer to no other files.
 _MAX_SOURCE_BYTES = 4 * 1024 * 1024
-"""Bytes of a file that is searched. Generated tables of more name no other files."""
 
 _MAX_PATH_LENGTH = 255
+# Functions that import by name, of Python and of common frameworks.
 _IMPORTERS = frozenset(
     {
         *("import_module", "__import__", "run_module", "find_spec", "get_data"),
@@ -24,14 +25,15 @@ _LISTERS = frozenset(
     }
 )
 _SCRIPT_WORD = re.compile(r"[^\s\"'`=;|&<>(){}$,]+")
+# `module:function`, as in check files and manifests.
 _CODE_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
-"""`module:function`, as check files and manifests write it."""
 
 _SUFFIX = re.compile(r"\.[A-Za-z0-9]{1,6}")
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+# The folder in front of a joined name: `"%s/words.txt" % here`.
 _PLACEHOLDER = re.compile(r"^(?:%s|\*)?/+")
-"""What stands before a name that is put behind a folder: `"%s/words.txt" % here`."""
 
+# Imports in code that is not parsed: `exec("import helper")`, `"python -m helper"`.
 _IMPORT_IN_TEXT = re.compile(
     r"""(?:^|[;:\n])[ \t]*from[ \t]+(?P<dots>\.*)(?P<module>[^\W\d][\w.]*|)
         [ \t]+import\b(?P<names>[\w ,\t(]*)
@@ -40,64 +42,63 @@ _IMPORT_IN_TEXT = re.compile(
     |(?:__import__|import_module)\([ \t]*["'](?P<called>[\w.]+)""",
     re.VERBOSE,
 )
-"""Imports in code that is not parsed: `exec("import helper")`, `"python -m helper"`."""
-
 _FORMAT_FIELD = re.compile(r"\{[^{}]*\}|%\(\w+\)s|%\w")
+# Suffixes that Node adds to a required name.
 _NODE_SUFFIXES = (".js", ".mjs", ".cjs", ".ts", ".json", "/index.js")
 _MAX_PATH_WORDS = 2000
 _MAX_SOURCE_TEXT = 100_000
 _FILE_PATTERN = re.compile(r"^[^/].*/|\.[A-Za-z0-9]{1,6}$")
 
 Import = tuple[int, str, tuple[str, ...]]
-"""The dots of a relative import, the module, and the names that are taken from it."""
+"""The number of dots of a relative import, the module, and the imported names."""
 
 
 @dataclass(frozen=True)
 class SourceReferences:
-    """What one file refers to."""
+    """The references of one file."""
 
     imports: tuple[Import, ...] = ()
     texts: tuple[str, ...] = ()
-    """Texts in it that may be names of files or folders."""
+    """Texts that may be paths of files or folders."""
 
     patterns: tuple[str, ...] = ()
-    """Names that are put together when it runs, such as `prompts/*.txt`."""
+    """Paths computed at run time, as patterns such as `prompts/*.txt`."""
 
     lists_folders: bool = False
-    """Whether it lists folders, and therefore reads files that it does not name."""
+    """Whether the code lists folders, and so may read files that it does not name."""
 
     lists_deep: bool = False
-    """Whether it also lists the folders in them."""
+    """Whether the code lists folders recursively."""
 
     imports_by_name: bool = False
-    """Whether it imports modules whose names are put together or chosen when it runs."""
+    """Whether the code imports modules whose names are computed at run time."""
 
     module_patterns: tuple[str, ...] = ()
-    """Names of modules that are put together when it runs, such as `plugins.*`."""
+    """Module names computed at run time, as patterns such as `plugins.*`."""
 
     extends_path: bool = False
-    """Whether it changes where modules are looked for."""
+    """Whether the code changes `sys.path`."""
 
     @property
     def suffixes(self) -> frozenset[str]:
-        """Ends of names of files, such as `.txt`."""
+        """File suffixes among the texts, such as `.txt`."""
         return frozenset(text for text in self.texts if _SUFFIX.fullmatch(text))
 
     @property
     def module_names(self) -> list[str]:
-        """Texts that can be names of modules, or of packages before a dot."""
+        """Texts that may be names of modules or packages."""
         whole = (t.partition(":")[0] if _CODE_NAME.fullmatch(t) else t for t in self.texts)
         return [name for text in whole if _MODULE.fullmatch(name := text.strip("."))]
 
 
 def read_source_references(file: Path) -> SourceReferences:
-    """The references of a file of code. One that cannot be read has none: it cannot run either."""
+    """Read the references of a file. An unreadable file has none: it cannot run either."""
     try:
         with file.open("rb") as opened:
             data = opened.read(_MAX_SOURCE_BYTES + 1)
             is_large = len(data) > _MAX_SOURCE_BYTES
             if is_large and file.suffix == ".py":
-                # Not parsed: that takes a hundred times the memory.
+                # Searched as text: a syntax tree takes a hundred times the memory.
                 data += opened.read()
     except OSError:
         return SourceReferences()
@@ -110,13 +111,11 @@ def read_source_references(file: Path) -> SourceReferences:
 
 
 def read_python_references(code: bytes | str) -> SourceReferences:
-    """The references of Python code, by its words where it cannot be parsed.
-
-    A command may run it with a newer Python.
-    """
+    """Find the references of Python code."""
     try:
         tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
+        # Valid for another Python, perhaps: a command may run it with a newer one.
         text = code if isinstance(code, str) else code.decode(errors="replace")
         words = read_script_references(text.encode(errors="replace")).texts
         return SourceReferences(tuple(_find_text_imports(text)), words)
@@ -142,13 +141,14 @@ def read_python_references(code: bytes | str) -> SourceReferences:
         elif isinstance(node, ast.Attribute | ast.Name):
             used.append(_get_last_name(node))
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            unused.add(id(node.value))  # a docstring: it names files for people
+            unused.add(id(node.value))  # a docstring: its paths are for readers
         elif isinstance(node, ast.JoinedStr):
             patterns[_build_file_pattern(node)] = None
         elif isinstance(node, ast.Constant) and id(node) not in unused:
             texts |= dict.fromkeys(_find_file_names(node.value))
             imports += _find_text_imports(node.value)
     made = tuple(each for each in patterns if _FILE_PATTERN.search(each) and _may_be_path(each))
+    # More uses of importers than calls with a literal: some names are computed.
     by_name = sum(name in _IMPORTERS for name in used) > len(called)
     by_name = by_name or not {"-m", *_IMPORTERS}.isdisjoint(texts)
     lists_folders = not _LISTERS.isdisjoint(used)
@@ -167,29 +167,26 @@ def read_python_references(code: bytes | str) -> SourceReferences:
 
 
 def read_script_references(data: bytes) -> SourceReferences:
-    """The references of other text, such as a shell script or a check file: its words.
-
-    A binary has none.
-    """
+    """Find the references of other text, such as a shell script or a check file, by its words."""
     try:
         text = data.decode()
     except UnicodeDecodeError:
-        return SourceReferences()
+        return SourceReferences()  # a binary file
     words = dict.fromkeys(_SCRIPT_WORD.findall(text))
     named = tuple((0, word.partition(":")[0], ()) for word in words if _CODE_NAME.fullmatch(word))
-    # `require("./helper")` leaves the end of the name out.
+    # `require("./helper")` omits the suffix.
     short = [word for word in words if word.startswith(("./", "../"))]
     words |= dict.fromkeys(word + suffix for word in short for suffix in _NODE_SUFFIXES)
     return SourceReferences(named, tuple(word for word in words if _may_be_path(word)))
 
 
 def split_words(text: str) -> list[str]:
-    """The words of a command line inside of a text."""
+    """Split a text into the words of a command line."""
     return _SCRIPT_WORD.findall(text)
 
 
 def _find_file_names(value: object) -> list[str]:
-    """What may be names of files in a text: the whole of it, or words that look like one."""
+    """Return the possible paths in a text: all of it, and words that look like a path."""
     text = value.decode(errors="replace") if isinstance(value, bytes) else value
     if not isinstance(text, str) or len(text) > _MAX_SOURCE_TEXT:
         return []
@@ -197,22 +194,22 @@ def _find_file_names(value: object) -> list[str]:
     found = [text, *[word for word in words if "." in word or "/" in word][:_MAX_PATH_WORDS]]
     found += [_PLACEHOLDER.sub("", each) for each in found]
     if _MODULE.fullmatch(text):
-        found.append(text.replace(".", "/"))  # a package as a folder of data
+        found.append(text.replace(".", "/"))  # a package used as a data folder
     return [each for each in dict.fromkeys(found) if _may_be_path(each)]
 
 
 def _build_file_pattern(node: ast.JoinedStr) -> str:
-    """What an f-string can come to, as a pattern for names of files."""
+    """Return the glob pattern of an f-string."""
     parts = [
         glob.escape(str(part.value)) if isinstance(part, ast.Constant) else "*"
         for part in node.values
     ]
-    # In front of the rest stands the folder, which is most often the file's own.
+    # The first placeholder is the folder, in most cases that of the file.
     return _PLACEHOLDER.sub("./", re.sub(r"\*+", "*", "".join(parts)))
 
 
 def _find_called_import(node: ast.Call) -> list[Import]:
-    """An import by a function, where the module's name stands there as text."""
+    """Return the import of a call such as `import_module("name")`."""
     if _get_called_name(node) not in _IMPORTERS or not node.args:
         return []
     first = node.args[0]
@@ -224,7 +221,7 @@ def _find_called_import(node: ast.Call) -> list[Import]:
 
 
 def _find_computed_import(node: ast.Call) -> list[str]:
-    """The pattern of a module's name that is put together in the call which imports it."""
+    """Return the pattern of a module name that is computed in the importing call."""
     if _get_called_name(node) not in _IMPORTERS or not node.args:
         return []
     if isinstance(node.args[0], ast.Constant):
@@ -237,7 +234,7 @@ def _find_computed_import(node: ast.Call) -> list[str]:
 
 
 def _build_text_pattern(node: ast.expr) -> str:
-    """What an expression can come to, with `*` for what is not known."""
+    """Return the pattern of an expression, with `*` for unknown parts."""
     if isinstance(node, ast.Constant):
         return _FORMAT_FIELD.sub("*", str(node.value))
     if isinstance(node, ast.JoinedStr):
@@ -260,7 +257,7 @@ def _build_text_pattern(node: ast.expr) -> str:
 
 
 def _find_text_imports(value: object) -> list[Import]:
-    """The imports in a text that is code, or in the command line of a program."""
+    """Find imports in a text that contains code or a command line."""
     if not isinstance(value, str) or not ("import" in value or "-m" in value):
         return []
     found: list[Import] = []
@@ -278,7 +275,7 @@ def _find_text_imports(value: object) -> list[Import]:
 
 
 def _split_imported_modules(text: str) -> list[str]:
-    """The modules of `a.b as c, d`."""
+    """Return the modules of `a.b as c, d`."""
     words = (part.split() for part in text.split(","))
     return [each[0] for each in words if each and _MODULE.fullmatch(each[0])]
 
@@ -288,7 +285,7 @@ def _get_called_name(node: ast.Call) -> str:
 
 
 def _get_last_name(node: ast.Attribute | ast.Name) -> str:
-    """The last name of an expression such as `os.path.join`; `sys.path` as it is."""
+    """Return the last name of an expression such as `os.path.join`, but `sys.path` in full."""
     if isinstance(node, ast.Name):
         return node.id
     whole = isinstance(node.value, ast.Name) and (node.value.id, node.attr) == ("sys", "path")

@@ -1,7 +1,7 @@
-"""Whether a certificate still says what a manifest asks for. Names all that does not match.
+"""Verification of a certificate against a manifest. Reports every mismatch.
 
-The judge is not asked, the agent not called, and no code that the manifest or the certificate names
-is imported: digests are taken from the files.
+No agent or judge is called, and no code of the manifest or the certificate is imported: digests are
+computed from the files.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,56 +35,59 @@ from .judge_client import JudgeModel
 from .signatures import VerifyingKey, find_signer
 
 SignatureState = Literal["signed", "unsigned", "not checked", "wrong"]
-"""`signed` only of a signature that one of the given keys fits; `wrong` of one that none fits."""
+"""`signed`: made with one of the given keys; `wrong`: made with none of them."""
 
 
 @dataclass(frozen=True)
 class VerifyPolicy:
-    """What is asked of a certificate beside what the manifest says."""
+    """Requirements on a certificate that are not part of the manifest."""
 
     keys: tuple[VerifyingKey, ...] = ()
-    """One of them must have signed it. None given: nobody can tell who wrote it."""
+    """One of them must have signed it. Without keys the author is unknown."""
 
     allow_unsigned: bool = False
-    """Whether the content alone may verify."""
+    """Whether to accept a certificate without a verified signature."""
 
     refetch_dataset: bool = False
     fetch: FetchRules = field(default_factory=FetchRules)
     subjects: tuple[tuple[str, str], ...] = ()
-    """Algorithm and digest of artifacts that must be among those tested."""
+    """Algorithm and digest of artifacts that must have been tested."""
 
     runner: str | None = None
-    """How the agent must have been called."""
+    """The required runner of the agent."""
 
     max_age: timedelta | None = None
-    """How long ago the last measurement may be."""
+    """Maximum age of the last measurement."""
 
     max_tries: int | None = None
-    """How many runs of the agent on the dataset there may have been, the certified one included."""
+    """Maximum number of runs of the agent on the dataset, including the certified one."""
 
     judge_host: str | None = None
-    """Where the judge must have been."""
+    """The required host of the judge."""
 
     judge_models: tuple[str, ...] = ()
-    """Names under which the judge's API may have answered, beside the one that was asked for."""
+    """Model names that the judge's API may report, besides the requested one."""
 
     endpoint: Endpoint | None = None
-    """The model that must have been asked, with all its settings."""
+    """The required model of the agent, with all its settings."""
 
     def __post_init__(self) -> None:
         if self.keys and self.allow_unsigned:
-            raise ConfigError("a key is given, and unsigned certificates are allowed: which?")
+            raise ConfigError(
+                "`keys` and `allow_unsigned` contradict each other",
+                hint="pass a key, or allow unsigned certificates, not both",
+            )
 
 
 class Verification(ReportSection):
-    """What came of holding a certificate against a manifest."""
+    """The result of verifying a certificate against a manifest."""
 
     verified: bool
     signature: SignatureState
     key_id: str | None
     findings: tuple[CertificateFinding, ...]
     certification: Certification | None
-    """None when the signature is wrong: then nothing in it is to be believed, or shown."""
+    """None when the signature is wrong: then nothing in it can be trusted."""
 
     @property
     def mismatches(self) -> tuple[CertificateFinding, ...]:
@@ -99,10 +102,10 @@ def verify_certificate(
     policy: VerifyPolicy | None = None,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Verification:
-    """Hold a certificate against one agent of a manifest.
+    """Verify a certificate against one agent of a manifest.
 
-    Raises `WireError` for a file that is no certificate, `ConfigError` for a manifest that could
-    not be certified, and `DatasetError` when the dataset was to be fetched and could not be.
+    Raises `WireError` for an invalid certificate file, `ConfigError` for a manifest that cannot be
+    certified, and `DatasetError` when the dataset cannot be fetched.
     """
     policy = policy or VerifyPolicy()
     where = str(certificate)
@@ -110,6 +113,7 @@ def verify_certificate(
     signature, key_id = _check_signature(found, policy, where=where)
     first = _build_signature_finding(signature, key_id, policy)
     if signature == "wrong":
+        # Do not even parse the payload: its content is untrusted.
         return Verification(
             verified=False,
             signature=signature,
@@ -117,7 +121,9 @@ def verify_certificate(
             findings=(first,),
             certification=None,
         )
-    statement = _open_statement(found, where=where)
+    statement = found
+    if isinstance(statement, Envelope):
+        statement = read_statement(decode_base64(statement.payload, where=where), where=where)
     loaded = Manifest.load(manifest)
     definition = _select_definition(loaded, agent, where=str(manifest))
     expected = _build_requirements(definition, loaded, policy, where=f"{manifest}: {definition.id}")
@@ -137,7 +143,9 @@ def _read_certificate_file(path: Path) -> bytes:
         with path.open("rb") as file:
             return file.read(MAX_CERTIFICATE_BYTES + 1)
     except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from error
+        raise ConfigError(
+            f"the certificate cannot be read: {error.strerror}", where=str(path)
+        ) from error
 
 
 def _check_signature(
@@ -156,38 +164,39 @@ def _build_signature_finding(
 ) -> CertificateFinding:
     ids = " or ".join(key.key_id for key in policy.keys)
     expected = f"signed with {ids}" if policy.keys else "signed with a given key"
-    said = {
+    state_text = {
         "signed": f"signed with {key_id}",
         "unsigned": "unsigned",
         "not checked": "signature not checked: no key was given",
-        "wrong": "no signature that fits",
+        "wrong": "no signature by a given key",
     }[state]
     if state == "signed":
-        return CertificateFinding(check="signature", status="ok", expected=expected, found=said)
+        return CertificateFinding(
+            check="signature", status="ok", expected=expected, found=state_text
+        )
     if policy.allow_unsigned:
         allowed = "nothing: --allow-unsigned"
         return CertificateFinding(
-            check="signature", status="unchecked", expected=allowed, found=said
+            check="signature", status="unchecked", expected=allowed, found=state_text
         )
-    return CertificateFinding(check="signature", status="mismatch", expected=expected, found=said)
-
-
-def _open_statement(found: Statement | Envelope, *, where: str) -> Statement:
-    if isinstance(found, Statement):
-        return found
-    return read_statement(decode_base64(found.payload, where=where), where=where)
+    return CertificateFinding(
+        check="signature", status="mismatch", expected=expected, found=state_text
+    )
 
 
 def _select_definition(manifest: Manifest, wanted: str | None, *, where: str) -> AgentDefinition:
-    """The agent that is to be deployed. Several, and none named: any certificate would do."""
+    """Return the agent to verify."""
+    # Never guessed among several: a certificate of any of them would then verify.
     agents = manifest.agents
     if wanted is None:
         found = [each for each in agents.values() if each.evaluation is not None]
     else:
         found = [each for key, each in agents.items() if wanted in (key, each.id)]
-    listed = f"its agents are: {', '.join(agents) or 'none'}"
+    listed = f"agents of the manifest: {', '.join(agents) or 'none'}"
     if len(found) > 1:
-        raise ConfigError("say which agent with --agent", where=where, hint=listed)
+        raise ConfigError(
+            "the manifest has several agents: choose one with --agent", where=where, hint=listed
+        )
     if not found or found[0].evaluation is None:
         what = "no agent" if wanted is None else f"no agent {wanted!r}"
         raise ConfigError(f"{what} has an `evaluation`", where=where, hint=listed)
@@ -201,7 +210,7 @@ def _build_requirements(
     assert profile is not None  # chosen for having one
     root = manifest.root or Path.cwd()
     if profile.golden_dataset_uri is None:
-        raise ConfigError("there is no `golden_dataset_uri`", where=f"{where}: evaluation")
+        raise ConfigError("`golden_dataset_uri` is missing", where=f"{where}: evaluation")
     criteria = _resolve_all_criteria(profile, CodeIndex(root, manifest), root=root, where=where)
     judged = any(criterion.graded_by.by == "judge" for criterion in criteria)
     return CertificateRequirements(
@@ -228,47 +237,41 @@ def _build_requirements(
 def _digest_runner_files(
     certification: Certification, manifest: Manifest
 ) -> Mapping[str, str] | None:
-    """The files of the runner as they are now, by the name that the certificate has for it.
-
-    None for a runner that is not code.
-    """
+    """Digest the current files of the certified runner; None for a runner that is not code."""
     agent, root = certification.agent, manifest.root or Path.cwd()
     named = certification.manifest.run_from
-    # Wherever `verify` is called: the files are those beside which the agent was run.
+    # Independent of the current folder: files are looked up where the agent was run.
     run_from = None if named is None else root.resolve() / named
     index = CodeIndex(root, manifest, run_from=run_from)
     name = agent.tools or agent.runner
     if not (agent.tools or name.startswith(COMMAND_PREFIX) or is_code_name(name)):
         return None
     code = index.runner(name)
-    # Where the code names the manifest that was certified, that may have another name here.
-    said = certification.manifest
-    known = {said.path, *said.references, certification.dataset.uri}
+    # The certified manifest may have another name here. Manifest and dataset have checks of
+    # their own.
+    file = certification.manifest
+    known = {file.path, *file.references, certification.dataset.uri}
     files = {} if code is None else code.files
-    return {file: sha256 for file, sha256 in files.items() if file not in known}
+    return {name: sha256 for name, sha256 in files.items() if name not in known}
 
 
 def _fetch_dataset_sha256(uri: str, root: Path, policy: VerifyPolicy) -> str | None:
     if not policy.refetch_dataset:
         return None
     with TemporaryDirectory(prefix="assay-") as folder:
-        # Without the pin: what is there is compared, and told with its digest.
+        # Fetched without the pin, so that a changed dataset is reported as a mismatch.
         return fetch_golden(uri, root=root, rules=policy.fetch, cache=Path(folder)).sha256
 
 
 def _resolve_all_criteria(
     profile: EvaluationProfile, code: CodeIndex, *, root: Path, where: str
 ) -> tuple[ResolvedCriterion, ...]:
-    context = CriteriaContext(
-        root, where, lambda: _build_placeholder_judge(profile), code, load=False
-    )
+    # A placeholder: the judge is never called, and a verifier has no key for it.
+    judge = None
+    if profile.evaluator_model is not None:
+        judge = JudgeModel(Endpoint(provider="mock", model="echo"))
+    context = CriteriaContext(root, where, lambda: judge, code, load=False)
     graders = resolve_criteria(profile, context)
     latency = resolve_latency_criterion(profile, where=where)
     scores = tuple(grader.criterion for grader in graders)
     return scores if latency is None else (*scores, latency)
-
-
-def _build_placeholder_judge(profile: EvaluationProfile) -> JudgeModel | None:
-    """In the place of the judge, which is not asked, and for which a verifier has no key."""
-    named = profile.evaluator_model is not None
-    return JudgeModel(Endpoint(provider="mock", model="echo")) if named else None
