@@ -86,7 +86,8 @@ def test_a_folder_whose_training_cannot_be_read_says_so(output: OutputFolder) ->
 
 
 def test_two_trainings_are_not_in_one_folder_at_once(output: OutputFolder) -> None:
-    told = rf"out: process {os.getpid()} on {socket.gethostname()} is training in this folder\n  hint: wait"
+    owner = f"process {os.getpid()} on {socket.gethostname()}"
+    told = rf"out: {owner} is training in this folder\n  hint: wait"
 
     with output.claim(resume=False):
         output.begin(Begun(run_id="a"))

@@ -229,7 +229,7 @@ class Evaluation:
         }
 
     def _describe_completion_params(self, endpoint: Endpoint | None) -> dict[str, Any]:
-        # eval-protocol writes these into the metadata of every row, and test functions read them there.
+        # eval-protocol writes these into the metadata of every row, where tests read them.
         options = self.options
         if not isinstance(options, TranslatedOptions) or not options.completion_params:
             return {}

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 
 from .grpo_config import Scaling
 
+# Added to the deviation, as in TRL: otherwise tiny differences would get unbounded advantages.
 EPSILON = 1e-4
-"""Added to the standard deviation: tiny differences are not blown up without bound."""
 
+# Rewards that differ only by rounding count as equal.
 _NOISE = 1e-9
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RolloutGroup:
-    """The rollouts of one prompt in one step. Those that failed are among them."""
+    """The rollouts of one prompt in one step, including those that failed."""
 
     samples: tuple[Sample, ...]
 
@@ -61,9 +61,9 @@ class TrainedRollout:
 def select_trained_rollouts(
     groups: Sequence[RolloutGroup], config: GRPOConfig
 ) -> list[TrainedRollout]:
-    """What the loss of a step is made of. Raises `TokenError` for tokens that must not be.
+    """Select the rollouts for the loss of a step. Raises `TokenError` for unusable tokens.
 
-    Without are rollouts that failed or were not judged, and what the configuration drops.
+    Failed and unscored rollouts are excluded, and those that the configuration drops.
     """
     return [rollout for group in groups for rollout in _select_from_group(group, config)]
 
@@ -85,7 +85,7 @@ def is_truncated(sample: Sample) -> bool:
     trajectory = sample.trajectory
     if trajectory is None:
         return False
-    # An answer that ran into its own limit ended a turn, perhaps not the rollout.
+    # The token limit of an answer ends a turn, not necessarily the rollout.
     return trajectory.truncated or any(call.finish_reason == "length" for call in trajectory.calls)
 
 
@@ -122,6 +122,7 @@ def pack_rollouts(
     rows = longest = first = 0
     # Sorting is stable: rollouts of one length stay in their order.
     for rollout in sorted(rollouts, key=lambda each: -each.longest):
+        # The longest row comes first, so it decides the padding of its pass.
         rows += len(rollout.parts)
         first = min(first, rollout.first_place)
         too_many = max_logits is not None and rows * (longest - first + 1) > max_logits
@@ -140,7 +141,7 @@ class MicroBatch:
     ids_RT: "Tensor"
     row_N: "Tensor"
     place_N: "Tensor"
-    """Where in its sample each trained token stands; never 0."""
+    """The position of each trained token in its sample; never 0."""
 
     recorded_N: "Tensor"
     advantages_N: "Tensor"
@@ -200,7 +201,7 @@ class _TokenColumns:
     advantage: list[float] = field(default_factory=list)
     scale: list[float] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
-    """Of each sample: where the logits of its trained tokens stand."""
+    """For each sample, the positions of the logits of its trained tokens."""
 
 
 def _list_trained_tokens(
@@ -219,6 +220,7 @@ def _list_trained_tokens(
             tokens.recorded += [nan] * count if known is None else [known[at] for at in places]
             tokens.advantage += [rollout.advantage] * count
             tokens.scale += [scale] * count
+            # The logits that predict a token are at the position before it.
             tokens.spans.append((places[0] - 1, places[-1]) if places else (1, 1))
             row += 1
     return tokens

@@ -1,8 +1,8 @@
-"""A tokenizer's chat template, asked for one turn at a time and trusted only as far as it proves.
+"""A tokenizer's chat template, rendered one turn at a time and verified.
 
-What a turn is: the template writes the messages before it and asks for an answer; then it writes
-them with the answer. The second text must go on where the first one ended, in characters and in
-tokens. Whatever cannot be shown to be the answer is refused, never guessed.
+A turn is rendered twice: the messages before it with the generation prompt, then with the answer.
+The first rendering must be a prefix of the second, in characters and in tokens. An answer that
+cannot be located for certain is refused, never guessed.
 """
 
 import re
@@ -25,7 +25,7 @@ _SPANS_HINT = (
 
 
 class ChatTokenizer(Protocol):
-    """What is asked of a tokenizer: those of transformers do."""
+    """The interface of a tokenizer; those of transformers implement it."""
 
     chat_template: Any
     all_special_ids: Any
@@ -69,7 +69,7 @@ class ChatTemplate:
     def turn(
         self, messages: Sequence[Message], place: int, *, stop_id: int | None = None
     ) -> TokenTurn:
-        """The turn of the message at `place`, or `TokenError` with what the template gets wrong.
+        """Return the turn of the message at `place`. Raises `TokenError` for an unfit template.
 
         `stop_id` is the token that ends answers, where that is known.
         """
@@ -121,11 +121,8 @@ class ChatTemplate:
         return marked[0]
 
     def _find_end(self, ids: Sequence[int], start: int) -> int:
-        """One past the token that ends the turn.
-
-        What follows the last word is special tokens and blanks. The turn ends with the first of
-        these special tokens and those that stand next to it; the rest is the template's.
-        """
+        # The last word is followed by special tokens and blanks. The turn ends with the first run
+        # of special tokens; the model does not generate the rest.
         first = len(ids)
         while first > start and (ids[first - 1] in self._special or self._is_blank(ids[first - 1])):
             first -= 1
@@ -143,7 +140,7 @@ class ChatTemplate:
         return first
 
     def _check_answer(self, message: Message, written: str) -> None:
-        """Raise unless the answer is written whole, and a plain one with nothing before it."""
+        # The answer must be written whole, and a plain answer without text before it.
         texts = [message.text, message.reasoning or "", *(call.name for call in message.tool_calls)]
         if posing := self._special.intersection(self._encode("".join(texts[:2]))):
             # Plain text that looks like a marker: encoded as the token, it would end a turn.
@@ -170,7 +167,6 @@ class ChatTemplate:
             )
 
     def _strip_special_tokens(self, text: str) -> str:
-        """`text` without its special tokens."""
         return self._decode([token for token in self._encode(text) if token not in self._special])
 
     def _render(self, messages: Sequence[Message], *, answer: bool) -> RenderedChat:
@@ -186,7 +182,7 @@ class ChatTemplate:
                 wire, return_dict=True, return_assistant_tokens_mask=True, **options
             )
         except Exception as error:
-            # A template is a program: it may raise whatever it likes about a conversation.
+            # A template is a program and may raise any exception.
             raise TokenError(
                 f"the template fails on {' '.join(message.role for message in messages)}: "
                 f"{type(error).__name__}: {str(error)[:200]}",
@@ -197,8 +193,8 @@ class ChatTemplate:
         return RenderedChat(text, tuple(marked["input_ids"]), generated)
 
     def _encode(self, text: str) -> tuple[int, ...]:
-        # The template writes the special tokens; a second beginning would be one too many.
-        # Long texts are counted against `max_length` elsewhere, and need no warning here.
+        # The template writes the special tokens: adding them again would double the first one.
+        # Not verbose: `max_length` is checked elsewhere, so warnings about long texts are noise.
         found = self._tokenizer(text, add_special_tokens=False, verbose=False)
         return tuple(found["input_ids"])
 
@@ -225,7 +221,6 @@ def _read_template_source(tokenizer: ChatTokenizer) -> str:
 
 
 def _to_template_tool(tool: ToolSpec) -> dict[str, Any]:
-    """A tool as templates take it."""
     fields = {
         "name": tool.name,
         "description": tool.description,
@@ -235,11 +230,11 @@ def _to_template_tool(tool: ToolSpec) -> dict[str, Any]:
     return {"type": "function", "function": fields}
 
 
+# Most templates reject the newer and older names of these roles.
 _CHAT_TEMPLATE_ROLES = {"developer": "system", "function": "tool"}
 
 
 def _to_template_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Messages as templates take them: text as one string, roles that they know."""
     plain = []
     for place, message in enumerate(messages):
         if isinstance(message.content, tuple):

@@ -1,4 +1,4 @@
-"""Checkpoints: written beside, then renamed. A killed process leaves the older ones whole."""
+"""Checkpoints, written atomically: a killed process leaves the older ones intact."""
 
 import json
 import os
@@ -20,7 +20,7 @@ _UNFINISHED = ".unfinished-"
 
 
 class TrainingProgress(BaseModel):
-    """How far a training has come, apart from its tensors."""
+    """The progress of a training, apart from its tensors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -28,7 +28,7 @@ class TrainingProgress(BaseModel):
     """The last step that is in the weights."""
 
     position: int = 0
-    """Where the next step goes on in the order of prompts."""
+    """The position of the next step in the order of prompts."""
 
 
 class Checkpoints:
@@ -39,12 +39,12 @@ class Checkpoints:
         self._keep = keep
 
     def steps(self) -> list[int]:
-        """The steps that there is a whole checkpoint of."""
+        """Return the steps that have a complete checkpoint."""
         found = (path.parent.name for path in self.folder.glob(f"step-*/{_STATE}"))
         return sorted(int(name.removeprefix("step-")) for name in found)
 
     def save(self, progressed: TrainingProgress, tensors: dict[str, Any]) -> Path:
-        """Write one, durably, and only then remove those that are too many."""
+        """Write a checkpoint durably, then remove the oldest beyond `keep`."""
 
         def fill(folder: Path) -> None:
             import torch
@@ -54,11 +54,12 @@ class Checkpoints:
         return self.write(progressed, fill)
 
     def write(self, progressed: TrainingProgress, fill: Callable[[Path], None]) -> Path:
-        """The same with whatever `fill` writes into the folder."""
+        """Write a checkpoint whose files `fill` writes into the folder."""
         path = self.path(progressed.step)
 
         def fill_all(folder: Path) -> None:
             fill(folder)
+            # Last: `steps` takes the state file as the sign of a complete checkpoint.
             (folder / _STATE).write_text(progressed.model_dump_json(), "utf-8")
 
         write_folder(path, fill_all)
@@ -67,7 +68,7 @@ class Checkpoints:
         return path
 
     def load(self, step: int, *, device: Any = "cpu") -> tuple[TrainingProgress, dict[str, Any]]:
-        """Read one. Raises `TrainingError` for one that is damaged."""
+        """Read a checkpoint. Raises `TrainingError` for a damaged one."""
         import torch
 
         path = self.path(step)
@@ -83,12 +84,12 @@ class Checkpoints:
         return progressed, tensors
 
     def path(self, step: int) -> Path:
-        """Where the checkpoint of a step is, if there is one."""
+        """Return the folder of a step's checkpoint, whether or not it exists."""
         return self.folder / f"step-{step:06}"
 
 
 def make_checkpoint_error(path: Path, error: Exception) -> TrainingError:
-    """Says that a checkpoint is damaged, and what to do."""
+    """Return the error for a damaged checkpoint."""
     return TrainingError(
         f"the checkpoint cannot be read ({type(error).__name__})",
         where=str(path),
@@ -97,11 +98,12 @@ def make_checkpoint_error(path: Path, error: Exception) -> TrainingError:
 
 
 def write_folder(path: Path, fill: Callable[[Path], None]) -> None:
-    """Make a folder whose content appears all at once, in place of an older one if need be."""
+    """Create a folder whose content appears all at once, replacing an older one."""
     beside = path.with_name(f"{_UNFINISHED}{path.name}")
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir(parents=True)
     fill(beside)
+    # Synced before the rename: after a power cut a folder with its final name must be complete.
     for each in (*(each for each in beside.rglob("*") if each.is_file()), beside):
         _sync(each)
     if path.exists():
@@ -111,7 +113,7 @@ def write_folder(path: Path, fill: Callable[[Path], None]) -> None:
 
 
 def remove_folder(path: Path) -> None:
-    """Remove a folder so that it is never seen in part."""
+    """Remove a folder so that no partial one is ever visible."""
     away = path.with_name(f"{_UNFINISHED}old-{path.name}")
     shutil.rmtree(away, ignore_errors=True)
     path.rename(away)
@@ -127,7 +129,7 @@ def _sync(path: Path) -> None:
 
 
 def digest_weights(weights: "dict[str, Tensor]") -> str:
-    """The same text for the same weights, to the bit."""
+    """Return a digest of the weights, exact to the bit."""
     import hashlib
 
     import torch
@@ -135,6 +137,7 @@ def digest_weights(weights: "dict[str, Tensor]") -> str:
     digest = hashlib.blake2b(digest_size=16)
     for name, weight in sorted(weights.items()):
         digest.update(f"{name}:{weight.dtype}:{tuple(weight.shape)};".encode())
+        # numpy has no bfloat16: hash the raw bytes.
         plain = weight.detach().cpu().contiguous().flatten()
         digest.update(plain.view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()

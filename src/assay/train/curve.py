@@ -1,4 +1,4 @@
-"""The reward curve as an SVG picture, drawn by hand: it needs no plotting package."""
+"""The reward curve as an SVG picture, without a plotting package."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ _STYLE = (
 def render_reward_curve(
     steps: Sequence[StepMetrics], *, title: str = "reward by step", window: int | None = None
 ) -> str:
-    """An SVG of each step's mean reward, its interval, and the mean over the last `window` steps.
+    """Return an SVG of the mean reward by step, its interval, and a mean over `window` steps.
 
-    Steps in which nothing was judged are left out, and their number is said in the picture.
+    Steps without a judged rollout are omitted and counted in a note.
     """
     shown = [(each, each.reward) for each in steps if each.reward is not None]
     window = window or max(1, len(shown) // 20)
@@ -63,6 +63,7 @@ class _Plot:
             if value is not None
         ]
         low, high = min(known), max(known)
+        # A fixed scale for the usual range of rewards makes curves comparable.
         if low >= 0 and high <= 1:
             low, high = 0.0, 1.0
         elif low == high:
@@ -119,7 +120,7 @@ def _read_reward_band(metrics: StepMetrics) -> tuple[float | None, float | None]
 
 
 def _compute_ticks(low: float, high: float) -> list[float]:
-    """Four to ten round values from `low` to `high`."""
+    # Four to ten round values; the small offsets absorb rounding at both ends.
     rough = (high - low) / 5
     unit = 10.0 ** floor(log10(rough))
     step = next(unit * factor for factor in (1, 2, 5, 10) if unit * factor >= rough)

@@ -1,4 +1,4 @@
-"""Conversations that nobody rolled out, as samples to learn from: what is asked, what is said."""
+"""Conversations without a rollout, converted to samples for fine-tuning."""
 
 from typing import Any, Literal
 
@@ -11,7 +11,7 @@ DemonstratedTurns = Literal["all", "last"]
 
 
 def to_demonstration(sample: Sample, *, turns: DemonstratedTurns = "all") -> Sample:
-    """The sample with its conversation as a trajectory; one that has a trajectory is returned.
+    """Return the sample with its conversation as a trajectory, unless it has one already.
 
     A row with `completion` demonstrates that after its prompt. Other conversations demonstrate
     the assistant's turns: all of them, or the last one. Raises `TokenError` without any.

@@ -1,7 +1,7 @@
-"""Batches that do not depend on timing: a batch begins when every rollout waits for the model.
+"""Batches that do not depend on timing: a batch starts when every rollout waits for the model.
 
-How a prompt is rounded depends, in the last bits, on what else is in its batch. So a training is
-repeatable to the bit only if the same calls always come together.
+The last bits of a result depend on the other prompts in its batch. So a training is repeatable to
+the bit only if the same calls are always batched together.
 """
 
 from assay.providers import EXIT_GROUP, BatchAnswer, BatchEngine, BatchQueue, Job
@@ -10,7 +10,7 @@ from assay.providers import EXIT_GROUP, BatchAnswer, BatchEngine, BatchQueue, Jo
 class Lockstep(BatchQueue):
     """The calls of a known number of rollouts, all in one event loop.
 
-    A rollout whose environment is slow holds the others up.
+    A rollout with a slow environment delays the others.
     """
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class Lockstep(BatchQueue):
         self._released = False
 
     def expect(self, rollouts: int) -> None:
-        """So many rollouts are about to begin. Each says `leave` when it ends, however it does."""
+        """Expect this many rollouts. Each must call `leave` when it ends, also after an error."""
         self._rollouts = rollouts
         self._held = []
 
@@ -31,7 +31,7 @@ class Lockstep(BatchQueue):
         self._begin_if_complete()
 
     def release(self) -> None:
-        """From now on wait for nobody: some of the rollouts may never come."""
+        """Stop waiting for other rollouts: after a stop request some may never call the model."""
         self._released = True
         self._begin_if_complete()
 
@@ -52,7 +52,7 @@ class Lockstep(BatchQueue):
         if not self._held or not waiting or self._engine is None:
             return
         engine, max_batch = self._engine, self._max_batch
-        # In an order of their own: they arrive in that of their environments.
+        # Sorted: the order of arrival depends on the timing of the environments.
         held = sorted(self._held, key=lambda job: (len(job.prompt), job.prompt, job.seed))
         self._held = []
         with self._lock:

@@ -1,4 +1,4 @@
-"""What a training tells whoever watches it."""
+"""The events of a training."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ class TrainingStarted:
 
     run_id: str
     step: int
-    """Steps that were done before, by the process that this one goes on for."""
+    """Steps that were done before a resume."""
 
     steps: int
 

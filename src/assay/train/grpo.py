@@ -1,7 +1,7 @@
 """`grpo_train`: roll out, score, compare within groups, update; until the last step is done.
 
 A step's rollouts are made by the same engine, environments and score functions as an evaluation,
-and are recorded as a run. What one process leaves unfinished, another goes on with.
+and are recorded as a run. An interrupted training can be resumed by another process.
 """
 
 import asyncio
@@ -45,14 +45,14 @@ from .trl_trainer import check_trl
 
 @dataclass(frozen=True)
 class GRPOResult:
-    """A training that came to its end, or was stopped with a checkpoint."""
+    """A completed training, or one that was stopped with a checkpoint."""
 
     run_id: str
     store: str
     """Where the run is kept; without user and password."""
 
     steps: list[StepMetrics]
-    """Of all steps, those before a resume included."""
+    """The metrics of all steps, including those before a resume."""
 
     model: LocalModel
     """The trained model, in memory."""
@@ -63,11 +63,11 @@ class GRPOResult:
 
     curve_path: Path
     skipped: SkippedRows
-    """Bad rows of the prompts, where they were to be skipped."""
+    """Invalid rows of the prompts that were skipped."""
 
     interrupted: bool = False
     follows: bool = False
-    """Whether this process learned along with another, which recorded the training."""
+    """Whether this process followed another one, which recorded the training."""
 
     @property
     def rewards(self) -> list[float | None]:
@@ -90,8 +90,8 @@ def grpo_train(  # noqa: PLR0913  # the parts of an evaluation, and where it lea
     `score_fn` is that of an evaluation; None takes the environment's own rewards.
     `environment_cls` makes a fresh environment for each rollout, from nothing or from the sample.
     `prepare_messages` is that of an evaluation too; `config` may have it instead.
-    `model` is one that is loaded already; it is trained in place. May be called where an event
-    loop runs, which then waits; `grpo_train_async` lets it go on.
+    `model` is a loaded model, which is trained in place. Called within a running event loop, this
+    blocks it; await `grpo_train_async` there instead.
     """
     training = grpo_train_async(
         config,
@@ -119,7 +119,7 @@ async def grpo_train_async(  # noqa: PLR0913  # as above
     model: LocalModel | None = None,
     session: TrainingSession | None = None,
 ) -> GRPOResult:
-    """The same as `grpo_train`, to be awaited."""
+    """Train like `grpo_train`, without blocking the event loop."""
     session = session or TrainingSession()
     if prepare_messages is not None:
         config = config.model_copy(update={"prepare_messages": prepare_messages})
@@ -146,7 +146,7 @@ async def grpo_train_async(  # noqa: PLR0913  # as above
 
 
 def _load_policy_model(config: GRPOConfig) -> LocalModel:
-    # TRL moves it where accelerate wants it.
+    # With TRL, accelerate moves the model to its device.
     device = "cpu" if config.backend == "trl" else config.device
     dtype = choose_load_dtype(config.dtype, frozen=config.lora is not None)
     return LocalModel.load(config.model_name, dtype=dtype, device=device)
@@ -163,7 +163,7 @@ def _check_steps_left(output: OutputFolder, config: GRPOConfig) -> None:
 
 
 async def _follow_leader(plan: GRPOPlan, model: LocalModel | None) -> GRPOResult:
-    """Learn along with the first of several processes, which rolls out and records."""
+    # The first of several processes rolls out and records; this one only computes gradients.
     config, output = plan.config, OutputFolder(plan.config.output)
     with fix_seed(config.seed):
         local = await asyncio.to_thread(_load_policy_model, config) if model is None else model
@@ -185,7 +185,7 @@ async def _follow_leader(plan: GRPOPlan, model: LocalModel | None) -> GRPOResult
 
 
 def _train_in_thread(training: Coroutine[Any, Any, GRPOResult]) -> GRPOResult:
-    """Run it under a loop of its own, while the loop of this thread waits."""
+    # An event loop cannot be nested, so the training runs its own in another thread.
     ended: list[GRPOResult | BaseException] = []
 
     def work() -> None:
@@ -203,8 +203,6 @@ def _train_in_thread(training: Coroutine[Any, Any, GRPOResult]) -> GRPOResult:
 
 
 class _GRPOTraining:
-    """One training from where it begins to where it ends."""
-
     def __init__(
         self,
         plan: GRPOPlan,
@@ -256,7 +254,7 @@ class _GRPOTraining:
         finally:
             local.batches = batches
             await client.close()
-            # A store that just broke cannot be told how the run ended; why it broke is on its way.
+            # A broken store cannot record the status; its own error is already being raised.
             with suppress(StoreError):
                 run.finish(status)
         result = await asyncio.to_thread(self._build_result, run.id, whole)
@@ -284,9 +282,10 @@ class _GRPOTraining:
         )
 
     def _restore(self) -> None:
-        """Take up the newest checkpoint, and forget what was measured after it."""
+        # Metrics after the checkpoint are dropped: those steps are about to be repeated.
         steps = self._checkpoints.steps() if self._session.resume else []
         if steps and self._trl is not None:
+            # TRL restores the weights itself, and its steps never resample prompts.
             position = steps[-1] * self._config.prompts_per_step
             self._progressed = TrainingProgress(step=steps[-1], position=position)
         elif steps:
@@ -301,7 +300,6 @@ class _GRPOTraining:
         self._policy.local.weight_version = f"step-{self._progressed.step}"
 
     async def _take_all_steps(self, collector: RolloutCollector) -> bool:
-        """Whether all steps are done; not when the training was stopped."""
         while self._progressed.step < self._config.num_steps:
             if self._session.stop.requested:
                 return False
@@ -319,7 +317,6 @@ class _GRPOTraining:
     async def _train_with_trl(
         self, trl: TrlLeader, run_id: str, collector: RolloutCollector
     ) -> bool:
-        """The same, taken by TRL."""
         start = TrlStart(run_id, self._store.where, self._progressed.step)
         return await trl.run(start, collector, TrlListener(self._record_step, self._report_saved))
 
@@ -338,7 +335,7 @@ class _GRPOTraining:
         started = time.perf_counter()
         rate = self._config.learning_rate_at(step)
         rollouts = select_trained_rollouts(collected.groups, self._config)
-        # Without differences there is no gradient: a step would only follow its old momentum.
+        # Without advantages the gradient is zero, and Adam would still follow its old momentum.
         teaches = any(rollout.advantage for rollout in rollouts) or self._config.beta > 0
         stats = self._policy.update(rollouts, learning_rate=rate) if rollouts and teaches else None
         update = Update(rollouts, stats, rate, time.perf_counter() - started)

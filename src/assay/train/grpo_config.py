@@ -1,4 +1,4 @@
-"""What a GRPO training does: every setting in one place, checked before anything is loaded."""
+"""The settings of a GRPO training, checked before anything is loaded."""
 
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -20,7 +20,7 @@ Scaling = Literal["std", "mean"]
 
 
 class GRPOConfig(BaseModel):
-    """How a policy is trained on the scores of its own rollouts."""
+    """The settings of a training on the scores of a policy's own rollouts."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 
@@ -32,13 +32,13 @@ class GRPOConfig(BaseModel):
     """Folder for metrics, checkpoints, the trained model and the reward curve."""
 
     name: str = "grpo"
-    """What the recorded run is called."""
+    """The name of the recorded run."""
 
     backend: Literal["local", "trl"] = "local"
     """What learns: the loop of this package, or TRL's `GRPOTrainer`."""
 
     trl: TrlSettings | None = None
-    """What TRL is told beyond this."""
+    """Further settings for TRL."""
 
     prompts_per_step: int = Field(default=8, gt=0)
     group_size: int = Field(default=8, ge=2)
@@ -69,7 +69,7 @@ class GRPOConfig(BaseModel):
     where the fields above are not given. Its model and address are not."""
 
     prepare_messages: PrepareMessages | None = Field(default=None, exclude=True)
-    """What the model is asked, as in an evaluation. None: the sample's own messages."""
+    """Builds the messages for the model, as in an evaluation. None: the sample's messages."""
 
     concurrency: int = Field(default=256, gt=0)
     """Rollouts in progress at once."""
@@ -116,7 +116,7 @@ class GRPOConfig(BaseModel):
     """Tokens, padding included, in one pass; gradients add up over the passes of an update."""
 
     micro_batch_bytes: int = Field(default=4 * 2**30, gt=0)
-    """Memory of one pass for logits and what is made of them: tokens times vocabulary. A single
+    """Memory of one pass for logits and derived tensors: tokens times vocabulary. A single
     rollout may take more."""
 
     gradient_checkpointing: bool | None = None
@@ -207,14 +207,15 @@ class GRPOConfig(BaseModel):
         )
 
     def describe(self) -> dict[str, Any]:
-        """What decides what is learned, as plain values: a training goes on only under the same.
+        """Return the settings that must not change on a resume, as plain values.
 
-        Where it is written and how often does not belong here, nor does its length, unless the
-        learning rate follows it.
+        Output, checkpoints and speed may change; so may the length, unless the learning rate
+        depends on it.
         """
         apart = {"output", "name", "concurrency", "checkpoint_every", "keep_checkpoints", "device"}
         if self.schedule == "constant":
             apart.add("num_steps")
+        # Omitted at its default, so that runs from before the setting existed can be resumed.
         if self.tool_format is None:
             apart.add("tool_format")
         return self.model_dump(mode="json", exclude=apart)
@@ -224,6 +225,7 @@ class GRPOConfig(BaseModel):
 
 
 def _disable_importance_cap(data: dict[str, Any]) -> dict[str, Any]:
-    """Logprobs of a cut distribution make no weights: without a word about them there are none."""
+    # Recorded logprobs of a truncated distribution would give biased importance weights. Only the
+    # default is changed: an explicit cap is refused by the validator.
     is_cut = data.get("top_k", 0) != 0 or data.get("top_p", 1) != 1
     return {"importance_cap": None, **data} if is_cut else data

@@ -1,4 +1,4 @@
-"""A training's request, checked as a whole before a model is loaded."""
+"""The plan of a training, checked as a whole before a model is loaded."""
 
 import inspect
 from collections.abc import Callable
@@ -24,14 +24,14 @@ from .prompt_order import PromptOrder, fingerprint_prompts
 from .rollout_settings import build_policy_endpoint
 
 EnvironmentClass = Callable[[], Environment] | Callable[[Sample], Environment] | str
-"""Makes a fresh environment, from nothing or from the sample; a name such as `basic` will do."""
+"""Creates an environment, from nothing or from the sample; or a name such as `basic`."""
 
 _GRPO_WHERE = "grpo_train()"
 
 
 @dataclass(frozen=True)
 class GRPOPlan:
-    """What is trained on what."""
+    """The configuration of a training, its prompts and how they are rolled out."""
 
     config: GRPOConfig
     evaluation: EvalConfig
@@ -39,10 +39,10 @@ class GRPOPlan:
     dataset: str
     dataset_fingerprint: str
     skipped: SkippedRows
-    """Rows of the prompts that were left out, where that was asked for."""
+    """Invalid rows of the prompts that were skipped."""
 
     def describe(self) -> dict[str, Any]:
-        """What decides what is learned, as plain values without secrets."""
+        """Return the settings that must not change on a resume, as plain values without secrets."""
         rollouts = self.evaluation.describe()
         return {
             "training": self.config.describe(),
@@ -58,7 +58,7 @@ def plan_training(
     score_fn: ScoreFunction | None,
     environment_cls: EnvironmentClass | None,
 ) -> GRPOPlan:
-    """Read all prompts and fit the parts together. Raises `ConfigError` for what cannot work."""
+    """Read all prompts and build the plan. Raises `ConfigError` for an invalid combination."""
     stream = prompts if isinstance(prompts, SampleStream) else load_samples(prompts)
     samples = list(stream)
     if not samples:
@@ -85,15 +85,14 @@ def plan_training(
 
 
 def _build_message_digest(evaluation: EvalConfig) -> Callable[[Sample], str | None]:
-    """Tells the messages that the model is sent of a prompt, where they are not the prompt's."""
-
+    # `prepare_messages` may change while the prompts stay the same: its output is compared too.
     def digest(sample: Sample) -> str | None:
         if evaluation.prepare_messages is None:
             return None
         try:
             return digest_messages(prepare_messages(evaluation, sample.model_copy(deep=True)))
         except PreparationFailed:
-            return None  # a failure of the rollout, which is attributed there
+            return None  # the rollout will fail in the same way and record the error
 
     return digest
 
@@ -101,7 +100,7 @@ def _build_message_digest(evaluation: EvalConfig) -> Callable[[Sample], str | No
 def build_environment_factory(
     environment_cls: EnvironmentClass | None,
 ) -> EnvironmentFactory | str | None:
-    """The class or function as an evaluation takes it: called with the sample."""
+    """Adapt the class or function to an evaluation, which calls it with the sample."""
     if environment_cls is None or isinstance(environment_cls, str):
         return environment_cls
     if not callable(environment_cls):
@@ -109,10 +108,10 @@ def build_environment_factory(
             f"environment_cls={environment_cls!r} cannot be called", where=_GRPO_WHERE
         )
     if not _accepts_arguments(environment_cls):
-        return environment_cls  # type: ignore[return-value]  # EvalConfig checks what it takes
+        return environment_cls  # type: ignore[return-value]  # EvalConfig checks its parameters
     made: Callable[[], Environment] = environment_cls  # type: ignore[assignment]  # just tried
 
-    # It keeps its name and source, by which a resumed training knows it again.
+    # Keeps name and source, which are part of the run's fingerprint.
     @wraps(made)
     def factory(sample: Sample) -> Environment:
         return made()
@@ -125,7 +124,7 @@ def _accepts_arguments(function: Callable[..., object], *arguments: object) -> b
     try:
         inspect.signature(function).bind(*arguments)
     except ValueError:
-        return not arguments  # built-in classes do not always tell their signature
+        return not arguments  # some built-in classes have no readable signature
     except TypeError:
         return False
     return True

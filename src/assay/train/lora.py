@@ -19,7 +19,7 @@ class Lora(BaseModel):
 
 
 def add_lora(model: Any, lora: Lora) -> Any:
-    """The model with matrices to train beside its own weights, which stay as they are."""
+    """Return the model with added LoRA matrices; its own weights are frozen."""
     try:
         import peft
     except ImportError as error:

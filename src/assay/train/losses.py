@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TokenTerms:
-    """What the loss of some tokens is made of."""
+    """The inputs of the loss of some tokens."""
 
     logprobs_N: "Tensor"
     """Under the policy that is trained; the only part with a gradient."""
@@ -41,7 +41,7 @@ class TokenTerms:
 
 @dataclass(frozen=True)
 class StepSize:
-    """What a step's loss is divided by."""
+    """The denominators of a step's loss."""
 
     rollouts: int
     tokens: int
@@ -61,7 +61,7 @@ def compute_token_scale(loss_type: LossType, rollout_tokens: int, step: StepSize
 
 
 def compute_grpo_loss(terms: TokenTerms, config: GRPOConfig) -> "tuple[Tensor, LossSums]":
-    """The part of the step's loss that these tokens are, and what is to be known about it."""
+    """Return these tokens' part of the step's loss, and the sums for its metrics."""
     ratio_N = compute_policy_ratio(terms, config.importance_level)
     gain_N = compute_clipped_gain(
         ratio_N, terms.advantages_N, low=1 - config.clip_low, high=1 + config.clip_high
@@ -93,12 +93,12 @@ def compute_policy_ratio(terms: TokenTerms, level: Literal["token", "sequence"])
 def compute_clipped_gain(
     ratio_N: "Tensor", advantages_N: "Tensor", *, low: float, high: float
 ) -> "Tensor":
-    """The pessimistic one of two gains: beyond the bounds there is nothing more to be had."""
+    """Return the lower of the plain and the clipped gain, as in PPO."""
     return (ratio_N * advantages_N).minimum(ratio_N.clamp(low, high) * advantages_N)
 
 
 def compute_importance_weight(terms: TokenTerms, *, cap: float | None) -> "Tensor":
-    """Corrects for an engine that samples a little differently from what is trained.
+    """Return the weights that correct for differences between the engine and the trained model.
 
     1.0 without a cap, and for tokens without a recorded logprob. Has no gradient.
     """
@@ -110,7 +110,8 @@ def compute_importance_weight(terms: TokenTerms, *, cap: float | None) -> "Tenso
 
 
 def compute_divergence(logprobs_N: "Tensor", reference_N: "Tensor") -> "Tensor":
-    """An estimate of the divergence from the reference: unbiased, never negative, 0 if equal."""
+    """Estimate the KL divergence from the reference: unbiased and never negative."""
+    # The k3 estimator: lower variance than the log ratio itself.
     log_N = reference_N - logprobs_N
     return log_N.exp() - log_N - 1
 

@@ -8,12 +8,12 @@ from assay.providers import MAX_BATCH, SMALL_MODEL_PARAMETERS
 from .grpo_config import GRPOConfig
 
 _FLOAT32 = 4
+# Tensors of the size of the logits, in float32, at the peak of a pass: the logits, their logprobs,
+# and the intermediate values of entropy and gradient.
 _LOGITS_AT_ONCE = 4
-"""Tensors of the size of the logits, in float32, that a pass holds at its peak: the logits, their
-logprobs, and what entropy and gradient are made of."""
 
+# Bytes for each logit while sampling: sorted, summed and compared in double precision.
 _SCRATCH = 40
-"""Bytes for each logit while sampling: sorted, added up and compared in double precision."""
 
 
 def compute_logits_per_pass(limit: int, vocabulary: int) -> int:
@@ -23,30 +23,30 @@ def compute_logits_per_pass(limit: int, vocabulary: int) -> int:
 
 @dataclass(frozen=True)
 class MemoryEstimate:
-    """Bytes by what they are for. Fragmentation and the device's own needs are not among them."""
+    """Bytes by purpose, without fragmentation and the memory of the device's own runtime."""
 
     weights: int
-    """All weights, and where there is one the reference and the copy that is computed in."""
+    """All weights, including a reference model and a copy in the compute dtype."""
 
     gradients: int
     optimizer: int
     activations: int
-    """What a pass remembers for its backward pass."""
+    """Values that a pass keeps for its backward pass."""
 
     logits: int
-    """Of a pass, with what is made of them."""
+    """Logits of a pass, with the tensors derived from them."""
 
     cache: int
     """Keys and values while sampling."""
 
     sampling: int
-    """What else sampling takes."""
+    """Other memory of sampling."""
 
     rollouts_per_pass: int
 
     @property
     def held(self) -> int:
-        """Always there: weights, gradients and optimiser."""
+        """Permanent memory: weights, gradients and optimiser."""
         return self.weights + self.gradients + self.optimizer
 
     @property
@@ -67,7 +67,7 @@ class MemoryEstimate:
 def estimate_memory(
     config: GRPOConfig, model_config: Any, *, prompt_tokens: int = 512
 ) -> MemoryEstimate:
-    """The memory of a training, for rollouts of one answer of `max_tokens` after their prompt.
+    """Estimate the memory of a training with rollouts of one answer of `max_tokens`.
 
     `model_config` is the configuration of a Transformers model, such as
     `AutoConfig.from_pretrained(folder)`. No weights are needed. Made for decoders with attention
@@ -118,7 +118,7 @@ def _estimate_activations(text: Any, config: GRPOConfig, parameters: int) -> int
     if recomputes is None:
         recomputes = parameters >= SMALL_MODEL_PARAMETERS
     layers: int = text.num_hidden_layers
-    # Computed again, one layer is remembered at a time, beside the inputs of all.
+    # With recomputation only the inputs of all layers and one whole layer are kept.
     floats = layers * hidden + layer if recomputes else layers * layer
     return int(floats) * _FLOAT32
 
@@ -133,6 +133,7 @@ def _count_parameters(model_config: Any, config: GRPOConfig) -> tuple[int, int]:
     import torch
     from transformers import AutoModelForCausalLM
 
+    # On the meta device a model has shapes but no memory.
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(model_config, trust_remote_code=False)
     own = sum(each.numel() for each in model.parameters())

@@ -1,4 +1,4 @@
-"""What the steps of a training measured: a line of a file each, and the same in the store."""
+"""The metrics of training steps: one line each in a file, and the same in the store."""
 
 import json
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ StepT = TypeVar("StepT", bound=StepModel)
 
 
 class MetricsFile(Generic[StepT]):
-    """One line for each step. A line is whole or not there."""
+    """A JSON Lines file with one line for each step."""
 
     def __init__(self, path: Path, kind: type[StepT]) -> None:
         self.path = path
@@ -47,7 +47,7 @@ class MetricsFile(Generic[StepT]):
             ) from None
 
     def read(self) -> list[StepT]:
-        """All steps. A last line that a killed process left half-written does not count."""
+        """Read all steps. A partial last line, left by a killed process, is ignored."""
         if not self.path.exists():
             return []
         lines = self.path.read_text("utf-8").split("\n")[:-1]
@@ -57,17 +57,17 @@ class MetricsFile(Generic[StepT]):
         ]
 
     def keep_until(self, step: int) -> list[StepT]:
-        """Forget the steps after `step`, which are about to be done again."""
+        """Drop the steps after `step`, which are about to be repeated."""
         kept = [metrics for metrics in self.read() if metrics.step <= step]
         self.replace(kept)
         return kept
 
     def replace(self, steps: Sequence[StepT]) -> None:
-        """Have these steps and no others."""
+        """Overwrite the file with these steps."""
         replace_text(self.path, "".join(each.model_dump_json() + "\n" for each in steps))
 
     def parse_metrics(self, text: str, *, where: str) -> StepT:
-        """The metrics that a text says. Raises `TrainingError` when it says something else."""
+        """Parse the metrics of a step. Raises `TrainingError` for any other text."""
         try:
             return self._kind.model_validate(json.loads(text))
         except (ValueError, ValidationError) as error:
@@ -79,19 +79,19 @@ class MetricsFile(Generic[StepT]):
 
 
 class RecordedMetrics(Generic[StepT]):
-    """The steps of a training in its file and in its recorded run, which say the same."""
+    """The steps of a training in its file and in its recorded run, kept in agreement."""
 
     def __init__(self, file: MetricsFile[StepT], run: Run) -> None:
         self._file = file
         self._run = run
 
     def append(self, metrics: StepT) -> None:
-        # The store first: where it refuses, the file does not tell of a step that is not recorded.
+        # The store first: if it fails, the file must not contain a step that is not recorded.
         self._run.record_step(metrics.step, _to_plain_metrics(metrics))
         self._file.append(metrics)
 
     def keep_until(self, step: int) -> list[StepT]:
-        """Forget the steps after `step`. What one of the two does not have, the other gives it."""
+        """Drop the steps after `step`, and copy steps that only the file or the store has."""
         written = {each.step: each for each in self._file.read() if each.step <= step}
         recorded = {row.step: row.metrics for row in self._run.steps() if row.step <= step}
         lost = {
@@ -112,6 +112,6 @@ class RecordedMetrics(Generic[StepT]):
 
 
 def _to_plain_metrics(metrics: StepModel) -> dict[str, Any]:
-    """As the line of the file says it: what is not finite is None."""
+    # By way of JSON, as in the file: there, values that are not finite become null.
     found: dict[str, Any] = json.loads(metrics.model_dump_json())
     return found

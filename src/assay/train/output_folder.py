@@ -1,4 +1,4 @@
-"""The output folder of a training: what is where, and to which training it belongs."""
+"""The output folder of a training: its files, and the training that owns it."""
 
 import json
 import os
@@ -30,7 +30,7 @@ class OutputFolder:
         self._lock = folder / "training.lock"
 
     def check(self, *, resume: bool) -> None:
-        """Raise `ConfigError` unless a training can begin, or go on, here. Writes nothing."""
+        """Raise `ConfigError` unless a training can start or resume here. Writes nothing."""
         where = str(self.folder)
         if resume and not self._begun.exists():
             raise ConfigError(
@@ -59,10 +59,10 @@ class OutputFolder:
 
     @contextmanager
     def claim(self, *, resume: bool, take_over: bool = False) -> Iterator[None]:
-        """Keep other trainings out of the folder, for as long as this process lives at most.
+        """Lock the folder against other trainings, at most as long as this process lives.
 
-        Raises `ConfigError` that says which process has it, unless its training is to be taken
-        over, and for what `check` refuses.
+        Raises `ConfigError` with the process that holds it, unless its training is to be taken
+        over, and for the reasons of `check`.
         """
         with self._open_lock() as file:
             if _try_lock(file):
@@ -74,7 +74,7 @@ class OutputFolder:
                     hint="wait for it or stop it, or choose another output folder",
                 )
             try:
-                # Another training may have begun, and even ended, since this one was checked.
+                # Another training may have started, and even ended, since the first check.
                 self.check(resume=resume)
                 yield
             finally:
@@ -88,19 +88,19 @@ class OutputFolder:
             raise _make_write_error(self.folder, error) from None
 
     def make(self) -> None:
-        """Make the folder, unless it is there."""
+        """Create the folder, unless it exists."""
         try:
             self.checkpoints.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise _make_write_error(self.folder, error) from None
 
     def begin(self, begun: BaseModel) -> None:
-        """Say what the training began with: from now on the folder belongs to it."""
+        """Record the start of a training, which owns the folder from now on."""
         self.make()
         replace_text(self._begun, begun.model_dump_json() + "\n")
 
     def begun(self, kind: type[StartT]) -> StartT:
-        """What was said when the training began."""
+        """Read the record of the training's start."""
         try:
             return kind.model_validate(json.loads(self._begun.read_bytes()))
         except (OSError, ValueError, ValidationError) as error:
@@ -110,14 +110,14 @@ class OutputFolder:
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Write a file so that it is never seen in part."""
+    """Replace a file atomically."""
     beside = path.with_suffix(".tmp")
     beside.write_text(text, "utf-8")
     os.replace(beside, path)
 
 
 def _try_lock(file: FileIO) -> bool:
-    """Whether no other process has the lock. The system lifts it when a process ends, however."""
+    # The system releases a lock when its process ends, also after a crash.
     try:
         import fcntl
 
@@ -125,12 +125,12 @@ def _try_lock(file: FileIO) -> bool:
     except BlockingIOError:
         return False
     except (ImportError, OSError):
-        pass  # a system or a disk without locks
+        pass  # a system or file system without locks: train without one
     return True
 
 
 def _unlock(file: FileIO) -> None:
-    # Closing the file would not do while a forked process has it as well.
+    # Closing the file is not enough: a forked process would keep the lock.
     with suppress(ImportError, OSError):
         import fcntl
 
@@ -138,14 +138,13 @@ def _unlock(file: FileIO) -> None:
 
 
 def _write_lock_owner(file: FileIO) -> None:
-    # A disk that is full is told of where something must be written.
+    # The owner is only for messages: a full disk is reported by the writes that matter.
     with suppress(OSError):
         file.truncate(0)
         file.write(f"process {os.getpid()} on {socket.gethostname()}".encode())
 
 
 def _read_lock_owner(file: FileIO) -> str:
-    """Which process has the lock of a file, unless it had no time yet to say so."""
     file.seek(0)
     return file.read(200).decode("utf-8", "replace") or "another process"
 
@@ -153,7 +152,7 @@ def _read_lock_owner(file: FileIO) -> str:
 def _check_writable(folder: Path) -> None:
     nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     try:
-        # Rights alone do not tell: a disk may be full, or for reading only.
+        # Permissions are not enough: a disk may be full or mounted read-only.
         with tempfile.TemporaryDirectory(dir=nearest):
             pass
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The packages that every training needs beyond those of assay itself."""
+"""The packages that every training needs besides assay's own dependencies."""
 
 from importlib.util import find_spec
 
@@ -6,7 +6,7 @@ from assay.errors import MissingExtra
 
 
 def check_training_packages() -> None:
-    """Raise `MissingExtra` when one is not there. Imports none of them."""
+    """Raise `MissingExtra` when one is missing. Imports none of them."""
     for package in ("torch", "transformers", "jinja2"):
         if find_spec(package) is None:
             raise MissingExtra.needed("train", by="training", package=package)

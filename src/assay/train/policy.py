@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class UpdateStats:
-    """What one step's updates came to. Means are over tokens."""
+    """The statistics of one step's updates. Means are over tokens."""
 
     loss: float
-    """Of the first update."""
+    """The loss of the first update."""
 
     grad_norm: float
     """Before clipping, the largest over the step's updates."""
 
     entropy: float
-    """Of the policy where it sampled, when the step began."""
+    """The policy's entropy at the sampled tokens, before the step."""
 
     sums: LossSums
     """Over all updates of the step."""
@@ -45,9 +45,9 @@ class UpdateStats:
 
 
 class Policy:
-    """A model in this process with what it takes to train it.
+    """A model in this process with its optimiser.
 
-    It stays in evaluation mode: with dropout, no logprob could be compared with the recorded one.
+    It stays in evaluation mode: dropout would make logprobs incomparable with the recorded ones.
     """
 
     def __init__(self, local: LocalModel, config: GRPOConfig) -> None:
@@ -66,7 +66,7 @@ class Policy:
         self._recomputes = should_recompute(local, config.gradient_checkpointing)
 
     def update(self, rollouts: Sequence[TrainedRollout], *, learning_rate: float) -> UpdateStats:
-        """Learn from a step's rollouts. Raises `TrainingError` instead of a step into NaN."""
+        """Update on a step's rollouts. Raises `TrainingError` for a gradient that is not finite."""
         with ExitStack() as stack:
             stack.enter_context(self.local.limit_threads())
             passes = self._build_passes(rollouts)
@@ -85,16 +85,16 @@ class Policy:
         )
 
     def digest_initial_weights(self) -> str | None:
-        """Tells the weights that training begins with apart from others.
+        """Return a digest of the initial weights, to recognise them on a resume.
 
-        None where a checkpoint holds all there is to know: neither a reference nor frozen weights.
+        None where checkpoints contain everything: without a reference or frozen weights.
         """
         if self._config.lora is None and not self._config.needs_reference:
             return None
         return digest_weights(dict(self.local.model.named_parameters()))
 
     def _build_passes(self, rollouts: Sequence[TrainedRollout]) -> "list[_Pass]":
-        """The tensors of a step, with what the weights say of them before they change."""
+        # Old and reference logprobs are computed here, before the first update changes the weights.
         config, device = self._config, self.local.device
         size = compute_step_size(rollouts, config)
         vocabulary = self.local.model.get_input_embeddings().num_embeddings
@@ -104,7 +104,7 @@ class Policy:
             for some in pack_rollouts(rollouts, config.micro_batch_tokens, most)
         ]
         if self._recomputes:
-            # A layer that is computed again cannot add to the keys and values of a shared prompt.
+            # Recomputed layers cannot write to the key-value cache of a shared prompt.
             batches = [replace(batch, shared=None) for batch in batches]
         return [
             _Pass(batch, self._compute_old_logprobs(batch), self._compute_reference_logprobs(batch))
@@ -112,7 +112,7 @@ class Policy:
         ]
 
     def _compute_old_logprobs(self, batch: MicroBatch) -> "Tensor | None":
-        """None when the first update is the only one: there, the policy is still the old one."""
+        # With a single update the policy is still the old one: its logprobs are computed anyway.
         if self._config.updates_per_step == 1:
             return None
         return self._compute_frozen_logprobs(self.local.model, batch)
@@ -184,12 +184,12 @@ def compute_token_logprobs(
 
 
 def _compute_trained_logits(model: Any, batch: MicroBatch) -> "Tensor":
-    """Those that predict each trained token: they stand one place before it."""
+    # The logits that predict a token are at the position before it.
     before_N, shared = batch.place_N - 1, batch.shared
     if shared is not None and (logits_RT := compute_logits_after(model, shared)) is not None:
         return logits_RT[batch.row_N, before_N - shared.start_R[batch.row_N]]
-    # No attention mask: padding stands on the right, where no token of a causal model looks.
-    # The last tokens predict nothing, and most prompts need no logits.
+    # No attention mask is needed: padding is on the right, which causal attention never reads.
+    # The last column predicts nothing, and prompts before the first trained token need no logits.
     ids_RT = batch.ids_RT[:, :-1]
     kept = ids_RT.shape[1] - batch.first_place + 1
     logits_RT = model(input_ids=ids_RT, use_cache=False, logits_to_keep=kept).logits
@@ -199,9 +199,10 @@ def _compute_trained_logits(model: Any, batch: MicroBatch) -> "Tensor":
 
 @contextmanager
 def fix_seed(seed: int) -> Iterator[None]:
-    """Inside of it torch draws from `seed`; outside, it goes on as if nothing had been."""
+    """Seed torch inside the context, and restore its random state afterwards."""
     import torch
 
+    # The caller may have its own use of the global generator.
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         yield

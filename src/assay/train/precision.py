@@ -1,4 +1,4 @@
-"""How exactly weights are kept while they learn, and whether an update moved them.
+"""The precision of weights in training, and whether an update changed them.
 
 At common learning rates an update is smaller than the distance between two neighbouring bfloat16
 numbers: weights that are kept in bfloat16 stay where they are.
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 MIN_CHANGED_SHARE = 0.05
-"""An update that changes a smaller share of the weights than this teaches next to nothing."""
+"""An update that changes a smaller share of the weights has almost no effect."""
 
+# Weights of each tensor that are compared: comparing all of them would double the memory.
 _SAMPLED_WEIGHTS = 4096
-"""Weights of each tensor that are looked at."""
 
 
 class WeightsUnchanged(UserWarning):
@@ -26,12 +26,12 @@ class WeightsUnchanged(UserWarning):
 
 
 def choose_load_dtype(dtype: Literal["float32", "bfloat16"], *, frozen: bool) -> str:
-    """What weights are loaded in: frozen ones in what is computed, those that learn in float32."""
+    """Return the dtype to load weights in: `dtype` for frozen ones, float32 for trained ones."""
     return dtype if frozen else "float32"
 
 
 def set_compute_dtype(local: LocalModel, dtype: Literal["float32", "bfloat16"]) -> None:
-    """Let a model compute in bfloat16 where that is asked for and its weights are more exact."""
+    """Make a model with float32 weights compute in bfloat16, if `dtype` requests it."""
     import torch
 
     if dtype == "bfloat16" and next(local.model.parameters()).dtype == torch.float32:
@@ -40,7 +40,7 @@ def set_compute_dtype(local: LocalModel, dtype: Literal["float32", "bfloat16"]) 
 
 
 def cast_to_float32(local: LocalModel) -> None:
-    """Keep all weights in float32, and go on computing in what they were loaded in."""
+    """Convert all weights to float32, and keep computing in the dtype they were loaded in."""
     import torch
 
     low = {each.dtype for each in local.model.parameters()} - {torch.float32}
@@ -50,7 +50,7 @@ def cast_to_float32(local: LocalModel) -> None:
 
 
 def cast_to_compute_dtype(local: LocalModel) -> None:
-    """Round the weights to what is computed in: it takes less memory, once nothing is learned."""
+    """Round the weights to the compute dtype, which saves memory after the training."""
     if local.compute_dtype is not None:
         local.model.to(local.compute_dtype)
         local.compute_dtype = None
@@ -71,7 +71,7 @@ class ChangeProbe:
         self._before = self._sample_tensors([weight.detach() for weight, _ in self._weights])
 
     def share(self) -> float | None:
-        """The share that changed since; None where no weight has a gradient."""
+        """Return the share that changed since `take`; None if no weight has a gradient."""
         import torch
 
         if self._before is None:
@@ -97,7 +97,7 @@ class ChangeProbe:
 
 
 def warn_if_unchanged(step: int, changed: float | None, learning_rate: float) -> bool:
-    """Warn of a step that changed next to no weight. Whether it did."""
+    """Warn about a step that changed almost no weight, and return whether it did."""
     if changed is None or changed >= MIN_CHANGED_SHARE:
         return False
     warnings.warn(

@@ -1,4 +1,4 @@
-"""What TRL changes in a model besides its weights, and in the process, is put back."""
+"""Restores the state of a model and of the process that TRL changes, except the weights."""
 
 import random
 from collections.abc import Iterator
@@ -7,15 +7,15 @@ from typing import Any
 
 from assay.providers import LocalModel
 
+# Settings that TRL and transformers overwrite in a model's configurations.
 _PRESERVED_SETTINGS = ("use_cache", "pad_token_id", "bos_token_id", "eos_token_id")
-"""What TRL and transformers set anew in a model's configurations."""
 
 
 @contextmanager
 def preserve_model_state(local: LocalModel) -> Iterator[None]:
-    """Inside of it the model has no dropout; after it, only the weights are others.
+    """Disable dropout inside the context, and restore everything but the weights afterwards.
 
-    With dropout, no logprob could be compared with the recorded one.
+    Dropout would make logprobs incomparable with the recorded ones.
     """
     with ExitStack() as stack:
         stack.enter_context(_preserve_random_states())
@@ -39,7 +39,7 @@ def _preserve_random_states() -> Iterator[None]:
 
 @contextmanager
 def disable_dropout(model: Any) -> Iterator[None]:
-    """Inside of it no module of a model drops anything out, whatever its mode."""
+    """Disable dropout in all modules inside the context, whatever their mode."""
     rates = list(_find_dropout_rates(model))
     for module, name, _ in rates:
         setattr(module, name, 0.0)
@@ -51,7 +51,7 @@ def disable_dropout(model: Any) -> Iterator[None]:
 
 
 def _find_dropout_rates(model: Any) -> Iterator[tuple[Any, str, float]]:
-    """Every number by which a module drops out: of its own, or handed to a function."""
+    # Attention layers keep the rate as a float and pass it to a function.
     import torch
 
     for module in model.modules():
@@ -66,7 +66,7 @@ def _find_dropout_rates(model: Any) -> Iterator[tuple[Any, str, float]]:
 
 @contextmanager
 def _preserve_settings(local: LocalModel) -> Iterator[None]:
-    """Those of the tokenizer and of the model: what is saved later should say what it said."""
+    # A model that is saved later must have its original settings.
     model, padding = local.model, local.tokenizer.pad_token
     configs = (model.config, model.config.get_text_config(), model.generation_config)
     found = [
@@ -85,12 +85,12 @@ def _preserve_settings(local: LocalModel) -> Iterator[None]:
 
 @contextmanager
 def _preserve_attributes(model: Any) -> Iterator[None]:
-    """A model that is marked as prepared would not be prepared by the next trainer."""
+    # accelerate marks a prepared model, and would not prepare it for the next trainer.
     base = model.get_base_model() if hasattr(model, "get_base_model") else model
     models = list(dict.fromkeys((model, base)))
     found = [dict(vars(each)) for each in models]
     checkpointing, training = base.is_gradient_checkpointing, model.training
-    # By them frozen weights take part in gradient checkpointing.
+    # TRL registers hooks here for gradient checkpointing with frozen weights.
     embeddings = base.get_input_embeddings()
     hooks = embeddings._forward_hooks.copy()
     try:

@@ -1,4 +1,4 @@
-"""Which prompt comes when, and what a prompt is: the same for the same seed, at any time."""
+"""The order of the prompts, which depends on the seed only, and their fingerprint."""
 
 import json
 import random
@@ -18,12 +18,12 @@ UNROLLED_FIELDS: dict[str, Any] = {
     "status": Status.PENDING,
     "failure": None,
 }
-"""A prompt may be a sample that was rolled out before: what came of it then is left out."""
+"""A prompt may be a sample with an earlier rollout: these fields are reset."""
 
 
 @dataclass(frozen=True)
 class PromptDraw:
-    """A prompt at its place in the order."""
+    """A prompt at its position in the order."""
 
     sample: Sample
     position: int
@@ -34,7 +34,7 @@ class PromptDraw:
 
 
 class PromptOrder:
-    """All prompts in a random order, then all in another, without end."""
+    """All prompts in a random order, then all in another, endlessly."""
 
     def __init__(self, prompts: Sequence[Sample], seed: int) -> None:
         self._prompts = prompts
@@ -43,7 +43,7 @@ class PromptOrder:
         self._order: list[int] = []
 
     def take(self, position: int, count: int) -> list[PromptDraw]:
-        """The `count` prompts from `position` on."""
+        """Return `count` prompts, starting at `position`."""
         return [self._draw(place) for place in range(position, position + count)]
 
     def _draw(self, position: int) -> PromptDraw:
@@ -51,6 +51,7 @@ class PromptOrder:
         if epoch != self._epoch:
             self._epoch = epoch
             self._order = list(range(len(self._prompts)))
+            # Seeded by epoch: any position can be reached without drawing those before it.
             random.Random(f"{self._seed}:{epoch}").shuffle(self._order)
         return PromptDraw(self._prompts[self._order[place]], position, epoch)
 
@@ -58,10 +59,10 @@ class PromptOrder:
 def fingerprint_prompts(
     prompts: Iterable[Sample], sent: Callable[[Sample], str | None] = lambda prompt: None
 ) -> str:
-    """A digest of the prompts in their order: ids, rows, messages, answers and metadata.
+    """Return a digest of the prompts in order: ids, rows, messages, answers and metadata.
 
-    `sent` is a digest of what else a model is asked. Raises `ConfigError` for a prompt that no
-    rollout could be recorded of.
+    `sent` returns a digest of the messages that the model gets. Raises `ConfigError` for a prompt
+    that cannot be recorded.
     """
     return stable_id([[_digest_prompt(prompt), sent(prompt)] for prompt in prompts])
 

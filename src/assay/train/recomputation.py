@@ -1,4 +1,4 @@
-"""Gradient checkpointing: layers are computed again in the backward pass instead of remembered."""
+"""Gradient checkpointing: layers are recomputed in the backward pass to save memory."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,9 +11,9 @@ from .preserve_state import disable_dropout
 
 
 def should_recompute(local: LocalModel, asked: bool | None) -> bool:
-    """Whether passes with gradients compute layers twice: as asked, or where a model is not small.
+    """Whether to recompute layers: as requested, else for large models.
 
-    Raises `ConfigError` where it is asked of a model that cannot.
+    Raises `ConfigError` for a request that the model does not support.
     """
     can = bool(
         getattr(local.model, "supports_gradient_checkpointing", False)
@@ -33,10 +33,10 @@ def should_recompute(local: LocalModel, asked: bool | None) -> bool:
 
 @contextmanager
 def recompute_layers(model: Any) -> Iterator[None]:
-    """Inside of it passes with gradients remember the input of each layer only.
+    """Make passes with gradients keep only the input of each layer.
 
-    Layers do so in training mode alone. Nothing else is in it, and there is no dropout: a logprob
-    must stay comparable with the recorded one.
+    Layers recompute in training mode only. Other modules stay in evaluation mode and dropout is
+    disabled: logprobs must stay comparable with the recorded ones.
     """
     base = model.get_base_model() if hasattr(model, "get_base_model") else model
     layers = [(layer, layer.training) for layer in _find_checkpointing_layers(base)]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class GRPOStart(BaseModel):
-    """What an output folder says of its training."""
+    """The record of a training's start in its output folder."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -50,7 +50,7 @@ def begin_run(
         )
     spec, stored = _build_training_spec(begun.run_id, plan), store.run(begun.run_id)
     _refuse_other_training(stored, spec)
-    # Without a single score, a repaired scorer judges the rollouts that are there.
+    # A fixed scorer may score the existing rollouts, as long as none has a score.
     return store.resume_run(
         begun.run_id, spec, allow_changed_scorer=True, take_over=session.take_over
     )

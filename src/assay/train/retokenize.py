@@ -1,7 +1,7 @@
-"""Tokens of text, for models that do not tell which tokens they sampled. Fit for SFT only.
+"""Tokens from text, for engines that do not return the sampled tokens. For SFT only.
 
-Every answer is taken as the call it was: the template writes what came before it as the prompt,
-and the answer after it. The same appending as for recorded calls makes samples of them.
+Every answer is treated as a model call: the template renders the messages before it as the prompt,
+and the answer as the completion. These calls become samples as recorded ones do.
 """
 
 from collections.abc import Sequence
@@ -16,29 +16,30 @@ from .token_spans import FORKS, TokenTurn, assemble_samples
 def retokenize_sample(
     sample: Sample, tokenizer: ChatTokenizer, *, tools: Sequence[ToolSpec] = ()
 ) -> list[Sample]:
-    """Samples with `tokens` and `loss_mask` of the text of a trajectory, marked `retokenized`.
+    """Return samples with `tokens` and `loss_mask` from text, marked `retokenized`.
 
-    The mask is 1.0 on the answers given after the sample's prompt and on the token that ends
-    each; answers that stand in the prompt are context. Several samples come back where the
-    template rewrites earlier turns. Raises `TokenError` where the tokenizer's chat template
-    cannot be proven to say which tokens are the answer.
+    The mask is 1.0 on the answers after the sample's prompt and on the token that ends each;
+    answers within the prompt are context. Returns several samples where the template rewrites
+    earlier turns. Raises `TokenError` where the chat template does not locate the answer for
+    certain.
     """
     return Retokenizer(tokenizer).samples(sample, tools=tools)
 
 
 class Retokenizer:
-    """`retokenize_sample` for many samples: what was proven of the template is proven once."""
+    """`retokenize_sample` for many samples: the chat template is verified once."""
 
     def __init__(self, tokenizer: ChatTokenizer) -> None:
         self._tokenizer = tokenizer
+        # Each verified kind of turn, and the token that ends it.
         self._stop_ids: dict[str, int] = {}
-        """Each kind of turn that was proven, and the token that ends it."""
 
         self._checked: set[str] = set()
+        # Raises for a tokenizer without a chat template, before any sample is read.
         ChatTemplate(tokenizer)
 
     def samples(self, sample: Sample, *, tools: Sequence[ToolSpec] = ()) -> list[Sample]:
-        """What `retokenize_sample` returns."""
+        """Return the retokenized samples of one sample."""
         places = find_answer_places(sample)
         trajectory = sample.trajectory or Trajectory()
         template = ChatTemplate(self._tokenizer, tools)
@@ -64,7 +65,7 @@ class Retokenizer:
         return template.turn(messages, place, stop_id=self._stop_ids[kind])
 
     def _check_context(self, messages: Sequence[Message], template: ChatTemplate) -> None:
-        """Raise when the template leaves out what the answers are answers to."""
+        # A template that omits system messages or tool results would train on wrong prompts.
         found = {
             _CONTEXT_ROLES[message.role] for message in messages if message.role in _CONTEXT_ROLES
         }
@@ -77,10 +78,10 @@ class Retokenizer:
 
 
 def find_answer_places(sample: Sample) -> list[int]:
-    """Where in the trajectory the answers stand that were given to the sample's prompt.
+    """Return the positions of the answers to the sample's prompt in the trajectory.
 
-    Where calls say which message they gave, these; else the assistant's turns after the prompt.
-    A message with `weight` 0, as OpenAI's files have it, is context.
+    These are the messages of the recorded calls, else the assistant's turns after the prompt. A
+    message with `weight` 0, as in OpenAI's files, is context.
     """
     where = f"sample {sample.id}"
     if sample.trajectory is None:
@@ -111,14 +112,13 @@ _DEMONSTRATE_HINT = "`sft_train` takes conversations without a rollout as demons
 
 
 def _find_call_messages(trajectory: Trajectory) -> set[int] | None:
-    """The messages that calls gave; None where some call does not say."""
+    # None unless every call has its message: some answers would be missed.
     calls = [call for call in trajectory.calls if call.error is None]
     places = {call.message_index for call in calls if call.message_index is not None}
     return places if calls and len(places) == len(calls) else None
 
 
 def _count_prompt_messages(sample: Sample, messages: Sequence[Message]) -> int:
-    """How many messages of the trajectory were there before the first answer."""
     if isinstance(sample.prompt, str):
         return 0
     prompt = sample.prompt
@@ -147,7 +147,6 @@ def _read_message_weight(message: Message) -> object:
 def _attach_calls(
     made: Sequence[TokenTurn], places: Sequence[int], trajectory: Trajectory
 ) -> list[TokenTurn]:
-    """The turns, each with the call that was recorded for its message."""
     calls: dict[int | None, ModelCall] = {call.message_index: call for call in trajectory.calls}
     return [
         TokenTurn(turn.prompt, turn.completion, call=calls.get(place))
@@ -155,6 +154,7 @@ def _attach_calls(
     ]
 
 
+# Conversations that probe a template: no template contains their words by itself.
 _TALK = (
     Message(role="user", content="Which city is meant?"),
     Message(role="assistant", content="Ghent"),
@@ -175,15 +175,15 @@ _TOOL_TALK = (
     Message(role="tool", content="drizzle", tool_call_id="callabcde", name="look_up"),
 )
 _CONTEXT_ROLES = {"system": "system", "developer": "system", "tool": "tool", "function": "tool"}
+# Words that a template must write, by the role of the messages in a sample.
 _CONTEXT_PROBES = {
     "system": ((Message(role="system", content="Be brief"), *_TALK), ("Be brief",)),
     "tool": (_TOOL_TALK, ("look_up", "city", "Ghent", "drizzle")),
 }
-"""What a template must write of a talk, where a sample has messages of such a role."""
 
 
 def _find_end_token(template: ChatTemplate, talk: Sequence[Message], places: Sequence[int]) -> int:
-    """The token that ends an answer of this kind, or `TokenError`."""
+    # The first and the last answer: some templates end only the last one differently.
     turns = [template.turn(talk, place) for place in places]
     ends = {turn.completion[-1] for turn in turns}
     if len(ends) > 1:

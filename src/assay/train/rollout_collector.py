@@ -1,4 +1,4 @@
-"""The rollouts of one step: taken by the evaluation's own engine, each recorded as it ends."""
+"""The rollouts of one step, made by the evaluation engine and recorded as they end."""
 
 import asyncio
 import time
@@ -22,34 +22,35 @@ from .prompt_order import UNROLLED_FIELDS, PromptDraw, PromptOrder
 STEP_KEY = "training_step"
 """Key of `Sample.metadata`: the step that a rollout was made for."""
 
+# The training stops after this many steps in a row in which every rollout failed: a short outage
+# is survived, a permanent one is not waited for.
 _MAX_FAILED_STEPS = 3
-"""Steps in a row without a rollout that succeeded, after which a training stops."""
 
 _ENDED_STATUSES = (Status.COMPLETED, Status.TRUNCATED, Status.FAILED)
 
 
 @dataclass(frozen=True)
 class StepRollouts:
-    """What a step learns from, all of it: groups that teach nothing are among them."""
+    """All rollouts of a step, including groups without different rewards."""
 
     groups: list[RolloutGroup]
     position: int
-    """Where the next step goes on in the order of prompts."""
+    """The position of the next step in the order of prompts."""
 
     seconds: float
     found: int
     """Rollouts that were recorded before, and were not made again."""
 
     resampled: int
-    """Groups that were taken in the place of others without differences."""
+    """Groups that replaced others without different rewards."""
 
 
 class StepInterrupted(Exception):
-    """The step was asked to end before it was whole. What was recorded is kept."""
+    """The step was stopped before its end. Recorded rollouts are kept."""
 
 
 class EveryRolloutFailed(TrainingError):
-    """No rollout of a step succeeded, and nothing says that the next step's will."""
+    """Every rollout of a step failed, and the next step is expected to fail as well."""
 
     def __init__(self, message: str, *, rollouts: int = 0, **details: Any) -> None:
         super().__init__(message, **details)
@@ -72,7 +73,7 @@ class Recording:
 
 @dataclass
 class RolloutCollector:
-    """Makes rollouts of the policy that a client asks."""
+    """Makes the rollouts of a policy."""
 
     config: GRPOConfig
     evaluation: EvalConfig
@@ -81,10 +82,10 @@ class RolloutCollector:
     recording: Recording
     stop: Stop
     lockstep: Lockstep | None = None
-    """Is told of each rollout's beginning and end. None: the client takes calls as they come."""
+    """Batches the calls of all rollouts. None: the client batches calls as they arrive."""
 
     watch: Callable[[int, int], None] | None = None
-    """Told how many rollouts of how many are done."""
+    """Called with the number of rollouts that are done, and their total."""
 
     _reused: int = field(default=0, init=False)
     _succeeded: bool = field(default=False, init=False)
@@ -92,7 +93,7 @@ class RolloutCollector:
     """Steps in a row of which no rollout succeeded."""
 
     async def collect(self, step: int, position: int) -> StepRollouts:
-        """All rollouts of a step. Raises `StepInterrupted` when it was stopped before its end.
+        """Return all rollouts of a step. Raises `StepInterrupted` if it was stopped before its end.
 
         Raises `TrainingError` when every rollout of the first step failed, or of several in a row.
         """
@@ -144,7 +145,7 @@ class RolloutCollector:
         todo = [unit for unit in units if unit.key not in recorded]
         self._reused += await asyncio.to_thread(self._take_kept, todo)
         progress = Progress(total=len(units), already_done=len(recorded))
-        # In waves: whoever begins when another ends would make batches depend on timing.
+        # In waves: a rollout that starts when another ends would make batches depend on timing.
         for start in range(0, len(todo), self.config.concurrency):
             await self._run_wave(todo[start : start + self.config.concurrency], progress)
         samples = [recorded.get(unit.key, unit.sample) for unit in units]
@@ -170,14 +171,14 @@ class RolloutCollector:
 
     def _build_job(self, drawn: PromptDraw, member: int, step: int) -> RolloutJob:
         sample, recording = drawn.sample, self.recording
-        # A prompt comes again in each epoch: its rollouts are counted on, and sampled anew.
+        # Repeats are numbered across epochs, so that each has its own key and seed.
         repeat = drawn.epoch * self.config.group_size + member
         own = sample.model_copy(
             update={
                 **UNROLLED_FIELDS,
                 "group_index": drawn.position,
                 "rollout_id": f"{sample.id}#{repeat}",
-                # A scorer that changes its row must not change it for the others of the group.
+                # Copied: a scorer may change its row, which the group shares.
                 "input": deepcopy(sample.input),
                 "ground_truth": deepcopy(sample.ground_truth),
                 "metadata": {**sample.metadata, STEP_KEY: step},
@@ -213,12 +214,12 @@ class RolloutCollector:
 
 
 class _TrainingEngine(EvalEngine):
-    """Says of each rollout that it has ended, before it is scored. A group shares its task."""
+    """Reports the end of each rollout before it is scored. A group shares its task."""
 
     lockstep: Lockstep | None = None
     group_size = 1
+    # No probing with a few samples first: a wave starts as a whole.
     _probes = False
-    """A wave starts whole: its batches must not depend on timing."""
 
     async def _roll_out_with_agent(self, unit: RolloutJob, client: ModelClient) -> Trajectory:
         try:
@@ -228,5 +229,5 @@ class _TrainingEngine(EvalEngine):
                 self.lockstep.leave()
 
     def _compute_environment_seed(self, unit: RolloutJob) -> int | None:
-        # Advantages compare answers to one task: members differ in how they are sampled alone.
+        # Advantages compare answers to one task: members of a group must have the same one.
         return self._config.seed_of(unit.sample, unit.repeat // self.group_size)

@@ -1,4 +1,4 @@
-"""The settings of an evaluation's endpoint, as a training samples with them."""
+"""The sampling settings of an endpoint, for a training."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -9,12 +9,12 @@ if TYPE_CHECKING:
 
 _ENDPOINT_FIELDS = ("temperature", "top_p", "max_tokens", "stop")
 _EXTRA_PARAMS = ("top_k", "stop_token_ids", "chat_template_kwargs", "tool_format")
+# Parameters without effect on the distribution; a training sets its own.
 _ENGINE_PARAMS = frozenset({"device", "dtype", "threads", "logprobs", "return_token_ids"})
-"""Parameters that do not decide what is sampled; a training has its own."""
 
 
 def read_rollout_settings(endpoint: Endpoint) -> dict[str, Any]:
-    """What decides the prompt and the sampling. Raises `ValueError` for what cannot be trained."""
+    """Return the settings of prompt and sampling. Raises `ValueError` for unsupported ones."""
     for name in ("thinking", "reasoning_effort"):
         if getattr(endpoint, name) is not None:
             raise ValueError(
@@ -32,7 +32,7 @@ def read_rollout_settings(endpoint: Endpoint) -> dict[str, Any]:
 
 
 def build_policy_endpoint(config: "GRPOConfig") -> Endpoint:
-    """How the model in training is asked."""
+    """Return the endpoint of the model in training."""
     extra = {name: getattr(config, name) for name in _EXTRA_PARAMS}
     return Endpoint(
         provider="local",

@@ -1,4 +1,4 @@
-"""One rollout as samples to train on: what happened, its tokens and which of them were sampled."""
+"""One rollout as samples to train on, with tokens and loss mask."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,7 +18,7 @@ _ROLLOUT_WHERE = "agent_rollout_to_sample()"
 
 
 class ForkedRollout(TokenError):
-    """A rollout that is more than one sample; all of them are in `samples`."""
+    """A rollout that became more than one sample; `samples` contains all of them."""
 
     def __init__(self, message: str, *, samples: Sequence[Sample] = (), **details: Any) -> None:
         super().__init__(message, **details)
@@ -34,11 +34,11 @@ async def agent_rollout_to_sample(
     limits: Limits | None = None,
     seed: int | None = None,
 ) -> Sample:
-    """Let a model act in an environment, and return what happened with its tokens and loss mask.
+    """Roll out a model in an environment, and return the sample with tokens and loss mask.
 
-    The tokens are those that the engine recorded; where it recorded none, the text is retokenised
-    with `tokenizer` and the sample marked so. Raises `ForkedRollout` where the history was not
-    only appended to, which takes several samples: `agent_rollout_to_samples` returns them.
+    The tokens are those of the engine; if it returned none, the text is retokenized with
+    `tokenizer` and the sample marked so. Raises `ForkedRollout` where the history was rewritten,
+    which takes several samples: `agent_rollout_to_samples` returns them.
     """
     samples = await agent_rollout_to_samples(
         prompt, environment_cls, endpoint, tokenizer, limits=limits, seed=seed
@@ -62,7 +62,7 @@ async def agent_rollout_to_samples(
     limits: Limits | None = None,
     seed: int | None = None,
 ) -> list[Sample]:
-    """What `agent_rollout_to_sample` makes, as the one or more samples that hold every token."""
+    """Roll out like `agent_rollout_to_sample`, and return the one or more samples."""
     sample = Sample(prompt=prompt)
     if not sample.messages:
         raise ConfigError("the prompt is empty", where=_ROLLOUT_WHERE)

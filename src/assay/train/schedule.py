@@ -1,4 +1,4 @@
-"""How the learning rate of a training goes: up at first where it is asked to, then by a curve."""
+"""The learning rate of a training: an optional warm-up, then a schedule."""
 
 import math
 from typing import Literal
@@ -9,7 +9,7 @@ Schedule = Literal["constant", "linear", "cosine"]
 def compute_learning_rate(
     step: int, *, of: int, highest: float, schedule: Schedule, warmup_steps: int
 ) -> float:
-    """The rate of one of so many steps, which count from 1."""
+    """Return the rate of a step; steps count from 1."""
     if step <= warmup_steps:
         return highest * step / (warmup_steps + 1)
     if schedule == "constant":

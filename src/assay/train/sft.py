@@ -1,4 +1,4 @@
-"""`sft_train`: learn to say what samples say, on the same masks that the other trainings use."""
+"""`sft_train`: supervised fine-tuning on samples, with the same loss masks as GRPO."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -36,16 +36,16 @@ SFTWatch = Callable[[SFTStep], None]
 
 @dataclass(frozen=True)
 class SFTResult:
-    """A fine-tuning that came to its end, or was stopped with a checkpoint."""
+    """A completed fine-tuning, or one that was stopped with a checkpoint."""
 
     steps: list[SFTStep]
-    """All of them, those before a resume included."""
+    """The metrics of all steps, including those before a resume."""
 
     data: Examples
-    """What was learned from and measured, and how much was left out."""
+    """The training and held-out examples, and the counts of excluded samples."""
 
     model: LocalModel
-    """The trained model, in memory, with the numbers of `dtype`; its folder has float32."""
+    """The trained model in memory, in `dtype`; the saved one is float32."""
 
     output: Path
     model_path: Path | None
@@ -67,13 +67,13 @@ def sft_train(
     watch: SFTWatch | None = None,
     stop: Stop | None = None,
 ) -> SFTResult:
-    """Train a model on samples: on what their rollouts sampled, or on their answers as text.
+    """Train a model on samples: on their recorded tokens, or on their answers as text.
 
     Takes samples with tokens, samples with recorded calls, and conversations, from a file, a hub
-    dataset or memory. `model` is one that is loaded already; it is trained in place. With
-    `resume` the training in the output folder goes on from its newest checkpoint.
+    dataset or memory. `model` is a loaded model, which is trained in place. `resume` continues
+    the training in the output folder from its newest checkpoint.
     """
-    # What can be wrong with the request is found before the weights are loaded.
+    # Everything that can be checked without the weights is checked before they are loaded.
     check_training_packages()
     stream = samples if isinstance(samples, SampleStream) else load_samples(samples)
     template = read_template(config.chat_template)
@@ -93,8 +93,6 @@ def sft_train(
 
 
 class _SFTTraining:
-    """One fine-tuning from where it begins to where it ends."""
-
     def __init__(
         self,
         config: SFTConfig,
@@ -117,7 +115,7 @@ class _SFTTraining:
         self._weights = TrainedWeights(local, lora=config.lora, weight_decay=config.weight_decay)
         set_compute_dtype(local, config.dtype)
         vocabulary = local.model.get_input_embeddings().num_embeddings
-        # Of a demonstration nearly every token may have logits.
+        # Nearly every token of a demonstration may need logits, so they bound a pass as well.
         self._most_tokens = min(
             config.micro_batch_tokens, compute_logits_per_pass(config.micro_batch_bytes, vocabulary)
         )
@@ -166,7 +164,7 @@ class _SFTTraining:
         return []
 
     def _resume(self) -> list[SFTStep]:
-        """Take up the newest checkpoint, and forget what was measured after it."""
+        # Metrics after the checkpoint are dropped: those steps are about to be repeated.
         self._begun = check_same_start(self._output, self._begun)
         saved = self._checkpoints.steps()
         if saved:
@@ -181,7 +179,7 @@ class _SFTTraining:
         self._weights.zero_grad()
         loss = 0.0
         for some in pack_examples(batch, self._most_tokens):
-            # Divided by the tokens of the whole update: how it is cut into passes does not matter.
+            # Divided by the tokens of the whole update, so that the split into passes is neutral.
             with self._local.autocast():
                 part = compute_summed_loss(self._local.model, some, self._local.device) / trained
             part.backward()
@@ -206,7 +204,6 @@ class _SFTTraining:
         )
 
     def _measure_held_out_loss(self) -> float | None:
-        """Mean negative logprob of the held-out tokens that count; None without any."""
         import torch
 
         held = self._data.held_out

@@ -1,4 +1,4 @@
-"""Which examples an update learns from, and the loss of what they say."""
+"""The batches of a fine-tuning, and their loss."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def iterate_batches(
     examples: Sequence[Example], *, seed: int, tokens: int
 ) -> Iterator[list[Example]]:
-    """Updates without end: each epoch in an order of its own, the same for the same seed."""
+    """Yield batches endlessly: each epoch in its own order, which depends on the seed only."""
     epoch = 0
     while True:
         yield from iterate_epoch_batches(examples, seed=seed, epoch=epoch, tokens=tokens)
@@ -23,7 +23,7 @@ def iterate_batches(
 def iterate_epoch_batches(
     examples: Sequence[Example], *, seed: int, epoch: int, tokens: int
 ) -> Iterator[list[Example]]:
-    """The updates of one epoch: each of at most so many tokens, or of one longer example."""
+    """Yield the batches of one epoch: at most `tokens` each, or one longer example."""
     order = list(range(len(examples)))
     random.Random(f"{seed}:{epoch}").shuffle(order)
     batch: list[Example] = []
@@ -40,9 +40,9 @@ def iterate_epoch_batches(
 
 
 def pack_examples(batch: Sequence[Example], tokens: int) -> list[list[Example]]:
-    """A batch in passes of at most `tokens`, padding included; one example may be larger alone."""
+    """Split a batch into passes of at most `tokens`, padding included, or of one longer example."""
     passes: list[list[Example]] = []
-    # Sorting is stable: examples of one length stay in their order.
+    # Longest first, so that padding is known; the sort is stable, so the order is repeatable.
     for example in sorted(batch, key=lambda each: -len(each.tokens)):
         if not passes or (len(passes[-1]) + 1) * len(passes[-1][0].tokens) > tokens:
             passes.append([])
@@ -51,7 +51,7 @@ def pack_examples(batch: Sequence[Example], tokens: int) -> list[list[Example]]:
 
 
 def compute_summed_loss(model: Any, examples: Sequence[Example], device: Any) -> "Tensor":
-    """The negative logprob of every token that counts, summed; other tokens have no part in it."""
+    """Return the summed negative logprob of all tokens in the loss mask."""
     import torch
 
     width = len(max((example.tokens for example in examples), key=len))
@@ -64,7 +64,7 @@ def compute_summed_loss(model: Any, examples: Sequence[Example], device: Any) ->
         attention[row, :size] = 1
         mask[row, :size] = torch.tensor(list(example.mask), dtype=torch.bool)
     ids, attention, mask = ids.to(device), attention.to(device), mask.to(device)
-    # Most of a prompt comes before anything that counts: no logits are made of it.
+    # Logits before the first token in the mask would only cost memory.
     first = min(example.mask.index(1) for example in examples)
     logits = model(
         input_ids=ids, attention_mask=attention, use_cache=False, logits_to_keep=width - first + 1
@@ -73,7 +73,7 @@ def compute_summed_loss(model: Any, examples: Sequence[Example], device: Any) ->
 
 
 def compute_masked_loss(logits_RTV: "Tensor", ids_RT: "Tensor", mask_RT: "Tensor") -> "Tensor":
-    """The summed negative logprob of the ids that the mask is on, each by the logits before it."""
+    """Return the summed negative logprob of the masked ids, by the logits before each."""
     from torch.nn.functional import cross_entropy
 
     counts = mask_RT[:, 1:].bool()

@@ -1,4 +1,4 @@
-"""What a supervised fine-tuning does: every setting, checked before anything is loaded."""
+"""The settings of a supervised fine-tuning, checked before anything is loaded."""
 
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -10,7 +10,7 @@ from .schedule import Schedule, compute_learning_rate
 
 
 class SFTConfig(BaseModel):
-    """How a model learns to say what samples say."""
+    """The settings of a supervised fine-tuning."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 
@@ -24,17 +24,17 @@ class SFTConfig(BaseModel):
     """Updates of the weights. None: as many as `epochs` take."""
 
     epochs: int = Field(default=1, gt=0)
-    """How often each sample is learned from, where `steps` does not say."""
+    """How often each sample is used, if `steps` is None."""
 
     tokens: Literal["recorded", "text"] = "recorded"
-    """`recorded`: the ids that the engine sampled, where there are any: for the model that said
-    them. `text`: always those that this model's tokenizer makes of the text."""
+    """`recorded`: the sampled ids where they are recorded, for the model that sampled them.
+    `text`: always the ids of the text under this model's tokenizer."""
 
     demonstrations: Literal["all", "last"] = "all"
     """Which answers of a conversation without a rollout are learned: all of them, or the last."""
 
     chat_template: Path | None = None
-    """A file to take in the place of the tokenizer's chat template, where text becomes tokens."""
+    """A file that replaces the tokenizer's chat template when text is tokenized."""
 
     min_score: FiniteFloat | None = None
     """Learn only from samples that scored at least this. Those without a score are left out."""
@@ -43,22 +43,22 @@ class SFTConfig(BaseModel):
     """Longer samples are left out and counted, never cut."""
 
     skip_unusable: bool = False
-    """Leave out samples that no tokens can be had of, and count them. False: they are refused."""
+    """Exclude and count samples without usable tokens. False: raise for them."""
 
     held_out: FiniteFloat = Field(default=0.0, ge=0, lt=1)
-    """The share of the prompts whose samples are not learned from but measured."""
+    """The share of the prompts whose samples are evaluated instead of trained on."""
 
     eval_every: int = Field(default=50, gt=0)
     """Steps from one measurement of the held-out samples to the next; also first and last."""
 
     batch_tokens: int = Field(default=16384, gt=0)
-    """Tokens of one update, context included; a sample that is longer stands alone."""
+    """Tokens of one update, context included; a longer sample is an update of its own."""
 
     micro_batch_tokens: int = Field(default=8192, gt=0)
     """Tokens, padding included, in one pass; gradients add up over the passes of an update."""
 
     micro_batch_bytes: int = Field(default=4 * 2**30, gt=0)
-    """Memory of one pass for logits and what is made of them: tokens times vocabulary. A single
+    """Memory of one pass for logits and derived tensors: tokens times vocabulary. A single
     sample may take more."""
 
     gradient_checkpointing: bool | None = None
@@ -98,9 +98,9 @@ class SFTConfig(BaseModel):
         )
 
     def describe(self) -> dict[str, Any]:
-        """What decides what is learned: a training goes on only under the same."""
+        """Return the settings that must not change on a resume, as plain values."""
         apart = {"output", "checkpoint_every", "keep_checkpoints", "device", "model_name"}
-        # What it makes of the samples is compared, not where it stands.
+        # The path may change: the tokens that the template produces are compared instead.
         apart.add("chat_template")
         if self.schedule == "constant":
             apart |= {"steps", "epochs"}

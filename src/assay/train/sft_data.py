@@ -1,4 +1,4 @@
-"""From samples to what is learned: tokens with a mask, and an account of what was left out."""
+"""Training examples from samples: tokens with a loss mask, and counts of excluded samples."""
 
 import copy
 import hashlib
@@ -25,12 +25,12 @@ _FAILED_STATUSES = (Status.FAILED, Status.ABORTED)
 
 @dataclass(frozen=True)
 class Example:
-    """One sequence to learn from. Compact: all of them are held in memory."""
+    """One training sequence. Compact, since all of them are kept in memory."""
 
     tokens: "array[int]"
     mask: bytes
     prompt: str
-    """The same for samples of one prompt: they are learned from together, or not at all."""
+    """A digest of the prompt: samples of one prompt are held out together."""
 
     @property
     def trained(self) -> int:
@@ -40,7 +40,7 @@ class Example:
 
 @dataclass
 class Examples:
-    """What there is to learn and to measure, and what was left out."""
+    """The training and held-out examples, and the counts of excluded samples."""
 
     train: list[Example] = field(default_factory=list)
     held_out: list[Example] = field(default_factory=list)
@@ -48,16 +48,16 @@ class Examples:
     """Samples that were read."""
 
     left_out: Counter[str] = field(default_factory=Counter)
-    """How many were left out, by reason."""
+    """The number of excluded samples, by reason."""
 
     retokenized: int = 0
-    """Sequences whose tokens were made of text."""
+    """Sequences whose tokens were made from text."""
 
     untold: int = 0
-    """Samples that call tools of which nobody knows how the model was told."""
+    """Samples that call tools without a recorded tool specification."""
 
     def fingerprint(self) -> str:
-        """The same for the same tokens and masks in the same order."""
+        """Return a digest of all tokens and masks in order."""
         digest = hashlib.blake2b(digest_size=16)
         for part in (self.train, self.held_out):
             for example in part:
@@ -69,8 +69,8 @@ class Examples:
 def read_examples(
     stream: SampleStream, config: SFTConfig, tokenizer: ChatTokenizer, *, vocabulary: int
 ) -> Examples:
-    """Everything to learn from. Raises `ConfigError` when that is nothing."""
-    # Rollouts of one sample have one id.
+    """Read all examples. Raises `ConfigError` if there are none to train on."""
+    # Rollouts of one sample share its id, which would otherwise count as a duplicate.
     stream = stream.with_repeats()
     reader = _ExampleReader(config, tokenizer, vocabulary)
     found = [example for sample in stream for example in reader.examples(sample)]
@@ -89,7 +89,7 @@ def read_examples(
 
 
 class _ExampleReader:
-    """Makes examples of samples and keeps the account."""
+    """Converts samples to examples and counts the excluded ones."""
 
     def __init__(self, config: SFTConfig, tokenizer: ChatTokenizer, vocabulary: int) -> None:
         self._config = config
@@ -146,6 +146,7 @@ class _ExampleReader:
         tools = _read_sample_tools(sample)
         if not tools and any(message.tool_calls for message in whole.messages):
             self.read.untold += 1
+        # Created on first use: data with recorded tokens needs no chat template.
         if self._retokenizer is None:
             self._retokenizer = Retokenizer(self._tokenizer)
         return self._retokenizer.samples(whole, tools=tools)
@@ -169,7 +170,7 @@ def _read_sample_tools(sample: Sample) -> list[ToolSpec]:
 
 
 def _hold_out_prompts(found: list[Example], read: Examples, config: SFTConfig) -> None:
-    """Hold some prompts out, chosen by their content and not by their place."""
+    # Chosen by a hash of the content, so that the order of the rows does not matter.
     prompts = sorted(
         {example.prompt for example in found},
         key=lambda prompt: stable_id([config.seed, prompt]),
@@ -186,7 +187,7 @@ def _hold_out_prompts(found: list[Example], read: Examples, config: SFTConfig) -
 
 
 def read_template(path: Path | None) -> str | None:
-    """The chat template of a file. None: none is named."""
+    """Read the chat template from a file; None without a path."""
     try:
         return None if path is None else path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -194,10 +195,10 @@ def read_template(path: Path | None) -> str | None:
 
 
 def replace_template(tokenizer: ChatTokenizer, template: str | None) -> ChatTokenizer:
-    """The tokenizer with another chat template; itself for None."""
+    """Return a copy of the tokenizer with the template; the tokenizer itself for None."""
     if template is None:
         return tokenizer
-    # A copy: the model is saved with the template that it is asked with.
+    # A copy: the model must be saved with its own template, which inference uses.
     other = copy.copy(tokenizer)
     other.chat_template = template
     return other

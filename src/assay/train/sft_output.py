@@ -1,4 +1,4 @@
-"""What a fine-tuning writes into its output folder: how it began, and the numbers of each step."""
+"""The files of a fine-tuning in its output folder: its start, and the metrics of each step."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,16 +11,16 @@ from .output_folder import OutputFolder
 
 
 class SFTStep(BaseModel):
-    """One update in numbers. What was not measured is None."""
+    """The metrics of one update. Values that were not measured are None."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     step: int
     of: int
-    """The last step to come."""
+    """The number of the last step."""
 
     epoch: float
-    """How often the samples have been gone through, counting parts."""
+    """How many passes over the samples are done, with fractions."""
 
     loss: float
     """Mean negative logprob of the tokens that counted, before the update."""
@@ -44,12 +44,12 @@ class SFTStep(BaseModel):
 
 
 class SFTStart(BaseModel):
-    """What a fine-tuning began with: it goes on only with the same."""
+    """The inputs of a fine-tuning, which must be the same on a resume."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     config: dict[str, Any]
-    """Every setting that decides what is learned."""
+    """Every setting that affects the result."""
 
     data: str
     weights: str
@@ -64,7 +64,7 @@ _MISMATCH_MESSAGES = {
 
 
 def check_same_start(output: OutputFolder, begun: SFTStart) -> SFTStart:
-    """What was written when the training began. Raises `ConfigError` where `begun` differs."""
+    """Return the recorded start of the training. Raises `ConfigError` if `begun` differs."""
     before = output.begun(SFTStart)
     problems = [
         problem
@@ -84,7 +84,7 @@ def check_same_start(output: OutputFolder, begun: SFTStart) -> SFTStart:
 
 
 def _describe_config_changes(before: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
-    # What is in one of them only belongs to another schedule, or to another assay.
+    # A key in only one of them belongs to another schedule or another version of assay.
     for name in sorted(before.keys() | now.keys()):
         if before.get(name) != now.get(name):
             yield f"{name} {before.get(name)!r} -> {now.get(name)!r}"

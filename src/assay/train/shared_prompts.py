@@ -1,8 +1,8 @@
-"""Prompts that are read once in a pass, for all samples that begin with them.
+"""Prompts that are computed once in a pass, for all samples that begin with them.
 
-The rollouts of a group share their prompt, which is often most of what they read. Its keys and
-values are computed once, with their gradient, and what follows is read after them: the same sums,
-in another order.
+The rollouts of a group share their prompt, which is often most of their tokens. Its keys and values
+are computed once, with their gradient, and the rest of each sample after them: the same sums in
+another order.
 """
 
 from collections.abc import Sequence
@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import Tensor
 
+# Sharing pays off if at most this share of the tokens, padding included, remains to be computed:
+# two passes have a cost of their own.
 _MAX_REMAINING_SHARE = 0.75
-"""A pass is parted if no more than this part of its tokens, padding included, is left to read."""
 
 Span = tuple[int, int]
-"""Where in a sample the first logits are wanted, and where none are wanted any more."""
+"""The range of positions in a sample whose logits are needed."""
 
 
 @dataclass(frozen=True)
@@ -25,14 +26,14 @@ class SharedPrompts:
 
     ids_PT: "Tensor"
     mask_PT: "Tensor"
-    """0 on padding, which stands on the left: what follows a prompt must follow it closely."""
+    """0 on padding, which is on the left: the rest must follow its prompt directly."""
 
     padded: bool
     prompt_R: "Tensor"
     """Which prompt each sample begins with."""
 
     rest_RT: "Tensor"
-    """What follows it up to the last place that is wanted, padded on the right."""
+    """The tokens after the prompt, up to the last needed position, padded on the right."""
 
     start_R: "Tensor"
     """How many tokens of each sample are its prompt."""
@@ -44,7 +45,7 @@ class SharedPrompts:
 def share_prompts(
     rows: Sequence[Sequence[int]], spans: Sequence[Span], *, device: Any
 ) -> SharedPrompts | None:
-    """The parts of a pass; None where too little of it comes more than once."""
+    """Split a pass into prompts and the rest; None where sharing does not pay off."""
     import torch
 
     prompts = [tuple(row[:start]) for row, (start, _) in zip(rows, spans, strict=True)]
@@ -52,7 +53,7 @@ def share_prompts(
     number = {prompt: place for place, prompt in enumerate(dict.fromkeys(prompts))}
     width, rest_width, longest = (max(map(len, each)) for each in (number, rest, rows))
     left = len(number) * width + len(rows) * rest_width
-    # Whole, all but the last column would be read.
+    # Without sharing, all but the last column would be computed.
     if () in number or left > _MAX_REMAINING_SHARE * len(rows) * (longest - 1):
         return None
     ids = [(0,) * (width - len(prompt)) + prompt for prompt in number]
@@ -70,7 +71,7 @@ def share_prompts(
 
 
 def compute_logits_after(model: Any, shared: SharedPrompts) -> "Tensor | None":
-    """The logits at each token of the rest; None for a model that cannot read in two parts."""
+    """Return the logits of the rest; None for a model that cannot continue from a cache."""
     import torch
 
     cache = _make_empty_cache(model)
@@ -86,7 +87,7 @@ def compute_logits_after(model: Any, shared: SharedPrompts) -> "Tensor | None":
         logits_to_keep=1,
     )
     if cache.get_seq_length() != mask_PT.shape[1]:
-        return None  # it has a memory of its own
+        return None  # the model did not use this cache
     cache.batch_select_indices(shared.prompt_R)
     ones_RT = torch.ones_like(shared.rest_RT)
     places_RT = shared.start_R[:, None] + ones_RT.cumsum(-1) - 1
@@ -95,7 +96,7 @@ def compute_logits_after(model: Any, shared: SharedPrompts) -> "Tensor | None":
         attention_mask=torch.cat([mask_PT[shared.prompt_R], ones_RT], -1)
         if shared.padded
         else None,
-        # Padding goes beyond the end of its sample, but not beyond what the model has places for.
+        # Positions of padding may exceed their sample, but not the positions of the model.
         position_ids=places_RT.clamp(max=shared.longest - 1),
         past_key_values=cache,
         use_cache=True,
@@ -104,10 +105,8 @@ def compute_logits_after(model: Any, shared: SharedPrompts) -> "Tensor | None":
 
 
 def _make_empty_cache(model: Any) -> Any:
-    """A cache that gradients pass through and samples can share; None where the model's is not.
-
-    A layer with a running state is written in place, and others pack their numbers.
-    """
+    # Only these layers pass gradients and can be shared: a recurrent state is updated in place, and
+    # other layers quantize their values.
     from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
     cache = DynamicCache(config=model.config)

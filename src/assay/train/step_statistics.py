@@ -1,4 +1,4 @@
-"""What a step came to, in numbers."""
+"""The metrics of a training step."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -16,7 +16,7 @@ from .rollout_collector import StepRollouts
 
 
 class StepMetrics(BaseModel):
-    """One step in numbers. What was not measured is None."""
+    """The metrics of one step. Values that were not measured are None."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -31,7 +31,7 @@ class StepMetrics(BaseModel):
     rollouts: int
     valid: int
     invalid: int
-    """Not judged though nothing failed. Left out of means and loss, as failed ones are."""
+    """Unscored without a failure. Excluded from means and loss, as failed ones are."""
 
     failed: dict[str, int]
     """Rollouts by the boundary that failed."""
@@ -60,7 +60,7 @@ class StepMetrics(BaseModel):
     ratio_max: float | None = None
     clip_fraction: float | None = None
     importance_weight: float | None = None
-    """Mean of what corrects for the engine that sampled."""
+    """Mean of the weights that correct for the sampling engine."""
 
     importance_capped: float | None = None
     grad_norm: float | None = None
@@ -84,7 +84,7 @@ class StepMetrics(BaseModel):
 
 @dataclass(frozen=True)
 class Update:
-    """The second half of a step."""
+    """The update of a step."""
 
     rollouts: Sequence[TrainedRollout]
     stats: UpdateStats | None
@@ -95,7 +95,7 @@ class Update:
 
 
 def compute_step_metrics(step: int, collected: StepRollouts, update: Update) -> StepMetrics:
-    """The numbers of one step."""
+    """Compute the metrics of one step."""
     samples = [sample for group in collected.groups for sample in group.samples]
     interval = mean_interval(_compute_group_means(collected.groups))
     failed = Counter(str(each.failure.boundary) for each in samples if each.failure is not None)
@@ -136,7 +136,7 @@ def _measure_rollouts(
     whole = [each for each in samples if each.trajectory is not None and each.failure is None]
     calls = [call for each in whole if each.trajectory for call in each.trajectory.calls]
     tokens = sum(len(call.completion_ids or ()) for call in calls)
-    # Those that were found took no time now.
+    # Rollouts from before a resume took no time in this process: no rate can be given.
     made = tokens if not collected.found else 0
     return {
         "response_tokens": tokens / len(whole) if whole else None,

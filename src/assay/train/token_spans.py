@@ -1,7 +1,7 @@
-"""Tokens and masks, built by appending the calls that were recorded. Never by role, never by text.
+"""Tokens and loss masks from recorded calls, never from roles or text.
 
-A token counts for the loss where a recorded call sampled it, and nowhere else. Where a call did
-not continue the tokens so far, a new sample begins: every sampled token counts exactly once.
+A token is in the loss mask if a recorded call sampled it. A call that does not continue the tokens
+so far starts a new sample: every sampled token counts exactly once.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,7 +37,7 @@ def tokenize_sample(sample: Sample) -> list[Sample]:
         raise TokenError(
             "the sample has no recorded model call", where=where, hint=_RETOKENIZE_HINT
         )
-    # A call that failed sampled nothing.
+    # Failed calls have no tokens.
     turns = [
         _read_call_turn(call, f"{where}, call {number}")
         for number, call in enumerate(sample.trajectory.calls, start=1)
@@ -50,7 +50,7 @@ def tokenize_sample(sample: Sample) -> list[Sample]:
 
 @dataclass(frozen=True)
 class TokenTurn:
-    """What was read and written in one turn, as token ids."""
+    """The token ids of one turn: prompt and completion."""
 
     prompt: tuple[int, ...]
     completion: tuple[int, ...]
@@ -61,7 +61,7 @@ class TokenTurn:
 def assemble_samples(
     sample: Sample, turns: Sequence[TokenTurn], *, source: TokenSource
 ) -> list[Sample]:
-    """The samples that turns append to: one for as long as each continues the tokens so far."""
+    """Build samples from turns: one, as long as each turn continues the tokens so far."""
     chains: list[_Chain] = []
     for turn in turns:
         chain = _find_extended_chain(turn.prompt, chains)
@@ -72,7 +72,7 @@ def assemble_samples(
 
 
 def token_source(sample: Sample) -> TokenSource | None:
-    """Whether the tokens were recorded or made of text. None: there are none, or nobody knows."""
+    """Return the source of the tokens: recorded or text. None: no tokens, or unknown."""
     source = sample.metadata.get(TOKEN_SOURCE)
     return source if source in ("recorded", "retokenized") and sample.tokens else None
 
@@ -104,8 +104,6 @@ def check_tokens(sample: Sample) -> None:
 
 @dataclass
 class _Chain:
-    """Tokens that grow by what each turn adds."""
-
     tokens: list[int] = field(default_factory=list)
     mask: list[float] = field(default_factory=list)
     logprobs: list[float] | None = field(default_factory=list)
@@ -150,7 +148,7 @@ def _raise_damaged_call(problem: str, where: str) -> NoReturn:
 
 
 def _find_extended_chain(prompt: Sequence[int], chains: Sequence[_Chain]) -> _Chain | None:
-    """The longest chain that this prompt continues: agents may take turns in one rollout."""
+    # Several chains may fit, since several agents may alternate in one rollout: take the longest.
     fitting = [chain for chain in chains if chain.continues_as(prompt)]
     return max(fitting, key=lambda chain: len(chain.tokens), default=None)
 
@@ -162,6 +160,7 @@ def _split_by_chain(
     rollout_id = sample.rollout_id or stable_id([sample.id, sample.index, trajectory.to_dict()])
     calls = [[turn.call for turn in chain.turns if turn.call is not None] for chain in chains]
     taken = {id(call) for own in calls for call in own}
+    # Calls without tokens, such as failed ones, stay with the first sample.
     calls[0] += [call for call in trajectory.calls if id(call) not in taken]
     for place, chain in enumerate(chains):
         metadata = {**sample.metadata, TOKEN_SOURCE: source}
@@ -174,7 +173,7 @@ def _split_by_chain(
         }
         if len(chains) > 1:
             metadata |= {FORK: place, FORKS: len(chains)}
-            # Each with its own calls: tokenised again, no token is found in two of them.
+            # Each with its own calls only: tokenizing again must not repeat a token.
             fields["trajectory"] = trajectory.model_copy(update={"calls": calls[place]})
             fields["id"] = f"{sample.id}#fork-{place}" if place else sample.id
         yield sample.model_copy(update=fields)

@@ -1,4 +1,4 @@
-"""A small model made on the spot: each character is a token, and nothing is downloaded."""
+"""A small character-level model, created without a download."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ _CHARACTER_TEMPLATE = (
 def character_model(
     characters: str, *, seed: int = 0, hidden: int = 128, layers: int = 4, context: int = 64
 ) -> LocalModel:
-    """An untrained Llama with a token for each of `characters` and one for the end of an answer.
+    """Return an untrained Llama with one token for each character and one for the end.
 
     With the default sizes it has about a million parameters: a minute of one core teaches it
     something. Its prompt is the messages' text, one after the other; all other characters are one

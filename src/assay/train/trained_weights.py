@@ -1,4 +1,4 @@
-"""The weights of a model that learns, with their optimiser: what changes, is saved and restored."""
+"""The trained weights of a model and their optimiser: updated, saved and restored."""
 
 import copy
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from .precision import ChangeProbe, cast_to_float32
 
 
 class TrainedWeights:
-    """What an update changes in a model: all of its weights, or matrices added beside them."""
+    """The trained weights of a model: all of them, or added LoRA matrices."""
 
     def __init__(self, local: LocalModel, *, lora: Lora | None, weight_decay: float) -> None:
         import torch
@@ -22,7 +22,7 @@ class TrainedWeights:
         self.local = local
         self._added = lora is not None
         if lora is not None:
-            # Added matrices are float32, whatever the frozen weights are.
+            # Added matrices are float32, whatever the dtype of the frozen weights.
             local.model = add_lora(local.model, lora)
         else:
             cast_to_float32(local)
@@ -43,7 +43,7 @@ class TrainedWeights:
         self.optimizer.zero_grad(set_to_none=True)
 
     def update(self, *, learning_rate: float, max_grad_norm: float) -> float:
-        """Follow the gradients that were gathered, and return their norm before clipping."""
+        """Apply the accumulated gradients, and return their norm before clipping."""
         import torch
 
         norm = float(torch.nn.utils.clip_grad_norm_(self.trained.values(), max_grad_norm))
@@ -60,7 +60,7 @@ class TrainedWeights:
         return norm
 
     def state(self) -> dict[str, Any]:
-        """Everything that an update changes or draws from."""
+        """Return everything that an update changes or depends on."""
         import torch
 
         on_cuda = self.local.device.type == "cuda"
@@ -72,7 +72,7 @@ class TrainedWeights:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go back to a state. Raises `TrainingError` for that of another model."""
+        """Restore a state. Raises `TrainingError` for the state of another model."""
         import torch
 
         weights = state["weights"]
@@ -97,7 +97,7 @@ class TrainedWeights:
         with hide_progress_bars():
             if self._added:
                 model.save_pretrained(folder / "adapter")
-                # What was learned may be too little for the precision of the frozen weights.
+                # Merged in float32: small changes would be lost in the dtype of the frozen weights.
                 model = copy.deepcopy(model).float().merge_and_unload()
             model.save_pretrained(folder)
             self.local.tokenizer.save_pretrained(folder)
@@ -105,7 +105,7 @@ class TrainedWeights:
 
 @contextmanager
 def hide_progress_bars() -> Iterator[None]:
-    """Inside of it transformers draws no progress bars: only commands write to the terminal."""
+    """Hide progress bars of transformers: only commands write to the terminal."""
     from transformers.utils import logging
 
     shown = logging.is_progress_bar_enabled()

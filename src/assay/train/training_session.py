@@ -1,4 +1,4 @@
-"""What surrounds a training: where it is recorded, who watches, and whether it is a new one."""
+"""The session of a training: its store, its watcher, and whether it resumes."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,17 +11,17 @@ from .events import TrainingWatch
 
 @dataclass(frozen=True)
 class TrainingSession:
-    """How one call of a training is recorded, watched and stopped. Decides nothing it learns."""
+    """How one training is recorded, watched and stopped. Does not affect its result."""
 
     store: Store | str | Path | None = None
     """Where the rollouts are recorded. None: `.assay/` in the current folder."""
 
     resume: bool = False
-    """Go on from the newest checkpoint of the output folder, under the same configuration."""
+    """Resume from the newest checkpoint of the output folder, with the same configuration."""
 
     take_over: bool = False
-    """Go on although another live process works on the run."""
+    """Resume even if another live process holds the run."""
 
     watch: TrainingWatch | None = None
     stop: Stop = field(default_factory=Stop)
-    """Asked to stop, the training ends with a checkpoint of the last whole step."""
+    """A stop request ends the training with a checkpoint of the last complete step."""

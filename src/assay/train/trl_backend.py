@@ -1,8 +1,7 @@
-"""The steps of a training as TRL's `GRPOTrainer` takes them, with rollouts and records from here.
+"""A training with TRL's `GRPOTrainer`, on assay's rollouts and with assay's recording.
 
-TRL is not asynchronous and runs in a thread. Whatever it asks for, rollouts above all, is done in
-the event loop that the training was called in. Of several processes the first does that; the
-others learn along with it.
+TRL is synchronous and runs in a thread. Its requests, rollouts above all, are executed in the event
+loop of the training. Of several processes the first does that; the others follow it.
 """
 
 import asyncio
@@ -32,25 +31,23 @@ ResultT = TypeVar("ResultT")
 
 @dataclass(frozen=True)
 class TrlListener:
-    """Who is told what happens. Called in the event loop."""
+    """Callbacks of a training, called in the event loop."""
 
     on_step: Callable[[StepMetrics, int], Coroutine[Any, Any, None]]
-    """Also given where the next step goes on in the order of prompts."""
+    """The second argument is the position of the next step in the order of prompts."""
 
     on_checkpoint: Callable[[int, Path], Coroutine[Any, Any, None]]
 
 
 @dataclass
 class _StepInProgress:
-    """The step in progress."""
-
     number: int
     collected: StepRollouts
     rollouts: Sequence[TrainedRollout]
     teaches: bool
     rolled_out: float = field(default_factory=time.perf_counter)
     logs: list[dict[str, Any]] = field(default_factory=list)
-    """What TRL measured, one for each update."""
+    """The metrics of TRL, one entry for each update."""
 
     weights: Mapping[str, float] = field(default_factory=dict)
     """The metrics of the importance weights, where there are any."""
@@ -74,14 +71,14 @@ class TrlLeader(TrlLearner):
     async def run(
         self, start: TrlStart, collector: RolloutCollector, listener: TrlListener
     ) -> bool:
-        """Whether all steps are done; not when the training was stopped."""
+        """Train, and return whether all steps are done; False after a stop."""
         self._collector, self._listener = collector, listener
         self._loop = asyncio.get_running_loop()
         work = asyncio.ensure_future(asyncio.to_thread(self._lead, start))
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
-            # A thread cannot be cancelled: it ends at its next question.
+            # A thread cannot be cancelled: it ends at its next request.
             self._abandoned = True
             if self._asked is not None:
                 self._asked.cancel()
@@ -116,7 +113,7 @@ class TrlLeader(TrlLearner):
 
     def updated(self, step: int, trainer: Any, logs: dict[str, Any]) -> None:
         now = self._step
-        assert now is not None  # TRL updates on what it asked for
+        assert now is not None  # TRL requests rollouts before it updates
         now.logs.append(dict(logs))
         now.weights = trainer.assay_weights
         now.changed = self.changed
@@ -126,7 +123,7 @@ class TrlLeader(TrlLearner):
             self._run_in_loop(self._listener.on_step(metrics, now.collected.position))
 
     def save(self, step: int, trainer: Any) -> None:
-        """Write a checkpoint of the last whole step, unless there is one."""
+        """Write a checkpoint of the last complete step, unless it exists."""
         if not broadcast_from_first(step not in self._checkpoints.steps()):
             return
         progressed = TrainingProgress(step=step, position=step * self._config.prompts_per_step)
@@ -134,7 +131,7 @@ class TrlLeader(TrlLearner):
         self._run_in_loop(self._listener.on_checkpoint(step, path))
 
     async def release_followers(self) -> None:
-        """Tell the other processes that everything is written."""
+        """Signal the other processes that everything is written."""
         await asyncio.to_thread(broadcast_from_first)
 
     def _run_in_loop(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
@@ -149,17 +146,17 @@ class TrlLeader(TrlLearner):
 class TrlFollower(TrlLearner):
     """Every process but the first. It records nothing and prints nothing.
 
-    It reads checkpoints from the output folder, which it must be able to see.
+    It reads checkpoints from the output folder, which must be on a shared disk.
     """
 
     async def run(self) -> tuple[TrlStart, bool]:
-        """What the first process began with, and whether all steps are done."""
+        """Train, and return the start from the first process and whether all steps are done."""
         return await asyncio.to_thread(self._follow)
 
     def _follow(self) -> tuple[TrlStart, bool]:
         start: TrlStart = broadcast_from_first()
         whole = self.train(start)
-        # The first one still writes the model and the curve.
+        # Wait: the first process still writes the model and the curve.
         broadcast_from_first()
         return start, whole
 
@@ -171,7 +168,7 @@ class TrlFollower(TrlLearner):
         return None
 
     def save(self, step: int, trainer: Any) -> None:
-        """The first process writes the checkpoint; the others take part in what TRL adds up."""
+        """Take part in the checkpoint of the first process, which TRL gathers from all."""
         due: bool = broadcast_from_first()
         if due:
             with tempfile.TemporaryDirectory() as folder:
@@ -179,9 +176,9 @@ class TrlFollower(TrlLearner):
 
 
 def compute_trl_metrics(step: _StepInProgress, config: GRPOConfig) -> StepMetrics:
-    """The numbers of one step: those of its rollouts as ever, those of its updates from TRL.
+    """Compute the metrics of one step: of its rollouts as usual, of its updates from TRL.
 
-    What TRL does not measure is None. Its means are over passes, then over updates.
+    Values that TRL does not measure are None. Its means are over passes, then over updates.
     """
     rate, seconds = config.learning_rate_at(step.number), time.perf_counter() - step.rolled_out
     known = compute_step_metrics(

@@ -1,4 +1,4 @@
-"""The loop of TRL's trainer in one process, whichever of them it is."""
+"""The loop of TRL's trainer in one process."""
 
 from abc import ABC, abstractmethod
 from contextlib import ExitStack
@@ -22,23 +22,23 @@ from .trl_vllm import sample_with_vllm
 
 @dataclass(frozen=True)
 class TrlStart:
-    """Where a training begins; the first process tells the others."""
+    """The start of a training, which the first process sends to the others."""
 
     run_id: str
     store: str
     after: int
-    """Steps that are done. There is a checkpoint of the last one, unless it is 0."""
+    """Steps that are done. The last one has a checkpoint, unless this is 0."""
 
 
 class TrlLearner(ABC):
-    """Learns from rows, step by step, in the thread that `train` is called in."""
+    """Trains step by step, in the thread that calls `train`."""
 
     def __init__(self, config: GRPOConfig, policy: Policy, checkpoints: Checkpoints) -> None:
         self._config = config
         self._policy = policy
         self._checkpoints = checkpoints
+        # The rows of the current step; None before the first one.
         self._rows: TrlRows | None = None
-        """Of the step in progress; None before the first one."""
 
         self._updates = 0
         self.changed: float | None = None
@@ -46,18 +46,18 @@ class TrlLearner(ABC):
 
     @abstractmethod
     def rows(self, step: int, trainer: Any, rank: ProcessRank) -> TrlRows | None:
-        """The rows of a step, those of all processes; None ends the training."""
+        """Return the rows of a step for all processes; None ends the training."""
 
     @abstractmethod
     def updated(self, step: int, trainer: Any, logs: dict[str, Any]) -> None:
-        """Called after each update with what TRL measured."""
+        """Handle an update, with the metrics of TRL."""
 
     @abstractmethod
     def save(self, step: int, trainer: Any) -> None:
-        """Called in all processes together when a checkpoint is due."""
+        """Save a checkpoint. Called in all processes together."""
 
     def train(self, start: TrlStart) -> bool:
-        """Whether all steps are done; not when the training was stopped."""
+        """Train, and return whether all steps are done; False after a stop."""
         config, local = self._config, self._policy.local
         self._rank = find_process_rank(config)
         with ExitStack() as stack:
@@ -76,7 +76,7 @@ class TrlLearner(ABC):
             return done >= config.num_steps
 
     def _take_steps(self, trainer: Any, after: int) -> None:
-        """All that are left, or until the training is stopped. Has the weights of `after` first."""
+        # Takes the remaining steps, starting with the weights of step `after`.
         checkpoint = self._find_checkpoint(after)
         try:
             if checkpoint is not None and after >= self._config.num_steps:
@@ -86,13 +86,13 @@ class TrlLearner(ABC):
         except StepInterrupted:
             return
         except Exception as error:
-            # Which of many kinds a damaged file raises depends on the file.
+            # A damaged file raises any of many exceptions. After the first rows it is not the file.
             if checkpoint is None or self._rows is not None:
                 raise
             raise make_checkpoint_error(self._checkpoints.path(after), error) from error
 
     def done(self, trainer: Any) -> int:
-        """How many steps are in the weights."""
+        """Return how many steps the weights include."""
         return int(trainer.state.global_step) // self._config.updates_per_step
 
     def _find_checkpoint(self, step: int) -> str | None:
@@ -100,7 +100,7 @@ class TrlLearner(ABC):
         return str(self._checkpoints.path(step) / name) if step else None
 
     def _provide_rollouts(self, prompts: list[str], trainer: Any) -> dict[str, Any]:
-        """TRL's `rollout_func`: this process's part of the next step."""
+        # The `rollout_func` of TRL: returns this process's part of the next step.
         step = self.done(trainer) + 1
         check_prompts(prompts, step, self._config, self._rank)
         rows = self.rows(step, trainer, self._rank)
@@ -111,7 +111,7 @@ class TrlLearner(ABC):
         return trainer.assay_rows.plain()  # type: ignore[no-any-return]  # a trainer has no types
 
     def before_update(self, model: Any) -> None:
-        """Without differences nothing is learned: weights and momentum stay as they are."""
+        """Check the gradient; without advantages, drop it, or momentum would move the weights."""
         if self._rows and not self._rows.teaches and self._config.beta == 0:
             model.zero_grad(set_to_none=True)
             return
@@ -124,14 +124,14 @@ class TrlLearner(ABC):
         self._policy.weights.probe.take()
 
     def measure_change(self) -> None:
-        """Called while the gradients of an update are still there."""
+        """Measure the changed weights, while the gradients of the update still exist."""
         teaches = self._rows is not None and (self._rows.teaches or self._config.beta > 0)
         self.changed = self._policy.weights.probe.share() if teaches else None
 
     def after_update(self, trainer: Any, logs: dict[str, Any]) -> None:
-        """Tell of the update, and save where a checkpoint is due."""
+        """Report the update, and save a checkpoint when one is due."""
         if "grad_norm" not in logs:
-            return  # the summary at the end
+            return  # the log entry at the end of the training
         self._updates += 1
         step, whole = self.done(trainer), self._updates == self._config.updates_per_step
         self.updated(step if whole else step + 1, trainer, logs)
@@ -140,7 +140,7 @@ class TrlLearner(ABC):
 
 
 def check_prompts(prompts: list[str], step: int, config: GRPOConfig, rank: ProcessRank) -> None:
-    """Raise `TrainingError` unless TRL asks for this step's prompts, each a group in a row."""
+    """Raise `TrainingError` unless TRL requests this step's prompts in the expected order."""
     count = config.rollouts_per_step // rank.count
     first = (step - 1) * config.rollouts_per_step + rank.number * count
     expected = [str(number // config.group_size) for number in range(first, first + count)]
@@ -153,7 +153,7 @@ def check_prompts(prompts: list[str], step: int, config: GRPOConfig, rank: Proce
 
 
 def write_checkpoint(trainer: Any, folder: Path) -> None:
-    """As TRL does it, in a folder inside this one."""
+    """Write TRL's checkpoint, in a folder inside this one."""
     trainer.args.output_dir = str(folder)
     with hide_progress_bars():
         trainer._save_checkpoint(trainer.model, trial=None)

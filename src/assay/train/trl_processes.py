@@ -1,4 +1,4 @@
-"""Several processes that train one model: the first rolls out and records, all of them learn."""
+"""Several processes that train one model: the first one rolls out and records."""
 
 import os
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from .trl_settings import TrlSettings
 
 @dataclass(frozen=True)
 class ProcessRank:
-    """Which of the processes this one is, as `accelerate launch` or `torchrun` started it."""
+    """The rank of this process under `accelerate launch` or `torchrun`."""
 
     number: int
     count: int
@@ -23,10 +23,10 @@ class ProcessRank:
 
 
 def find_process_rank(config: GRPOConfig) -> ProcessRank:
-    """Finds the other processes, if there are any, and waits until all of them are there."""
+    """Return the rank of this process, after all processes have connected."""
     from accelerate import PartialState
 
-    # On the CPU it has to be told so: otherwise each process believes that it is the only one.
+    # Without `cpu` each process on a CPU would take itself for the only one.
     state = PartialState(cpu=is_on_cpu(config))
     return ProcessRank(state.process_index, state.num_processes)
 
@@ -39,7 +39,7 @@ def is_on_cpu(config: GRPOConfig) -> bool:
 
 
 def count_launched_processes() -> int:
-    """How many processes `accelerate launch` or `torchrun` says it started; 1 without them."""
+    """Return the number of processes of `accelerate launch` or `torchrun`; 1 without them."""
     count = os.environ.get("WORLD_SIZE", "")
     return int(count) if count.isdecimal() else 1
 
@@ -55,7 +55,7 @@ def check_single_process() -> None:
 
 
 def check_process_rank(config: GRPOConfig) -> ProcessRank:
-    """The same. Raises `ConfigError` for what so many processes cannot do."""
+    """Return the rank of this process. Raises `ConfigError` for unsupported settings."""
     rank = find_process_rank(config)
     if rank.count == 1 < count_launched_processes():
         raise ConfigError(
@@ -95,7 +95,7 @@ def _shards_weights() -> bool:
 
 
 def broadcast_from_first(value: Any = None) -> Any:
-    """What the first process gave here, in all of them. Waits until all have come here."""
+    """Return the value of the first process in all of them, once all have called this."""
     from accelerate.utils import broadcast_object_list
 
     values = [value]

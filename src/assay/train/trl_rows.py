@@ -1,4 +1,4 @@
-"""Rollouts as TRL takes them: rows of tokens in the order of its prompts, none left out."""
+"""Rollouts for TRL: rows of tokens in the order of its prompts, without gaps."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -14,10 +14,10 @@ from .grpo_config import GRPOConfig
 
 @dataclass(frozen=True)
 class TrlRows:
-    """What TRL learns from in one step.
+    """The rows of one step for TRL.
 
-    First a row for each rollout, learned from or not; then the further parts of rollouts whose
-    history was rewritten; then masked ones, until the passes of the step have equally many.
+    First one row for each rollout, trained on or not; then the further parts of rollouts whose
+    history was rewritten; then masked fillers, until all passes have equally many rows.
     """
 
     trained: int
@@ -45,7 +45,7 @@ class TrlRows:
         return len(self.advantages)
 
     def part(self, number: int, count: int) -> "TrlRows":
-        """What one of so many processes has of it."""
+        """Return the part of one of `count` processes."""
         rows, rewards = self.count // count, len(self.reward) // count
         mine = slice(number * rows, (number + 1) * rows)
         return replace(
@@ -59,7 +59,7 @@ class TrlRows:
         )
 
     def plain(self) -> dict[str, Any]:
-        """As `rollout_func` returns it; what TRL does not know goes to the reward function."""
+        """Return the rows in the format of `rollout_func`; `reward` goes to the reward function."""
         return {
             "prompt_ids": self.prompt_ids,
             "completion_ids": self.completion_ids,
@@ -92,7 +92,7 @@ def build_trl_rows(
             if rollout is None:
                 _append_filler(rows, filler)
                 continue
-            # A call that sampled nothing may stand alone in a part.
+            # A part may consist of a call that sampled nothing.
             parts = [part for part in rollout.parts if any(part.loss_mask)]
             _refuse_unfit_fork(parts, config)
             _append_part(rows, parts[0], rollout.advantage)
@@ -105,7 +105,7 @@ def build_trl_rows(
 
 
 def _refuse_unfit_fork(parts: Sequence[Sample], config: GRPOConfig) -> None:
-    """Token for token TRL treats two rows of one rollout rightly; as sequences it does not."""
+    # With losses per token two rows of one rollout are correct; per sequence they count twice.
     setting = None
     if config.loss_type == "grpo":
         setting = "loss_type='grpo'"

@@ -1,4 +1,4 @@
-"""What may be said to TRL beyond the common settings, and which of those it cannot honour."""
+"""Settings for TRL only, and the common settings that TRL does not support."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
 
 class TrlSettings(BaseModel):
-    """Settings of TRL's own, under TRL's own names. What is left out keeps TRL's default.
+    """Settings of TRL under TRL's names. Omitted ones keep TRL's default.
 
-    What decides the loss is said in `GRPOConfig`, for both backends alike.
+    The loss is configured in `GRPOConfig`, for both backends alike.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

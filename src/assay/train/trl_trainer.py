@@ -1,4 +1,4 @@
-"""TRL's `GRPOTrainer`, made to do what a `GRPOConfig` says and to take rollouts from here."""
+"""TRL's `GRPOTrainer`, configured by a `GRPOConfig` and with assay's rollouts."""
 
 import logging
 import warnings
@@ -25,7 +25,7 @@ _ROLLOUT_SHARE = "rollout_share"
 
 
 def check_trl(config: GRPOConfig) -> ProcessRank:
-    """Which of the processes this one is. Raises `ConfigError` for what TRL will not do here."""
+    """Return the rank of this process. Raises `ConfigError` for settings that TRL refuses."""
     _check_packages(config)
     rank = check_process_rank(config)
     _check_trackers(config)
@@ -58,10 +58,9 @@ def _check_trackers(config: GRPOConfig) -> None:
 def make_trainer(
     config: GRPOConfig, policy: Policy, rollout: TrlRolloutFunction, *, folder: Path
 ) -> Any:
-    """A trainer that asks `rollout` for every step's rollouts. Nothing is written to `folder` yet.
+    """Create a trainer that gets its rollouts from `rollout`. Writes nothing to `folder` yet.
 
-    Its dataset is the numbers of the prompts: which prompt has which number, and what becomes of
-    it, is decided by whoever rolls out.
+    Its dataset contains numbers instead of prompts; `rollout` maps them to prompts.
     """
     import torch
     from datasets import Dataset
@@ -88,12 +87,12 @@ def make_trainer(
 
 
 def judged(*, reward: list[float | None], **_: object) -> list[float | None]:
-    """The rewards that came with the rollouts. TRL leaves None out of means."""
+    """Return the rewards of the rollouts. TRL excludes None from means."""
     return reward
 
 
 def build_trainer_arguments(config: GRPOConfig, folder: Path) -> Any:
-    """The settings in TRL's words."""
+    """Translate the settings to TRL's arguments."""
     from trl import GRPOConfig as Arguments
 
     settings = config.trl or TrlSettings()
@@ -130,21 +129,21 @@ def build_trainer_arguments(config: GRPOConfig, folder: Path) -> Any:
 
 _FIXED_ARGUMENTS: dict[str, Any] = {
     "trust_remote_code": False,
-    # The order of prompts, the checkpoints and the importance weights are made here.
+    # assay orders the prompts, writes the checkpoints and computes the importance weights itself.
     "shuffle_dataset": False,
     "save_strategy": "no",
     "vllm_importance_sampling_correction": False,
-    # The divergence as `losses.divergence` has it.
+    # The same divergence as in `losses.compute_divergence`.
     "use_bias_correction_kl": False,
     "logging_steps": 1,
     "disable_tqdm": True,
-    # It would load numbers of prompts into memory that a device can read fast.
+    # The dataset contains only numbers: pinned memory would be wasted on it.
     "dataloader_pin_memory": False,
 }
 
 
 def _build_optimizers(config: GRPOConfig, policy: Policy) -> tuple[Any, Any]:
-    """The optimiser of the local loop, with the same rate in each step."""
+    # The optimiser and schedule of the local backend, so that both train alike.
     from torch.optim.lr_scheduler import LambdaLR
 
     optimizer, updates = policy.weights.optimizer, config.updates_per_step
@@ -158,11 +157,8 @@ def _build_optimizers(config: GRPOConfig, policy: Policy) -> tuple[Any, Any]:
 
 
 def _set_loss(trainer: Any, config: GRPOConfig, policy: Policy) -> None:
-    """What TRL would make of other settings: the constant of `dr_grpo`, and the reference.
-
-    TRL would load the reference from the folder that the model's configuration names, which
-    need not hold the model that is trained.
-    """
+    # TRL would take the constant of `dr_grpo` from `max_completion_length`, and load the reference
+    # from the folder in the model's configuration, which may contain another model.
     from trl.trainer.utils import add_fused_lm_head
 
     trainer.max_completion_length = config.length_constant or config.max_tokens
@@ -180,14 +176,14 @@ def _define_trainer_class() -> Any:
     class Trainer(GRPOTrainer):  # type: ignore[misc]  # TRL has no types
         assay_config: GRPOConfig
         assay_rows: TrlRows
-        """What `rollout_func` gave last."""
+        """The rows that `rollout_func` returned last."""
 
         assay_weights: Mapping[str, float] = MappingProxyType({})
         """Metrics of the last step's importance weights."""
 
         def _generate_and_score_completions(self, inputs: Any) -> Any:
             batch = super()._generate_and_score_completions(inputs)
-            # TRL has the same ones for each prompt; there may be more rows.
+            # TRL computes one advantage for each prompt; forked rollouts add rows.
             batch["advantages"] = batch["advantages"].new_tensor(self.assay_rows.advantages)
             batch[_ROLLOUT_SHARE] = batch["advantages"].new_tensor(self._compute_rollout_share())
             if self.assay_config.importance_cap is not None:
@@ -210,7 +206,7 @@ def _define_trainer_class() -> Any:
             }
 
         def _compute_rollout_share(self) -> float:
-            """TRL divides `grpo` and `dr_grpo` by all rows, learned from or not."""
+            # TRL divides `grpo` and `dr_grpo` by all rows, including fillers: undo that.
             rows = self.assay_rows
             if self.assay_config.loss_type == "dapo" or not rows.trained:
                 return 1.0
@@ -220,16 +216,16 @@ def _define_trainer_class() -> Any:
             return super()._compute_loss(model, inputs) * inputs[_ROLLOUT_SHARE]
 
         def create_model_card(self, *_: Any, **__: Any) -> None:
-            """No card: who trained what on which prompts is in the record."""
+            """Write no model card: the recorded run describes the training."""
 
     return Trainer
 
 
 def compute_trl_importance_weights(trainer: Any, batch: dict[str, Any], cap: float) -> Any:
-    """What corrects each token for the engine that sampled it, up to the cap.
+    """Return the weight that corrects each token for its sampling engine, up to the cap.
 
-    TRL does this for vLLM alone. A weight is not negative, so it may as well stand in the
-    advantage, within the clipped gain.
+    TRL corrects for vLLM only. Weights are never negative, so the caller may multiply advantages
+    by them without changing which gains are clipped.
     """
     import torch
 
@@ -254,14 +250,14 @@ def _compute_trl_logprobs(trainer: Any, batch: dict[str, Any]) -> Any:
 
 
 def compute_trl_loss_mask(batch: dict[str, Any]) -> Any:
-    """1 for the tokens of TRL's batch that are learned from."""
+    """Return a mask of the tokens of TRL's batch that are trained on."""
     mask = batch["completion_mask"]
     return mask * batch["tool_mask"] if "tool_mask" in batch else mask
 
 
 @contextmanager
 def _suppress_notices() -> Iterator[None]:
-    """Keep TRL's notice that `rollout_func` may change off the terminal: a test watches for it."""
+    # TRL warns that `rollout_func` is experimental; a test of this package detects changes.
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*rollout_func.*experimental")
         yield
@@ -269,7 +265,7 @@ def _suppress_notices() -> Iterator[None]:
 
 @contextmanager
 def quiet_trl() -> Iterator[None]:
-    """Keep rollouts without a reward out of TRL's log: they are counted, and are in the record."""
+    """Silence TRL's warning about rollouts without a reward, which the metrics count."""
 
     def wanted(entry: logging.LogRecord) -> bool:
         return "All reward functions returned None" not in str(entry.msg)

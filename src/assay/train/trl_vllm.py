@@ -1,4 +1,4 @@
-"""Rollouts sampled by the vLLM that TRL keeps at the present weights."""
+"""Rollouts sampled by TRL's vLLM, which has the current weights."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ from assay.providers import (
 class VllmEngine:
     """Answers batches of prompts with TRL's vLLM.
 
-    How it samples was said when the trainer was made. It draws as vLLM does: seeds are not used.
+    The trainer's arguments configure the sampling. Seeds are not used.
     """
 
     def __init__(self, generation: Any, local: LocalModel) -> None:
@@ -29,7 +29,7 @@ class VllmEngine:
 
     @property
     def weight_version(self) -> str | None:
-        """That of the model which is trained."""
+        """The version of the model in training."""
         return self._local.weight_version
 
     @weight_version.setter
@@ -44,7 +44,7 @@ class VllmEngine:
         seeds: Sequence[int | None],
         should_stop: ShouldStop | None = None,
     ) -> list[Generated]:
-        """A completion for each prompt."""
+        """Return a completion for each prompt."""
         _, ids, logprobs, _ = self._generation.generate(
             prompts=[list(prompt) for prompt in prompts], images=None, num_generations=1
         )
@@ -64,7 +64,7 @@ class VllmEngine:
 
 
 class _RedirectedBatches(BatchQueue):
-    """The calls of one engine, in the batches they came in, answered by another."""
+    """Redirects the batches of one engine to another."""
 
     def __init__(self, batches: BatchQueue, engine: BatchEngine) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class _RedirectedBatches(BatchQueue):
 
 @contextmanager
 def sample_with_vllm(trainer: Any, local: LocalModel) -> Iterator[None]:
-    """Inside of it the calls of this model go to the trainer's vLLM, if it has one."""
+    """Send the calls of this model to the trainer's vLLM, if it has one."""
     if not trainer.use_vllm:
         yield
         return
