@@ -102,6 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command that `argv` names and return the exit status of the process."""
     _accept_every_character()
     words = [word for word in sys.argv[1:] if word != "--"]
+    # Only for the real command line: tests call `main` in a process that must not fork.
     if argv is None and tuple(words[:2]) in SUPERVISED_COMMANDS:
         from .supervision import supervise
 
@@ -125,6 +126,7 @@ def _run_catching_errors(argv: Sequence[str]) -> int:
         _print_error("interrupted")
         return EXIT_INTERRUPTED
     except BrokenPipeError:
+        # 128 + SIGPIPE, as a shell reports it.
         return _abandon_output(141)
     except SystemExit as exit_:
         # User code that the command ran. Its status is not passed on: 0 would mean a pass.
@@ -151,6 +153,7 @@ def _dispatch_command(argv: Sequence[str]) -> int:
         try:
             parsed = _parse_arguments(parser, args.arguments)
         except ConfigError:
+            # A wrong command line must not leave an old certificate that looks like its result.
             if refuse := getattr(command, "refuse", None):
                 refuse(args.arguments)
             raise

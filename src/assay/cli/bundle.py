@@ -30,6 +30,7 @@ from .exit_status import EXIT_PASS
 from .store_option import add_store_option
 from .terminal import format_field, print_json, sanitize_lines
 
+# The manifest lists all of them; the terminal shows enough to recognise the project.
 _MAX_LISTED_CODE_FILES = 10
 
 
@@ -70,7 +71,15 @@ def configure(parser: ArgumentParser) -> None:
 def main(args: Namespace) -> int:
     """Write the bundle. Exit status 0."""
     output: Path = args.output
-    _check_output(output, force=args.force)
+    if not is_bundle(output):
+        message = f"{output} does not have the suffix of a bundle"
+        raise ConfigError(message, hint="end the name in .tar.gz")
+    if output.is_dir():
+        raise ConfigError(f"{output} is a folder", hint="pass -o a file name")
+    if output.exists() and not args.force:
+        raise ConfigError(f"{output} already exists", hint="pass --force to overwrite it")
+    if not output.parent.is_dir():
+        raise ConfigError(f"the folder {output.parent} does not exist")
     with ExitStack() as stack:
         given = open_bundle_input(args, stack)
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="assay-bundle-")))
@@ -80,23 +89,11 @@ def main(args: Namespace) -> int:
     return EXIT_PASS
 
 
-def _check_output(output: Path, *, force: bool) -> None:
-    if not is_bundle(output):
-        raise ConfigError(
-            f"{output} does not have the suffix of a bundle", hint="end the name in .tar.gz"
-        )
-    if output.is_dir():
-        raise ConfigError(f"{output} is a folder", hint="pass -o a file name")
-    if output.exists() and not force:
-        raise ConfigError(f"{output} already exists", hint="pass --force to overwrite it")
-    if not output.parent.is_dir():
-        raise ConfigError(f"the folder {output.parent} does not exist")
-
-
 def _write_parts(given: BundleInput, folder: Path) -> BundleManifest:
     """Write the samples and the manifest into a temporary folder."""
     runs = []
     with SampleFiles(folder) as files:
+        # Samples are streamed, so that a run larger than memory can be bundled.
         for run, samples in given.runs:
             rolled_out = run.config.get("endpoint") is not None
             results, rows = files.add(samples, rolled_out=rolled_out)
@@ -146,6 +143,7 @@ def _write_bundle(output: Path, members: list[tuple[str, Path]]) -> None:
     except OSError as error:
         unfinished.unlink(missing_ok=True)
         raise ConfigError(f"{output} cannot be written: {error.strerror}") from None
+    # Also on Ctrl-C: a partial file would look like a bundle.
     except BaseException:
         unfinished.unlink(missing_ok=True)
         raise

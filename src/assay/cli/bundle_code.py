@@ -13,8 +13,10 @@ from assay.types import compute_file_sha256
 
 from .bundle_secrets import is_secret_file, refuse_secrets
 
+# The nearest parent folder with one of these is the project.
 _ROOT_MARKERS = (".git", "pyproject.toml", "setup.py", "setup.cfg")
 _EXCLUDED_FOLDERS = frozenset({".git", ".assay", "__pycache__", ".pytest_cache", ".venv"})
+# Imported code outside the project, such as an editable install.
 _EXTERNAL = "external"
 _MAX_LISTED_CHANGED_FILES = 5
 
@@ -78,6 +80,7 @@ def collect_code(request: CodeRequest) -> SelectedCode:
     files: dict[str, Path] = {}
     for file in (*located.files, *request.more_files):
         name = layout.name(file)
+        # A file outside every import folder cannot be imported from the bundle.
         if name is None or not _EXCLUDED_FOLDERS.isdisjoint(Path(name).parts):
             continue
         if is_secret_file(file):
@@ -124,6 +127,7 @@ def _find_project_root(script: Path, start: Path) -> Path:
         for folder in script.parents
         if any((folder / mark).exists() for mark in _ROOT_MARKERS) and folder != Path.home()
     )
+    # Without a marker the script is a project of its own.
     root = next(marked, script.parent)
     # The code may open files relative to the folder in which it was started.
     return start if script.is_relative_to(start) and root.is_relative_to(start) else root

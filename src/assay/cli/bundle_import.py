@@ -10,9 +10,11 @@ from assay.errors import ConfigError, DatasetError
 from assay.store import Run, RunSpec, Store, now, sample_key
 from assay.types import Sample
 
-# The writer commits per batch: small enough for memory, large enough to amortise the commit.
+# Samples that are recorded together share a commit; a larger batch costs memory.
 _IMPORT_BATCH_SIZE = 200
+# Leaves room for the suffix within the length that stores accept.
 _MAX_IMPORTED_ID_CHARS = 150
+# The number of the rollout at the end of a rollout id.
 _REPEAT_SUFFIX = re.compile(r"#(\d{1,9})$")
 
 
@@ -66,6 +68,7 @@ def _import_run(spec: RunSpec, samples: Iterator[Sample], count: int, store: Sto
         run = store.start_run(spec)
     try:
         asyncio.run(_record_imported_samples(run, spec, samples))
+    # Finished even on Ctrl-C, so that the next import can resume the run.
     except BaseException:
         run.finish("interrupted")
         raise

@@ -19,6 +19,7 @@ from .run_code import RunCode, read_run_code
 from .sample_input import find_summary_rows, is_sample_file
 from .store_option import find_store_location, open_store
 
+# Pytest reads a file only if it has this section.
 _PYTEST_CONFIG_SECTIONS = {
     "pytest.ini": "[pytest]",
     "pyproject.toml": "[tool.pytest",
@@ -107,6 +108,7 @@ def _build_code_request(args: Namespace, row: RunRow) -> CodeRequest:
             if bundled
             else "name it with --code FILE.py, or pass --no-code to bundle the samples only",
         )
+    # A file named by hand may differ from the recorded one, so digests are not compared.
     by_hand = args.code is not None or recorded is None
     dataset = None if recorded is None else recorded.dataset
     return CodeRequest(

@@ -54,7 +54,9 @@ def refuse_secrets(path: Path, name: str, *, allow_suspected: bool) -> None:
 
     `allow_suspected` permits text that only looks like a secret, never one of this process.
     """
-    line = next(_find_known_secrets(path), None)
+    # A line that the pattern redactor leaves and the full one changes has a known value in it.
+    known = (n for n, text in _number_lines(path) if redact(text) != _PATTERN_REDACTOR.clean(text))
+    line = next(known, None)
     if line is not None:
         raise ConfigError(
             f"{name}:{line} contains the secret of an environment variable of this process",
@@ -74,33 +76,22 @@ def _number_lines(path: Path) -> Iterator[tuple[int, str]]:
         yield from enumerate(file, start=1)
 
 
-def _find_known_secrets(path: Path) -> Iterator[int]:
-    for number, line in _number_lines(path):
-        if redact(line) != _PATTERN_REDACTOR.clean(line):
-            yield number
-
-
 def _find_suspected_secrets(path: Path) -> Iterator[int]:
     for number, line in _number_lines(path):
         if _PATTERN_REDACTOR.clean(line) != line or _PASSWORD_IN_ADDRESS.search(line):
             yield number
-        if path.suffix.lower() in _SETTINGS_SUFFIXES and _is_secret_setting(line):
+        settings = _SETTING_LINE.finditer(line) if path.suffix.lower() in _SETTINGS_SUFFIXES else ()
+        if any(_SECRET_NAME_IN_CODE.search(s[1]) and _is_secret_text(s[2]) for s in settings):
             yield number
     if path.suffix == ".py":
         yield from _find_secret_literals(path)
-
-
-def _is_secret_setting(line: str) -> bool:
-    return any(
-        _SECRET_NAME_IN_CODE.search(found[1]) and _is_secret_text(found[2])
-        for found in _SETTING_LINE.finditer(line)
-    )
 
 
 def _find_secret_literals(path: Path) -> Iterator[int]:
     """Yield the lines that assign a literal to a secret's name, such as `api_key="..."`."""
     try:
         tree = ast.parse(path.read_bytes())
+    # Not Python of this version: the patterns above still apply.
     except (SyntaxError, ValueError, RecursionError):
         return
     for node in ast.walk(tree):

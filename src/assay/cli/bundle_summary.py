@@ -12,6 +12,7 @@ from assay.types import Sample
 
 
 class _SummaryModel(BaseModel):
+    # Newer plugins may write further fields.
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
@@ -71,6 +72,7 @@ class _SamplesByTest:
         self._next = next(self._samples, None)
 
     def of(self, test: str) -> Iterator[Sample]:
+        # One sample is read ahead to find where the next test starts.
         while self._next is not None and (self._next.__pydantic_extra__ or {}).get("test") == test:
             yield self._next
             self._next = next(self._samples, None)

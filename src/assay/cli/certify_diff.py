@@ -13,6 +13,7 @@ from assay.types import Manifest
 from .exit_status import EXIT_FAIL, EXIT_PASS
 from .terminal import format_field, print_json, sanitize_lines
 
+# In the order of the report: what a reviewer must see comes first.
 _CHANGE_CLASSES: tuple[ChangeClass, ...] = ("weakened", "moved", "strengthened", "other")
 
 

@@ -21,6 +21,7 @@ from .certify_keygen import add_passphrase_option, read_passphrase
 from .option_numbers import parse_count
 from .terminal import sanitize_lines
 
+# in-toto names algorithms by a word and digests in lower-case hexadecimal.
 _ALGORITHM_AND_DIGEST = re.compile(r"([A-Za-z][A-Za-z0-9_]{0,31}):([0-9a-f]{8,256})")
 _ISSUE_DEFAULTS = IssueOptions()
 
@@ -88,21 +89,18 @@ def build_issue_options(args: Namespace) -> IssueOptions:
             "--sign needs an output folder for the certificate", hint="pass -o FOLDER"
         )
     if args.output is not None:
-        _check_certificate_folder(args.output)
+        # Checked now: after the calls are paid for it would be too late.
+        whole = args.output.absolute()
+        existing = next(each for each in (whole, *whole.parents) if each.exists())
+        if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+            raise ConfigError("the output folder is not writable", where=str(args.output))
     if args.sign is None and args.passphrase_env is not None:
         raise ConfigError("--passphrase-env has no effect without --sign")
     key = None
+    # The key is read before the run: a wrong passphrase must not cost a certification.
     if args.sign is not None:
         key = read_signing_key(args.sign, passphrase=read_passphrase(args))
     return IssueOptions(valid_days=args.valid_days, subjects=tuple(args.subject), key=key)
-
-
-def _check_certificate_folder(folder: Path) -> None:
-    # Checked now: after the calls are paid for it would be too late.
-    whole = folder.absolute()
-    existing = next(each for each in (whole, *whole.parents) if each.exists())
-    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-        raise ConfigError("the output folder is not writable", where=str(folder))
 
 
 def compare_with_old_manifest(args: Namespace) -> tuple[ManifestChange, ...]:

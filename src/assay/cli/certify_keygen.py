@@ -39,6 +39,7 @@ def read_passphrase(args: Namespace) -> str | None:
     name: str | None = args.passphrase_env
     if name is None:
         return None
+    # An empty variable is refused too: it would leave the key unprotected.
     if not (found := os.environ.get(name)):
         raise ConfigError(f"the environment variable {name} is not set", where="--passphrase-env")
     return found

@@ -10,6 +10,7 @@ from .eval_overrides import parse_seconds
 from .judge_backends import read_endpoint_option
 from .option_numbers import parse_count, parse_whole_number
 
+# Help texts show the defaults of the settings themselves.
 _CERTIFY_DEFAULTS = CertifySettings()
 
 

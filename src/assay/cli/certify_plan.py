@@ -38,6 +38,7 @@ def main(args: Namespace) -> int:
             args.manifest, build_certify_settings(args), agent=args.agent, folder=Path(folder)
         )
         reports = [report_plan(plan) for plan in plans]
+        # A plan has clients with open connections.
         asyncio.run(_close_plans(plans))
     if args.json:
         print_json({"plans": [json.loads(report.model_dump_json()) for report in reports]})

@@ -115,6 +115,7 @@ def set_aside_on_usage_error(words: Sequence[str]) -> None:
     known = ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     known.add_argument("-o", "--output", type=Path)
     known.add_argument("--agent")
+    # The error itself is reported by the caller.
     with suppress(ArgumentError):
         args, others = known.parse_known_args(words)
         args.manifest = next((each for each in others if os.path.isfile(each)), "")
@@ -122,6 +123,7 @@ def set_aside_on_usage_error(words: Sequence[str]) -> None:
 
 
 def _print_set_aside(aside: list[Path]) -> None:
+    # Only if no new certificate took its place.
     for path in aside:
         if path.name.startswith("certificate") and not path.with_suffix("").exists():
             message = f"{path} is the earlier certificate; this run did not renew it"
@@ -161,10 +163,16 @@ def _run_certifications(args: Namespace) -> int:
         )
         if args.resume is not None and len(plans) > 1:
             raise ConfigError("--resume applies to one agent", hint="choose it with --agent")
+        # All agents are checked before the first call is paid for.
         for plan in plans:
             check_provable(plan)
         outputs = _OutputFolders(args.output, several=len(plans) > 1)
-        _refuse_shared_folders(outputs, plans)
+        folders = {outputs.of(plan.definition.id) for plan in plans}
+        if args.output is not None and len(folders) < len(plans):
+            raise ConfigError(
+                "two agents have ids that map to the same folder name",
+                hint="certify each of them with --agent",
+            )
         with Store.open(find_store_location(args)) as store:
             ends = [_certify_and_report(plan, store, args, outputs, options) for plan in plans]
     status = min((end.status for end in ends), key=_STATUS_PRECEDENCE.index)
@@ -196,15 +204,6 @@ class _OutputFolders:
         if self.folder is None or not self.several:
             return self.folder
         return self.folder / _make_folder_name(agent)
-
-
-def _refuse_shared_folders(outputs: _OutputFolders, plans: tuple[CertificationPlan, ...]) -> None:
-    folders = [outputs.of(plan.definition.id) for plan in plans]
-    if outputs.folder is not None and len(set(folders)) < len(folders):
-        raise ConfigError(
-            "two agents have ids that map to the same folder name",
-            hint="certify each of them with --agent",
-        )
 
 
 def _certify_and_report(
@@ -297,6 +296,7 @@ def _agent_outcome_to_dict(end: _AgentOutcome) -> dict[str, Any]:
 
 
 def _make_folder_name(agent: str) -> str:
+    # Ids may contain slashes and dots, which must not choose the folder.
     return re.sub(r"[^A-Za-z0-9_-]+", "-", agent).strip("-") or "agent"
 
 

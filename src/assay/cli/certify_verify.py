@@ -24,6 +24,7 @@ from .judge_backends import read_endpoint_option
 from .option_numbers import parse_count
 from .terminal import format_field, print_json, sanitize_lines, sanitize_to_line
 
+# Capitals for the one status that fails the verification.
 _FINDING_LABELS = {"ok": "ok", "mismatch": "MISMATCH", "unchecked": "not checked"}
 
 _DURATION_UNITS = {

@@ -26,6 +26,7 @@ from .sample_input import (
 from .store_option import add_store_option
 from .terminal import cut, format_field, pad, print_json, sanitize_lines
 
+# A broken rule fails on every sample; the counts are complete all the same.
 _MAX_LISTED_FINDINGS = 20
 _CHECK_LINE_WIDTH = 80
 _CHECK_NAME_WIDTH = 30
@@ -73,6 +74,7 @@ def main(args: Namespace) -> int:
             write_stdout(samples, Sample.to_json)
         else:
             write_file(Path(args.output), samples, Sample.to_json)
+    # stdout carries the samples.
     if args.output == "-":
         print(sanitize_lines("\n".join(report.lines())), file=sys.stderr)
     elif args.json:
@@ -119,6 +121,7 @@ class CheckReport:
             if finding.passed:
                 tally.passed += 1
                 continue
+            # A check of weight 0 is tracked only and never fails a sample.
             good = good and not check.decides
             kind = "not judged" if finding.passed is None else "failed"
             tally.failed += finding.passed is False

@@ -3,7 +3,7 @@
 import json
 from argparse import ArgumentParser, Namespace
 
-from assay.stats import Comparison, Conclusion, find_shared_bounds
+from assay.stats import Conclusion, find_shared_bounds
 from assay.stats import compare as compare_results
 from assay.store import PROVENANCE, Run
 
@@ -50,22 +50,18 @@ def main(args: Namespace) -> int:
             }
         )
     else:
-        print(sanitize_lines("\n".join([*_format_compared_runs(a, b), *comparison.lines()])))
-    return _choose_compare_exit_status(comparison) if args.fail_on_regression else EXIT_PASS
+        parts = ", ".join(list_config_differences(a, b)) or "nothing of their configurations"
+        fields = {"first run": a.id, "second run": b.id, "differ in": parts}
+        runs = [format_field(label, text) for label, text in fields.items()]
+        print(sanitize_lines("\n".join([*runs, *comparison.lines()])))
+    # Without the option the command only reports: a script may compare runs that differ on purpose.
+    if not args.fail_on_regression:
+        return EXIT_PASS
+    statuses = {Conclusion.WORSE: EXIT_FAIL, Conclusion.TOO_FEW: EXIT_INCONCLUSIVE}
+    return statuses.get(comparison.conclusion, EXIT_PASS)
 
 
 def list_config_differences(a: Run, b: Run) -> list[str]:
     """Return the keys in which the configurations differ."""
     old, new = a.spec.config, b.spec.config
     return sorted(key for key in {*old, *new} - PROVENANCE if old.get(key) != new.get(key))
-
-
-def _format_compared_runs(a: Run, b: Run) -> list[str]:
-    parts = ", ".join(list_config_differences(a, b)) or "nothing of their configurations"
-    fields = {"first run": a.id, "second run": b.id, "differ in": parts}
-    return [format_field(label, text) for label, text in fields.items()]
-
-
-def _choose_compare_exit_status(comparison: Comparison) -> int:
-    statuses = {Conclusion.WORSE: EXIT_FAIL, Conclusion.TOO_FEW: EXIT_INCONCLUSIVE}
-    return statuses.get(comparison.conclusion, EXIT_PASS)

@@ -17,4 +17,5 @@ def parse_moment(text: str) -> datetime:
         raise ArgumentTypeError(
             f"{text!r} is neither a date such as 2026-02-14 nor an age such as 30d"
         ) from None
+    # Local time would make the same command mean different runs on different machines.
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)

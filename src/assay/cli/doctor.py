@@ -15,7 +15,6 @@ from assay import __version__
 from assay.errors import DISTRIBUTION, AssayError, install_command
 from assay.providers import PROVIDERS, EndpointCheck, check_endpoint, parse_model
 from assay.stats import format_labelled
-from assay.store import Store
 from assay.types import Endpoint
 
 from .eval_overrides import (
@@ -30,6 +29,7 @@ from .store_option import add_store_option, find_store_location, open_store
 from .terminal import format_field, print_json, sanitize_lines, sanitize_to_line
 
 _REQUIREMENT = re.compile(r"""(?P<package>[\w.-]+).*;.*extra\s*==\s*['"](?P<extra>[\w-]+)['"]""")
+# Users do not install it.
 _DEVELOPMENT_EXTRAS = frozenset({"dev"})
 
 
@@ -123,11 +123,16 @@ def check_store(args: Namespace) -> StoreCheck:
     """Check whether the store opens. A store that does not exist yet is healthy."""
     location = find_store_location(args)
     where = ".assay/assay.db" if location is None else redact_option_value(str(location))
+    # Opening would raise, and a fresh project is not a fault.
     if "://" not in where and not _has_store(Path(where)):
         return StoreCheck(where, "the store does not exist yet; `assay eval` creates it", well=True)
     try:
         with open_store(args) as store:
-            return StoreCheck(store.where, _describe_newest_run(store), well=True)
+            newest = store.runs(limit=1)
+            words = (
+                f"opens; its newest run is {newest[0].id}" if newest else "opens; it has no runs"
+            )
+            return StoreCheck(store.where, words, well=True)
     except AssayError as error:
         return StoreCheck(where, error.message, well=False)
 
@@ -135,11 +140,6 @@ def check_store(args: Namespace) -> StoreCheck:
 def _has_store(path: Path) -> bool:
     inside = (path / "assay.db", path / ".assay" / "assay.db")
     return any(each.exists() for each in inside) if path.is_dir() else path.exists()
-
-
-def _describe_newest_run(store: Store) -> str:
-    newest = store.runs(limit=1)
-    return f"opens; its newest run is {newest[0].id}" if newest else "opens; it has no runs"
 
 
 def request_named_endpoints(
@@ -157,6 +157,7 @@ def request_endpoints_by_key(environment: Mapping[str, str]) -> Iterator[Endpoin
     for name, provider in PROVIDERS.items():
         variable = provider.key_variable
         if variable is not None and environment.get(variable, "").strip():
+            # The model is not called: listing the models proves that the key works.
             yield EndpointRequest(name, Endpoint(provider=name, model="any"), by_key=variable)
 
 

@@ -76,6 +76,7 @@ def main(args: Namespace) -> int:
     given = os.environ.get(TOKEN_VARIABLE) or None
     made = None
     if given is None and (args.token or not is_loopback(args.host)):
+        # A server that other machines can reach is never open to everyone.
         made = secrets.token_urlsafe(24)
     settings = ServerSettings(
         host=args.host,
@@ -97,6 +98,7 @@ async def _serve(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
+    # MCP lists tools before a session exists, so they must be known now.
     tools = await probe_tools(served)
     async with EnvironmentServer(served.make, settings, tools=tools) as server:
         _announce(server.url, tools is not None, as_json=as_json, made_token=made_token)
@@ -110,6 +112,7 @@ def _announce(url: str, mcp: bool, *, as_json: bool, made_token: str | None) -> 
     if as_json:
         print(json.dumps({"url": url, "mcp_url": mcp_url, "token": made_token}), flush=True)
         return
+    # One line and nothing else: scripts read the address from stdout.
     print(url, flush=True)
     if made_token is not None:
         print(f"token: {made_token}", file=sys.stderr)
@@ -178,6 +181,7 @@ def _import_environment_factory(target: str) -> Callable[..., object]:
 def _find_task_parameter(factory: Callable[..., object], target: str) -> inspect.Parameter | None:
     try:
         parameters = inspect.signature(factory).parameters
+    # Callables of C have no signature; they are called without a task.
     except (TypeError, ValueError):
         return None
     if "task" in parameters:

@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from assay.errors import AssayError, ConfigError
 from assay.runner import EvalConfig, EvalReport, Resume, Stop, evaluate, expect_endpoint
@@ -182,6 +182,7 @@ def main(args: Namespace) -> int:
 def _run_file(args: Namespace) -> int:
     resume = read_resume_options(args)
     with redirect_output_to_stderr():
+        # To record which modules the file imports, and not those of assay.
         loaded = frozenset(sys.modules)
         with expect_endpoint(names_model(args)):
             file = load_eval_file(args.file)
@@ -197,6 +198,7 @@ def _run_bundle(trusted: "TrustedBundle", args: Namespace) -> int:
 
     resume, location = read_resume_options(args), resolve_store_location(args)
     with redirect_output_to_stderr(), trusted.extract() as file:
+        # The limit is applied to the bundled rows when they are loaded.
         settings = Namespace(**{**vars(trusted.args), "limit": None})
         with expect_endpoint(names_model(settings)):
             session = _EvalInvocation(file, override_config(file.config, settings), args, resume)
@@ -274,6 +276,7 @@ class _RunTrackingStore(Store):
     def _warn(self, run: Run) -> None:
         """Report the work that may be repeated while the other process lives."""
         row, display = run.row(), self.display
+        # Without a live holder nothing can be repeated.
         if row.holder is None or display is None:
             return
         total, most = row.spec.total, "an unknown number of samples"
@@ -312,7 +315,13 @@ class _EvalInvocation:
                 return asyncio.run(self._evaluate(store, store.display))
         except Exception as error:
             if store.started is not None and not isinstance(error, ConfigError):
-                self._raise_with_resume_hint(error, store.started)
+                hint = format_resume_hint(build_resume_command(self.args, store.started.id))
+                if isinstance(error, AssayError):
+                    raise InconclusiveError(f"{error}\n{hint}") from error
+                # A traceback without a frame of the user's file is a fault of assay: shown whole.
+                if (shown := format_user_traceback(error, self.file.path)) is not None:
+                    text = f"the run was aborted in your code\n{shown}\n{hint}"
+                    raise InconclusiveError(text) from error
             raise
 
     async def _evaluate(self, store: _RunTrackingStore, display: Display) -> EvalReport:
@@ -332,12 +341,3 @@ class _EvalInvocation:
                     watch=display.watch,
                     stop=stop,
                 )
-
-    def _raise_with_resume_hint(self, error: Exception, run: Run) -> NoReturn:
-        hint = format_resume_hint(build_resume_command(self.args, run.id))
-        if isinstance(error, AssayError):
-            raise InconclusiveError(f"{error}\n{hint}") from error
-        shown = format_user_traceback(error, self.file.path)
-        if shown is None:
-            raise error
-        raise InconclusiveError(f"the run was aborted in your code\n{shown}\n{hint}") from error

@@ -45,6 +45,7 @@ class TrustedBundle:
             self.bundle.extract(folder)
             code = folder / CODE
             for path in self.code.import_folders:
+                # Not removed again: the scorers may import modules while the run is in progress.
                 sys.path.insert(0, str(code / path))
             start = code / self.code.folder
             start.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -84,6 +85,7 @@ def confirm_code(bundle: Bundle, *, quiet: bool) -> bool:
     Without a terminal the command itself is the consent.
     """
     interactive = sys.stdin is not None and sys.stdin.isatty()
+    # In CI the command line itself is the consent, and --quiet wants no listing.
     if quiet and not interactive:
         return True
     listing = "\n".join(format_bundle_manifest(bundle.manifest))

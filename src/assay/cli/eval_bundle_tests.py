@@ -26,6 +26,7 @@ from .terminal import format_field, print_json, sanitize_lines
 
 _EXIT_STATUS_BY_PYTEST_CODE = {0: EXIT_PASS, 1: EXIT_FAIL, 2: EXIT_INTERRUPTED}
 _FORWARDED_OPTIONS = ("model", "limit", "fail_on_error", "max_cost_usd")
+# The plugin has no option for these; ignoring them would report other results.
 _UNSUPPORTED_OPTIONS = (
     *("key_env", "repeats", "concurrency", "seed", "name", "session", "save_sessions"),
     *("resume", "allow_changed_dataset", "take_over", "rescore", "allow_plain_http"),
@@ -61,7 +62,9 @@ def _run_pytest(
     for name in _FORWARDED_OPTIONS:
         value = getattr(args, name, None)
         if value is not None:
-            words.append(f"--assay-{name.replace('_', '-')}={_format_option_value(value)}")
+            words.append(
+                f"--assay-{name.replace('_', '-')}={str(value).lower() if value is True else value}"
+            )
     imported = [str(code / each) for each in trusted.code.import_folders]
     kept = [each for each in [os.environ.get("PYTHONPATH")] if each]
     # An old summary must not pass for the new one when pytest fails to write it.
@@ -75,14 +78,11 @@ def _run_pytest(
             # Not an argument: process lists would show a password in the URL.
             "ASSAY_STORE": str(store),
         },
+        # stdout is for the report of this command.
         stdout=sys.stderr.fileno(),
         check=False,
     )
     return done.returncode
-
-
-def _format_option_value(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _print_test_runs(args: Namespace, summary: Path, baselines: dict[str, str]) -> None:

@@ -35,7 +35,11 @@ def load_eval_file(target: str) -> EvalFile:
     """
     path, name = split_target(target)
     module = import_file(path)
-    config = _read_eval_config(module, name, path)
+    config = _read_eval_definition(module, name, path)
+    if not isinstance(config, EvalConfig):
+        raise ConfigError(
+            f"`{name}` is a {type(config).__name__}, not an EvalConfig", where=str(path)
+        )
     value = _read_eval_definition(module, "dataset", path)
     # The file may be a symbolic link, and the dataset beside the target of the link.
     dataset = locate_dataset(value, path.parent, path.resolve().parent)
@@ -65,6 +69,7 @@ def _is_same_path(path: Path, filename: str) -> bool:
 def split_target(target: str) -> tuple[Path, str]:
     """Split `FILE.py[:config]` into the file and the name of the configuration."""
     file, colon, name = target.rpartition(":")
+    # A colon may also be part of a path, as in `C:\\evals.py`.
     if not colon or not name.isidentifier():
         file, name = target, "config"
     path = Path(file)
@@ -94,6 +99,7 @@ def import_file(path: Path) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
+    # An interruption is not an error of the file.
     except KeyboardInterrupt:
         raise
     except BaseException as error:
@@ -135,15 +141,6 @@ def _find_last_line(error: BaseException, path: Path) -> int:
             line = frame.tb_lineno
         frame = frame.tb_next
     return line
-
-
-def _read_eval_config(module: ModuleType, name: str, path: Path) -> EvalConfig:
-    value = _read_eval_definition(module, name, path)
-    if not isinstance(value, EvalConfig):
-        raise ConfigError(
-            f"`{name}` is a {type(value).__name__}, not an EvalConfig", where=str(path)
-        )
-    return value
 
 
 def _read_eval_definition(module: ModuleType, name: str, path: Path) -> Any:

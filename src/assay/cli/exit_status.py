@@ -21,6 +21,7 @@ class InconclusiveError(AssayError):
 
 def choose_exit_status(error: AssayError) -> int:
     """Return the exit status of a command that this error ends."""
+    # A retry can change these; it cannot change a usage error.
     inconclusive = isinstance(
         error, InconclusiveError | DatasetOutOfReach | EndpointError | RunStopped | StoreError
     )

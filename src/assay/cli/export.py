@@ -136,6 +136,7 @@ def _add_filter_options(parser: ArgumentParser) -> None:
 
 def main(args: Namespace) -> int:
     """Exit status: 0 written, 1 nothing to write, 3 written without rows that cannot be read."""
+    # Before anything is read: a wrong suffix must not cost minutes.
     format_named(args.format).check_target(args.output, args.format)
     selection = Selection(
         min_score=args.min_score,

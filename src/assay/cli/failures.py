@@ -8,6 +8,7 @@ from assay.store import FailureGroup
 
 from .terminal import cut, measure_line_width
 
+# A provider may return a whole HTML page as its error.
 _MAX_FAILURE_CHARS = 1000
 
 
@@ -24,6 +25,7 @@ def format_failures(groups: Sequence[FailureGroup], failed: int) -> list[str]:
             measure_line_width(),
             initial_indent=first,
             subsequent_indent=" " * len(first),
+            # Ids and URLs must stay in one piece to be copied.
             break_on_hyphens=False,
         )
     if (others := failed - sum(group.samples for group in groups)) > 0:

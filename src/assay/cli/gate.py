@@ -94,6 +94,7 @@ def _judge_recorded_run(store: Store, run: Run, rule: GateRule, args: Namespace)
     summary = summarise_recorded(run.results(), run.spec.config)
     verdict = judge_gate(summary, rule, comparison=comparison)
     row = run.row()
+    # The missing samples of an unfinished run could turn the verdict either way.
     if row.status == "completed" or args.allow_unfinished:
         return verdict
     checks = (build_finished_check(row), *verdict.checks)

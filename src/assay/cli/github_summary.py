@@ -7,6 +7,7 @@ from pathlib import Path
 from assay.certify import CertificationResult, CriterionStatus, summary_markdown
 from assay.stats import clean_text, escape_command, escape_command_property
 
+# A reason may quote a long answer of a model.
 _MAX_ANNOTATION_CHARS = 1000
 
 

@@ -216,6 +216,7 @@ def _store_sessions(stream: Stream, account: IngestReport, args: Namespace) -> N
         except BaseException:
             run.finish("interrupted")
             raise
+        # Skipped sessions do not make the run incomplete: a second import would skip them again.
         run.finish("completed")
 
 
@@ -230,6 +231,7 @@ async def _record_sessions(
             try:
                 inserted = await writer.record(key, sample)
             except AssayError as error:
+                # A failing store would fail for every further sample.
                 if not account.is_about_sample(error):
                     raise
                 account.skip(sample.id, BadRow(error.message, where=f"session {sample.id}"))

@@ -58,5 +58,6 @@ def write_stdout(samples: Iterator[Sample], output: LineFormatter) -> None:
     """Write all samples to stdout in UTF-8, whatever its encoding."""
     for line in map(output, samples):
         if line is not None:
+            # Bytes: a terminal encoding may lack characters of the samples.
             sys.stdout.buffer.write(line.encode() + b"\n")
     sys.stdout.buffer.flush()

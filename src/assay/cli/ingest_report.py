@@ -15,6 +15,7 @@ from .ingest_output import LineFormatter, format_sample_line
 from .ingest_sources import Stream
 from .terminal import format_field
 
+# --json lists all of them.
 _MAX_LISTED_MISSING = 20
 _MAX_LISTED_KINDS = 10
 

@@ -136,6 +136,7 @@ def _open_sample_file(args: Namespace) -> SampleStream | None:
     if args.output not in (None, "-"):
         refuse_to_overwrite(Path(args.output), [path])
     stream = load_samples(path, args.limit)
+    # Reads the whole file once, so that a bad row is found before the first call.
     if not sum(1 for _ in stream):
         raise ConfigError("the file has no samples", where=str(path))
     return stream

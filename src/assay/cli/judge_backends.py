@@ -22,6 +22,7 @@ from .option_numbers import parse_count
 
 BACKENDS = ("llm", "vertex")
 _DEFAULT_VERTEX_LOCATION = "us-central1"
+# Files are committed and shared; keys must not be in them.
 _SECRET_ENDPOINT_FIELDS = ("api_key", "oauth_token")
 
 

@@ -119,7 +119,11 @@ class JudgeReport:
         return [
             *format_labelled("rubric", rubric),
             *format_labelled("judges", f"{', '.join(self.judge.judges)}{votes}"),
-            *self._format_panel(),
+            *(
+                line
+                for name, mean in self.panel.items()
+                for line in format_labelled("", f"{name}: mean score {format_number(mean)}")
+            ),
             *self._format_agreement(),
             *self._format_evidence(),
             *self._format_left_out(),
@@ -134,10 +138,6 @@ class JudgeReport:
         if len(self.judge.judges) < 2:
             return {}
         return {name: total / given for name, (total, given) in sorted(self.by_judge.items())}
-
-    def _format_panel(self) -> list[str]:
-        words = [f"{name}: mean score {format_number(mean)}" for name, mean in self.panel.items()]
-        return [line for each in words for line in format_labelled("", each)]
 
     def _format_agreement(self) -> list[str]:
         lines: list[str] = []
@@ -190,6 +190,14 @@ class JudgeReport:
 
     def plain(self) -> dict[str, Any]:
         """Return the counts as plain values."""
+        calibration: dict[str, Any] | None = None
+        if self.calibrator is not None:
+            compared = self.calibrator.compute_calibrations()
+            calibration = {
+                "compared": [each.model_dump(mode="json") for each in compared],
+                "labels_without_sample": self.calibrator.missing,
+                "samples_without_label": self.calibrator.unlabelled,
+            }
         return {
             "rubric": {"name": self.judge.rubric.name, "digest": self.judge.rubric.digest},
             "judges": list(self.judge.judges),
@@ -209,16 +217,5 @@ class JudgeReport:
             "evidence": {"quotes": self.quotes, "not_found": self.quotes_missing},
             "verdicts": {"rubrics": self.verdicts, "not_met": self.verdicts_missed},
             "spending": self.judge.spending.plain(),
-            "calibration": self._calibration_to_dict(),
-        }
-
-    def _calibration_to_dict(self) -> dict[str, Any] | None:
-        if self.calibrator is None:
-            return None
-        return {
-            "compared": [
-                each.model_dump(mode="json") for each in self.calibrator.compute_calibrations()
-            ],
-            "labels_without_sample": self.calibrator.missing,
-            "samples_without_label": self.calibrator.unlabelled,
+            "calibration": calibration,
         }

@@ -37,9 +37,14 @@ class SessionLabel:
 
 def build_label(sample: Sample) -> str:
     """Return the title of a session, else the first line of the question, else ""."""
-    return _read_label_text(sample.input.get("title")) or _take_first_line(
-        _find_sample_question(sample)
-    )
+    if title := _read_label_text(sample.input.get("title")):
+        return title
+    question = sample.prompt
+    if not isinstance(question, str):
+        texts = (message.text for message in sample.messages if message.role == "user")
+        question = next(filter(None, texts), "")
+    lines = (line.strip() for line in question.splitlines())
+    return next(filter(None, lines), "")[:_MAX_LABEL_CHARS]
 
 
 def build_session_label(sample: Sample) -> SessionLabel | None:
@@ -57,17 +62,6 @@ def build_session_label(sample: Sample) -> SessionLabel | None:
         project=_read_label_text(given.get("project")),
         directory=_read_label_text(given.get("directory")),
     )
-
-
-def _find_sample_question(sample: Sample) -> str:
-    if isinstance(sample.prompt, str):
-        return sample.prompt
-    texts = (message.text for message in sample.messages if message.role == "user")
-    return next(filter(None, texts), "")
-
-
-def _take_first_line(text: str) -> str:
-    return next((line.strip() for line in text.splitlines() if line.strip()), "")[:_MAX_LABEL_CHARS]
 
 
 def _read_label_text(value: object) -> str | None:

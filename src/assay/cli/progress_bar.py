@@ -59,15 +59,19 @@ def format_progress(progress: Progress) -> str:
     done = progress.already_done + progress.done
     parts = [f"{done}/{progress.total}" if progress.total is not None else f"{done} done"]
     if progress.rate is not None:
-        parts.append(_format_rate(progress.rate))
+        rate = progress.rate
+        parts.append(f"{rate:.1f}/s" if rate >= 1 else f"{rate * 60:.1f}/min")
     if progress.mean is not None:
         parts.append(f"mean result {progress.mean:.3f}")
     if progress.failed:
         parts.append(f"{progress.failed} failed")
     if progress.not_judged:
         parts.append(f"{progress.not_judged} not judged")
-    if cost := _format_progress_cost(progress):
-        parts.append(cost)
+    # With calls of unknown cost the sum is only a lower bound.
+    if progress.cost_usd:
+        parts.append(f"{'at least ' if progress.cost_unknown else ''}${progress.cost_usd:.4f}")
+    elif progress.cost_unknown:
+        parts.append("cost unknown")
     if progress.seconds_left is not None:
         parts.append(f"{format_duration(progress.seconds_left)} left")
     return cut(", ".join(parts), _PROGRESS_LINE_WIDTH)
@@ -78,17 +82,6 @@ def format_duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-def _format_rate(rate: float) -> str:
-    return f"{rate:.1f}/s" if rate >= 1 else f"{rate * 60:.1f}/min"
-
-
-def _format_progress_cost(progress: Progress) -> str | None:
-    # With calls of unknown cost the sum is only a lower bound.
-    if not progress.cost_unknown:
-        return f"${progress.cost_usd:.4f}" if progress.cost_usd else None
-    return f"at least ${progress.cost_usd:.4f}" if progress.cost_usd else "cost unknown"
 
 
 class SilentDisplay:

@@ -124,6 +124,7 @@ def _export_right_samples(store: Store, run_id: str, folder: Path) -> ExportRepo
         folder / "sft.jsonl",
         "trl-sft",
         selection=Selection(min_score=1.0),
+        # The folder is our own, and the tour may be repeated.
         options=ExportOptions(force=True),
     )
 

@@ -19,6 +19,7 @@ EXAMPLES = (
 )
 """Examples of the same kinds as the tasks; none of them is a task."""
 
+# Thousands separators are removed before the match.
 _TASK_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
@@ -27,6 +28,7 @@ class OneCalculation(CalculatorEnvironment):
 
     async def step(self, action: Message) -> Step:
         step = await super().step(action)
+        # The result of the first call is the answer, so no second turn is needed.
         return replace(step, terminated=True, ended_by_agent=True)
 
 
@@ -56,7 +58,12 @@ def build_plain_config() -> EvalConfig:
 
 def build_tool_config() -> EvalConfig:
     """Configure the evaluation with examples and output restricted to tool calls."""
-    instructions = Message(role="system", content=_build_instructions())
+    shown = (
+        f'{question} -> {{"name": "calculate", "arguments": {{"expression": "{expression}"}}}}'
+        for question, expression in EXAMPLES
+    )
+    text = "\n".join(["Write the calculation that answers the question.", *shown])
+    instructions = Message(role="system", content=text)
     return EvalConfig(
         name="quickstart-tool",
         endpoint=_build_local_endpoint(tool_calls="schema"),
@@ -80,11 +87,3 @@ def _build_local_endpoint(**extra_params: Any) -> Endpoint:
 
 def _build_task_question(sample: Sample) -> Message:
     return Message(role="user", content=sample["question"])
-
-
-def _build_instructions() -> str:
-    shown = (
-        f'{question} -> {{"name": "calculate", "arguments": {{"expression": "{expression}"}}}}'
-        for question, expression in EXAMPLES
-    )
-    return "\n".join(["Write the calculation that answers the question.", *shown])

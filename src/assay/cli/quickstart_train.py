@@ -50,6 +50,7 @@ _MAX_LISTED_SUMS = 3
 
 def train_and_compare(args: Namespace) -> int:
     """Exit status 0 whatever the model learned, which is only shown; 130 when interrupted."""
+    # Raises for missing packages before anything is printed or written.
     check_training_packages()
     # A new folder each time: the models of earlier trainings are kept.
     names = (args.output / f"training{f'-{n}' if n > 1 else ''}" for n in counted(1))

@@ -106,7 +106,8 @@ class QuickstartTrainingReport:
                 explain_comparisons(self.sampled.comparison, self.greedy.comparison), WIDTH
             ),
             "",
-            *self._format_times(),
+            *(f"{_STAGES[name]:<30}{spent}" for name, spent in self.spent.items()),
+            f"{'in all':<30}{self.whole}",
             "",
             "next:",
             *(f"  {command}" for command in self.next),
@@ -139,10 +140,6 @@ class QuickstartTrainingReport:
             format_field("picture", self.grpo.curve_path),
             format_field("model", self.grpo.model_path),
         ]
-
-    def _format_times(self) -> list[str]:
-        lines = [f"{_STAGES[name]:<30}{spent}" for name, spent in self.spent.items()]
-        return [*lines, f"{'in all':<30}{self.whole}"]
 
     def plain(self) -> dict[str, Any]:
         """Return the report as plain values."""

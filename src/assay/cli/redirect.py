@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from typing import TextIO
 
+# By number: child processes inherit the descriptor, not `sys.stdout`.
 _STDOUT_FD = 1
 
 

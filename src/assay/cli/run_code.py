@@ -44,6 +44,7 @@ def describe_run_code(file: EvalFile, args: Namespace, ignore: Container[str]) -
     given = {name: getattr(args, name, None) for name in RECORDED_OPTIONS}
     options = {name: value for name, value in given.items() if value is not None}
     if "model" in options:
+        # A password in the address must not reach the store.
         options["model"] = redact_option_value(options["model"])
     absolute = Path(os.path.abspath(file.path))
     inside = absolute.is_relative_to(start)

@@ -62,23 +62,19 @@ class EvalCommandReport:
 
     def lines(self) -> list[str]:
         """Return the summary, then the run and the commands that inspect it."""
+        skipped: list[str] = []
+        if rows := self.report.skipped:
+            shown = replace(rows, problems=rows.problems[:_MAX_LISTED_SKIPPED])
+            skipped = format_labelled("not read", str(shown))
         return [
             *self.report.summary.lines(),
             *format_retries(self.retried),
-            *self._format_skipped_rows(),
+            *skipped,
             format_field("run", self.report.run_id),
             format_field("store", self.report.store),
             "next:",
             *(f"  {command}" for command in self.next),
         ]
-
-    def _format_skipped_rows(self) -> list[str]:
-        skipped = self.report.skipped
-        if not skipped:
-            return []
-        return format_labelled(
-            "not read", str(replace(skipped, problems=skipped.problems[:_MAX_LISTED_SKIPPED]))
-        )
 
     def plain(self) -> dict[str, Any]:
         """Return the report as plain values."""

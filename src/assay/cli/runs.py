@@ -19,6 +19,7 @@ from .terminal import cut, print_json
 
 _RUNS_LINE_WIDTH = 80
 _SESSION_PLACE_WIDTH = 30
+# Shorter titles are unreadable; the line is cut as a whole instead.
 _MIN_TITLE_WIDTH = 10
 RUNS_ACTIONS = {
     "delete": (runs_delete, "delete recorded runs by id"),
@@ -62,9 +63,12 @@ def main(args: Namespace) -> int:
         shown, more = found[: args.limit], len(found) > args.limit
         sessions = _load_first_sessions(store, shown)
     if args.json:
-        described_runs = [
-            run_to_dict(row) | _first_session_to_dict(sessions.get(row.id)) for row in shown
-        ]
+        labels = {
+            run_id: {"first_session": label.plain()}
+            for run_id, sample in sessions.items()
+            if (label := build_session_label(sample)) is not None
+        }
+        described_runs = [run_to_dict(row) | labels.get(row.id, {}) for row in shown]
         print_json({"store": where, "runs": described_runs, "more": more})
     elif not shown:
         print("the store has no runs yet; `assay eval FILE.py` records one")
@@ -86,11 +90,6 @@ def _load_first_sessions(store: Store, rows: list[RunRow]) -> dict[str, Sample]:
             first = next(iter(run.results()))
             found[row.id] = next(iter(run.samples(sample_id=first.sample_id)))
     return found
-
-
-def _first_session_to_dict(sample: Sample | None) -> dict[str, Any]:
-    label = None if sample is None else build_session_label(sample)
-    return {} if label is None else {"first_session": label.plain()}
 
 
 def format_runs(

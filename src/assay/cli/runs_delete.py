@@ -38,6 +38,7 @@ def main(args: Namespace) -> int:
 def delete_runs(store: Store, rows: list[RunRow], args: Namespace) -> None:
     """Delete runs and print their ids."""
     deleted = [{"id": row.id, "results": store.delete_run(row.id)} for row in rows]
+    # Not by default: rewriting a large file takes long and needs its size in free space.
     if args.compact:
         store.compact()
     if args.json:

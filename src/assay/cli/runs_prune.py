@@ -70,11 +70,9 @@ def choose_runs(
         seen[row.spec.name] = seen.get(row.spec.name, 0) + 1
         if row.holder is not None or (keep is not None and seen[row.spec.name] <= keep):
             continue
-        if older_than is None or _parse_start_time(row) < older_than:
+        started = datetime.fromisoformat(row.spec.created_at)
+        # Imported runs may have a time without an offset; the store itself writes UTC.
+        started = started if started.tzinfo is not None else started.replace(tzinfo=UTC)
+        if older_than is None or started < older_than:
             chosen.append(row)
     return chosen
-
-
-def _parse_start_time(row: RunRow) -> datetime:
-    started = datetime.fromisoformat(row.spec.created_at)
-    return started if started.tzinfo is not None else started.replace(tzinfo=UTC)

@@ -14,6 +14,7 @@ from .terminal import sanitize_text, sanitize_to_line
 if TYPE_CHECKING:
     from rich.text import Text
 
+# About a screen for each message; --full shows everything.
 _MAX_TEXT_CHARS = 2000
 _MAX_TEXT_LINES = 40
 _MAX_SHOWN_STEPS = 50

@@ -116,15 +116,11 @@ def _show_session(session: AgentSession, args: Namespace) -> int:
     if session.parent_id is not None:
         lines.append(f"branch of {session.parent_id}, after message {session.branch_point}")
     for number, message in enumerate(session.messages):
-        lines += ["", *_format_message(number, message)]
+        lines += ["", f"--- {number} {message.role}"]
+        lines += [message.text] if message.text else []
+        lines += [f"calls {call.name}({call.arguments})" for call in message.tool_calls]
     print(sanitize_lines("\n".join(lines)))
     return 0
-
-
-def _format_message(number: int, message: Message) -> list[str]:
-    lines = [f"--- {number} {message.role}"]
-    lines += [message.text] if message.text else []
-    return lines + [f"calls {call.name}({call.arguments})" for call in message.tool_calls]
 
 
 def _continue_session(store: Store, args: Namespace) -> int:

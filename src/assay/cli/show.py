@@ -34,6 +34,7 @@ from .terminal import (
 _SHOWN_ID_WIDTH = 26
 _SCORE_WIDTH = 18
 _SHOWN_PLACE_WIDTH = 40
+# Longer ids leave no room for a label in 80 columns.
 _MAX_SHOWN_ID_CHARS = 60
 _SHOW_LINE_WIDTH = 80
 _MAX_LISTED_IDS = 5
@@ -198,6 +199,7 @@ def find_reason(sample: Sample) -> str:
 def find_body(run: Run, row: ResultRow) -> Sample:
     """Load the whole sample of a result row."""
     rows = run.results(sample_id=row.sample_id)
+    # Rows and bodies are read in the same order, but a sample may be recorded in between.
     for each, sample in zip(rows, run.samples(sample_id=row.sample_id), strict=False):
         if each.key == row.key:
             return sample

@@ -10,6 +10,7 @@ from assay.store import ResultRow, Run
 
 from .terminal import format_field
 
+# A long training is shown in groups of steps, so that the table fits a screen.
 _MAX_TABLE_LINES = 12
 _ROLLOUT_COLUMNS = "  {:<11}{:>9}{:>9}  {:<16}{:>8}{:>12}{:>9}"
 _UPDATE_COLUMNS = "  {:<11}{:>9}{:>12}{:>11}{:>11}{:>11}{:>11}"
@@ -166,15 +167,14 @@ def _format_update_table(steps: Sequence[Steps]) -> Iterator[str]:
         updated = "-" if part.updated is None else part.updated
         numbers = (part.measured(name) for name in _UPDATE_METRICS)
         yield _UPDATE_COLUMNS.format(
-            _format_step_range(part), updated, *map(_format_metric, numbers)
+            _format_step_range(part),
+            updated,
+            *("-" if value is None else f"{value:.3g}" for value in numbers),
         )
 
 
-def _format_metric(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3g}"
-
-
 def _group_steps(steps: Sequence[Steps]) -> Iterator[Steps]:
+    # Rounded up, so that the table never has more lines.
     size = -(-len(steps) // _MAX_TABLE_LINES)
     for start in range(0, len(steps), size):
         yield _merge_steps(steps[start : start + size])

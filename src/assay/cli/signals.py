@@ -64,6 +64,7 @@ class _SignalListener:
         self._timers: list[threading.Timer] = []
         self._exit_lock = threading.Lock()
         self._receiver, self._sender = socket.socketpair()
+        # Required by `set_wakeup_fd`: a full pipe must not block the signal handler.
         self._sender.setblocking(False)
         self._before: dict[signal.Signals, Any] = {
             number: signal.signal(number, _ignore_signal) for number in _SIGNALS
@@ -89,6 +90,7 @@ class _SignalListener:
         signal.set_wakeup_fd(self._fd_before)
         for number, handler in self._before.items():
             signal.signal(number, handler or signal.SIG_DFL)  # None: not set from Python
+        # Ends the listener: no signal has the number 0.
         self._sender.send(b"\0")
         self._thread.join()
         self._sender.close()
@@ -175,6 +177,7 @@ def exit_interrupted() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError, AttributeError):
             stream.flush()
+    # Normal exit would join non-daemon threads.
     os._exit(EXIT_INTERRUPTED)
 
 

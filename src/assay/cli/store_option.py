@@ -24,6 +24,7 @@ def find_store_location(args: Namespace) -> str | Path | None:
 
     `ASSAY_STORE` is a whole path or URL, `ASSAY_HOME` a folder that replaces `.assay/`.
     """
+    # An empty option counts as absent, as from an unset shell variable.
     if args.store:
         return str(args.store)
     if where := os.environ.get("ASSAY_STORE"):

@@ -26,11 +26,13 @@ def supervise(work: Callable[[], int]) -> int:
     if not hasattr(os, "fork"):
         return work()
     for stream in (sys.stdout, sys.stderr):
+        # Buffered text would be written twice, by the parent and by the child.
         if stream is not None:
             stream.flush()
     finished, report = os.pipe()
     # Random, so that code which writes to every descriptor cannot forge a status.
     seal = os.urandom(16)
+    # Its end in the parent closes when the parent ends, also by SIGKILL.
     watched, held = os.pipe()
     # A service manager may have set it to ignored, and then the end of the child is not signalled.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -40,6 +40,7 @@ def sanitize_text(text: str) -> str:
 
 def _replace_control_character(character: str) -> str:
     category = unicodedata.category(character)
+    # Line and paragraph separators break lines in some terminals.
     if category in ("Zl", "Zp"):
         return " "
     return _REPLACEMENT if category[0] == "C" and character not in _JOINERS else character
@@ -64,6 +65,7 @@ def render(content: "RenderableType") -> None:
 def measure_line_width() -> int:
     """Return the columns of a list line: the terminal's width, or many without a terminal."""
     terminal = sys.stdout is not None and sys.stdout.isatty()
+    # COLUMNS is honoured without a terminal, as argparse does.
     if not terminal and not os.environ.get("COLUMNS"):
         return _PIPE_LINE_WIDTH
     return max(shutil.get_terminal_size().columns, 80)

@@ -107,6 +107,7 @@ def stop_after_step(stop: Stop, display: TrainDisplay) -> Iterator[None]:
     """Stop after the current step on Ctrl-C or SIGTERM, and at once on the second."""
 
     def request_stop(number: int, frame: FrameType | None) -> None:
+        # The second signal abandons the step; the last checkpoint is kept.
         if stop.requested:
             raise KeyboardInterrupt
         stop.request()

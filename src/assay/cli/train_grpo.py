@@ -76,6 +76,7 @@ def main(args: Namespace) -> int:
             with TrainDisplay(quiet=args.quiet) as display:
                 result = _TrainingMonitor(file, args, display).run()
     except InconclusiveError as error:
+        # The run recorded nothing else, so this line is the whole report.
         if isinstance(failed := error.__cause__, EveryRolloutFailed) and not args.json:
             print(format_field("rollouts", f"{failed.rollouts}, {failed.rollouts} failed"))
         raise

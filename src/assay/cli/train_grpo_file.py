@@ -76,6 +76,7 @@ def _override_grpo_config(value: object, path: Path, changes: dict[str, object])
         )
     given = {name: change for name, change in changes.items() if change is not None}
     try:
+        # Validated anew: an override may contradict another setting.
         return GRPOConfig.model_validate({**dict(value), **given})
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]

@@ -173,10 +173,12 @@ def _build_sft_config_from_options(args: Namespace) -> SFTConfig:
     given = {name: getattr(args, name) for name in _SFT_OPTIONS if getattr(args, name) is not None}
     try:
         if args.lora is not None:
+            # The usual ratio of alpha to rank.
             given["lora"] = Lora(rank=args.lora, alpha=2 * args.lora)
         return SFTConfig(model_name=args.model, output=args.output, **given)
     except ValidationError as error:
         problem = error.errors()[0]
+        # Named as the option, not as the setting behind it.
         name = str(problem["loc"][-1]) if problem["loc"] else ""
         option = f"--{name.replace('_', '-')}: " if name in _SFT_OPTIONS else ""
         raise ConfigError(f"{option}{problem['msg']}", where="assay train sft") from None
