@@ -71,7 +71,7 @@ BOMB = "\n".join(
 )
 MANIFEST_MISTAKES = {
     "an unknown field": said(
-        "goal:", "colour: red\n    goal:", "agent.yaml:7", "colour: is not a field"
+        "goal:", "colour: red\n    goal:", "agent.yaml:7", "colour: unknown field"
     ),
     "a misspelt field": said("threshold: 0.9", "treshold: 0.9", "did you mean 'threshold'?"),
     "a misspelt evaluation": said("evaluation:", "evalution:", "did you mean 'evaluation'?"),
@@ -85,7 +85,7 @@ MANIFEST_MISTAKES = {
     "a circle of references": said(
         MANIFEST,
         "definitions:\n  helper: {$ref: agent.yaml#/definitions/helper}\n",
-        "back to itself",
+        "is circular",
     ),
     "a reference out of the folder": said(
         MANIFEST, "definitions:\n  helper: {$ref: ../other.yaml}\n", "folder"
@@ -328,7 +328,7 @@ def test_a_store_whose_package_is_missing_says_what_to_install(
             "the program 'no-such-program-here' was not found",
         ),
         (("--agent", "nobody"), "agents of the manifest: helper"),
-        (("--judge", "none.json"), "none.json: cannot be read"),
+        (("--judge", "none.json"), "none.json: the file cannot be read"),
         (("--tools", "bad_input_agent"), "--tools has no effect: the agent has no tools"),
         (("--sign", "none.pem", "-o", "out"), "none.pem: the key file cannot be read"),
         (("--no-weaken",), "need --baseline"),
