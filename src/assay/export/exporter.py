@@ -223,6 +223,7 @@ class _Export:
             return [self.form.write(first, good=good)]
         if self.form.takes == "tokens":
             tokenise = self.options.tokenise
+            # Recorded tokens are exact; tokenising the text again may give others.
             made = [first] if first.tokens or tokenise is None else tokenise(first)
             return [self.form.write(each) for each in made]
         return [self.form.write(first)]

@@ -91,6 +91,7 @@ class OutputFiles:
         trace: TracebackType | None,
     ) -> None:
         for file in self._open.values():
+            # An error while closing must not hide the error that ended the block.
             with suppress(Exception):
                 file.abort()
         for target in [*self._open, *self._beside]:

@@ -25,6 +25,7 @@ class ParquetFile:
 
     def __init__(self, path: Path, columns: Columns, *, rows_at_once: int = _ROWS_AT_ONCE) -> None:
         self._schema = build_parquet_schema(columns)
+        # Each batch becomes a row group: larger ones compress better, and take more memory.
         self._rows_at_once = min(rows_at_once, _ROWS_AT_ONCE)
         self._rows: list[Mapping[str, Any]] = []
         from pyarrow.parquet import ParquetWriter

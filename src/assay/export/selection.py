@@ -69,6 +69,7 @@ def _find_invalid_reason(sample: Sample, selection: Selection, takes: RowContent
         return FAILED
     if sample.reward is not None:
         return None
+    # A pair is ranked by its scores and a label decided by one, so both need a valid score.
     needs_score = selection.valid_only or takes in ("pairs", "labels")
     return NOT_JUDGED if needs_score else None
 

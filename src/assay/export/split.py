@@ -29,6 +29,7 @@ class Split:
             raise _build_split_error(text) from None
         if len(shares) == 1:
             shares.append(1.0 - shares[0])
+        # With a tolerance, so that 0.333333/0.333333/0.333334 is accepted.
         whole = math.isclose(sum(shares), 1.0, abs_tol=1e-6)
         if (
             len(shares) not in _PART_NAMES

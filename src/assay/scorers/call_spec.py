@@ -54,6 +54,7 @@ class CallSpec:
                     where=self.where,
                     hint=f"use one of those names, or one of {sorted(_SAMPLE_VALUES)}",
                 )
+        # The named values win over row fields of the same name.
         if self.rest:
             further = sample.input.items()
             values |= {key: value for key, value in further if key not in values}

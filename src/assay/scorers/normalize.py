@@ -16,6 +16,7 @@ _ANSWER_NUMBER = re.compile(
     r"(?P<fraction>\.[0-9]*)?(?P<exponent>[eE][-+]?[0-9]{1,4})?\s?%?"
 )
 _LATEX_WRAPPER = re.compile(r"\\(?:text|textbf|mathrm|mathbf)\{([^{}]*)\}")
+# Removed only as a pair around the whole answer: "(a) or (b)" keeps its brackets.
 _PAIRS = ('""', "''", "“”", "‘’", "$$", "()", "[]")
 _LATEX = (("\\$", "$"), ("\\%", "%"), ("{,}", ","), ("\\,", ""), ("\\(", ""), ("\\)", ""))
 

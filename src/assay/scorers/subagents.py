@@ -39,6 +39,7 @@ def find_subagents(sample: Sample) -> Iterator[Sample | UnreadableSubagent]:
         if "trajectory" in entry:
             yield _parse_subagent(dict(entry), place)
         elif isinstance(name := entry.get("id"), str):
+            # A bare id is a session that the source mentions without recording it.
             yield UnreadableSubagent(f"the session of subagent {name[:100]!r} is not recorded")
 
 

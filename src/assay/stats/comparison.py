@@ -22,6 +22,7 @@ from .result_types import NOISE, ResultLike, group_by_sample, read_repeats
 from .sample_pairs import PairedMetrics, PairedScores, pack_scores, unpack_scores
 from .statistics import Bounds, Interval, check_bounds, check_confidence
 
+# Leaves room for two scores and their difference in a line of 80 columns.
 _PAIR_ID_WIDTH = 44
 
 
@@ -210,6 +211,7 @@ def compare(
         check_bounds(bounds)
     if limit is not None and limit < 0:
         raise ConfigError(f"limit is {limit!r}, not 0 or more", where="compare()")
+    # All of a before b: only the scores of one run are kept, b is joined as it is read.
     joining = _RunJoin(limit)
     for sample_id, repeats in group_by_sample(a):
         joining.add_a(sample_id, repeats)

@@ -144,6 +144,7 @@ def _check_request(summary: RunSummary, rule: GateRule, comparison: Comparison |
         )
     if comparison is None and rule.tolerance is not None:
         raise ConfigError("a tolerance needs a baseline", where="gate")
+    # Catches most swapped runs: the gate would take every regression for an improvement.
     if comparison is not None and comparison.samples_b != summary.samples:
         raise ConfigError(
             f"the comparison's second run has {format_plural(comparison.samples_b, 'sample')}, "
@@ -178,6 +179,7 @@ def _check_paired_share(comparison: Comparison, rule: GateRule) -> Check:
         return Check(
             name="paired", outcome=Outcome.COULD_NOT_TELL, text="no sample is judged in both runs"
         )
+    # Of the baseline's samples: a run that drops its hardest ones must not pass for it.
     total = comparison.baseline_judged
     unpaired = total - comparison.pairs
     text = f"{unpaired} of {format_plural(total, 'baseline sample')} without a judged pair"

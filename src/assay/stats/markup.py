@@ -3,6 +3,7 @@
 from .number_format import clean_text
 
 MAX_MARKDOWN_LENGTH = 300
+# `@` would notify a user of GitHub, and `|` end a cell of a table.
 _MARKDOWN_MARKS = frozenset("\\`*_[]|~#!@")
 
 

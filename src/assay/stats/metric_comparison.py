@@ -37,6 +37,7 @@ def compare_metrics(
     """Compare each metric, with p-values adjusted for their number."""
     names = sorted(pairs)
     tests = [pairs[name].test(seed) for name in names]
+    # The p-value is None only without pairs, which cannot be significant.
     known = [1.0 if test.p_value is None else test.p_value for test in tests]
     adjusted = adjust_p_values(known)
     found = {}

@@ -87,6 +87,7 @@ def sign_flip_test(differences: Sequence[float], *, seed: int = 0) -> SignFlipTe
     """
     if not differences:
         return SignFlipTest(None, "no pairs")
+    # A difference of 0 has no sign to flip and changes no sum.
     moved = [d for d in differences if abs(d) > NOISE]
     if not moved:
         return SignFlipTest(1.0, "no differences")

@@ -161,6 +161,7 @@ def _find_smallest(is_shown: Callable[[float], bool]) -> float | None:
     if not is_shown(1.0):
         return None
     low, high = 0.0, 1.0
+    # 12 halvings are within 1/4096, finer than any report shows.
     for _ in range(12):
         middle = (low + high) / 2
         low, high = (low, middle) if is_shown(middle) else (middle, high)

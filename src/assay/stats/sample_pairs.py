@@ -41,6 +41,7 @@ class PairedScores:
         self.b.append(mean_b)
         self.repeats_a = _widen(self.repeats_a, len(a))
         self.repeats_b = _widen(self.repeats_b, len(b))
+        # Sums of reciprocals, for the harmonic means of the numbers of repeats.
         self._shares = (self._shares[0] + 1 / len(a), self._shares[1] + 1 / len(b))
         if self._values is not None:
             # More than two different scores: the power is not computed for binary scores.
@@ -184,6 +185,7 @@ class PairedMetrics:
 
 
 def _read_kept_metrics(kept: Sequence[float]) -> Iterator[tuple[int, Sequence[float]]]:
+    # For each metric: the index of its name, the number of values, the values.
     start = 0
     while start < len(kept):
         first, count = start + 2, int(kept[start + 1])

@@ -33,6 +33,7 @@ def find_shared_bounds(a: Mapping[str, Any], b: Mapping[str, Any]) -> Bounds | N
             where="bounds",
             hint="repeat the older run with the `bounds` of the other",
         )
+    # One of them may be None, which is the default 0..1.
     return first or second
 
 

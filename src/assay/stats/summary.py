@@ -185,6 +185,7 @@ def summarise(
         check_bounds(bounds)
     running = _SummaryBuilder(success)
     for chunk in _chunk_by_sample(results):
+        # Most runs have one result for each sample, which has a faster path.
         if len({result.sample_id for result in chunk}) == len(chunk):
             running.add_singles(chunk)
         else:

@@ -144,6 +144,7 @@ class ConversationView:
             yield call
             for inner in by_call.get(place, ()):
                 yield from inner.calls
+        # Subagents that no recorded call started come last.
         for inner in by_call.get(None, ()):
             yield from inner.calls
 

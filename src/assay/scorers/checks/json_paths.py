@@ -81,6 +81,7 @@ def _find_member(value: Any, step: str | int) -> list[tuple[str, Any]]:
         if isinstance(value, dict) and step in value:
             return [(_format_key(step), value[step])]
         return []
+    # Reported with the index from the start, also for [-1].
     if isinstance(value, list) and -len(value) <= step < len(value):
         return [(f"[{step % len(value)}]", value[step])]
     return []

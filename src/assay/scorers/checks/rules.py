@@ -20,6 +20,7 @@ from .tool_rules import (
 )
 from .yaml_node import Node
 
+# Every check is a metric of every result, which the store keeps.
 _MAX_CHECKS = 1000
 _MAX_CHECK_NAME = 100
 _CHECK_KEYS = ("name", "weight")

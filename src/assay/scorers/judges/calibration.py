@@ -229,6 +229,7 @@ def read_labels(path: Path) -> list[Label]:
     Raises `ConfigError` with the line of the problem.
     """
     try:
+        # Spreadsheets and some editors write a byte order mark.
         with path.open(encoding="utf-8-sig") as file:
             lines = list(enumerate(file, start=1))
     except (OSError, UnicodeDecodeError) as error:

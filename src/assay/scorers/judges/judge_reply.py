@@ -101,6 +101,7 @@ def find_reply_object(
 def _find_reply_candidates(text: str, has: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
     """Return the objects with these fields: from strict JSON, else from repaired text."""
     text = text[:_MAX_REPLY]
+    # Drafts inside the reasoning of a judge are not its answer.
     for end in _THOUGHTS_END:
         text = text.rpartition(end)[2]
     for read, repaired in (
@@ -175,6 +176,7 @@ def _parse_opinion(criteria: dict[str, Any], name: str) -> Opinion:
 def _parse_criterion_score(value: Any, name: str) -> float | None:
     if value is None:
         return None
+    # Some models quote the number. Other strings, such as "8/10", are not guessed at.
     if isinstance(value, str) and _SCORE_NUMBER.fullmatch(value.strip()):
         value = float(value)
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):

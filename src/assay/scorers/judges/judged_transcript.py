@@ -166,6 +166,7 @@ def _read_tool_outcome(message: Message) -> tuple[bool | None, int | None]:
     if message.role not in ("tool", "function") or not message.details:
         return None, None
     details = message.details
+    # Session sources record failures under different keys.
     marks = [details[key] for key in ("failed", "is_error") if isinstance(details.get(key), bool)]
     if isinstance(status := details.get("status"), str):
         marks.append(status == "error")

@@ -153,6 +153,7 @@ def _combine_orders(
             _resolve_winner(one.given.place, first="a", second="b"),
             _resolve_winner(other.given.place, first="b", second="a"),
         )
+        # A verdict that follows the position is a bias of the judge, not a preference.
         same = seen[0] == seen[1]
         inconsistent += not same
         votes.append(seen[0] if same else "tie")

@@ -188,6 +188,7 @@ class _VoteRequest:
             given, problem = read(text, asked)
             if problem is None:
                 break
+            # Otherwise the user would look for the mistake in the rubric.
             if reply.call.finish_reason == "length":
                 problem += " (the answer was cut off at its token limit)"
             messages = asked.build_retry(text, problem)

@@ -17,6 +17,7 @@ from .rubric import Criterion, Rubric
 from .vertex_metrics import VertexMetric, parse_vertex_metrics
 from .vertex_service import VertexAnswer, VertexService
 
+# Threads that wait for the service are idle, so there may be more of them than cores.
 _MAX_VERTEX_CALLS = 64
 
 
