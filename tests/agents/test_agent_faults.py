@@ -168,7 +168,8 @@ def test_an_error_that_cannot_say_what_it_is_is_one_all_the_same() -> None:
 
     assert isinstance(failed(Given(breaks)).__cause__, Mute)
     trajectory = rollout(Given(OVER, close=breaks))
-    assert "Mute: (reading the error message failed: ValueError)" in (trajectory.model_extra or {})["close_error"]
+    close_error = (trajectory.model_extra or {})["close_error"]
+    assert "Mute: (reading the error message failed: ValueError)" in close_error
 
 
 @pytest.mark.parametrize(

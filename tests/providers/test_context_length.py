@@ -21,7 +21,7 @@ def refused(message: str) -> EndpointError:
         "422: Input validation error: `inputs` tokens + `max_new_tokens` must be <= 8192.",
         "400: Input is too long for requested model.",
         "400: The input token count (1200000) exceeds the maximum number of tokens allowed",
-        "llama.cpp refuses the request: the request exceeds the available context size",
+        "llama.cpp rejected the request: the request exceeds the available context size",
         "the prompt has 300 tokens: the context length is 256",
     ],
 )

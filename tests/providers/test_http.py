@@ -273,9 +273,9 @@ def test_an_answer_that_is_marked_as_utf_8_is_read() -> None:
 
 
 def test_no_connection_in_time_is_said_with_what_to_check() -> None:
-    fault = http_module.build_connection_error(ConnectTimeout("no connection within 30 s"))
+    fault = http_module.build_connection_error(ConnectTimeout("connecting timed out after 30 s"))
 
-    assert (fault.kind, fault.message) == (ErrorKind.UNREACHABLE, "no connection within 30 s")
+    assert (fault.kind, fault.message) == (ErrorKind.UNREACHABLE, "connecting timed out after 30 s")
     assert fault.hint is not None
     assert "http or https" in fault.hint
 
