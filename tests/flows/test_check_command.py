@@ -93,7 +93,7 @@ def test_hostile_text_does_not_hang_a_pattern(folder: Path) -> None:
     ("arguments", "status", "said"),
     [
         (("s.jsonl",), 2, "the following arguments are required: --checks"),
-        (("s.jsonl", "--checks", "none.yaml"), 2, "none.yaml: cannot be read"),
+        (("s.jsonl", "--checks", "none.yaml"), 2, "none.yaml: the file cannot be read"),
         (
             ("none.jsonl", "--checks", "checks.yaml"),
             2,
