@@ -62,7 +62,7 @@ def test_each_rollout_has_a_seed_of_its_own_zero_included() -> None:
         ({"score_fn": right, "bounds": (False, True)}, "bounds="),
         ({"score_fn": right, "bounds": (1, -1)}, "the first must be below the second"),
         ({"score_fn": right, "rollout_fn": 3}, "rollout_fn=3 is not callable"),
-        ({"environment_factory": "lake"}, "no environment 'lake'"),
+        ({"environment_factory": "lake"}, "unknown environment 'lake'"),
     ],
 )
 def test_a_wrong_configuration_is_refused_at_once(fields: dict[str, Any], words: str) -> None:

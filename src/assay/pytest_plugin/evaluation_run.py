@@ -26,7 +26,7 @@ from assay.runner import (
 )
 from assay.scorers import ScoreFunction
 from assay.store import Store
-from assay.types import Endpoint, EvaluateResult, Sample
+from assay.types import Endpoint, EvaluateResult, Sample, compute_file_sha256
 
 from .assertions import FailedAssertions
 from .batch import (
@@ -45,7 +45,7 @@ from .environment_servers import build_token_redactor, describe_environment, ope
 from .evaluation_record import read_minimum
 from .scorer_call import UserFunction, bind_user_function
 from .session_report import Evaluations
-from .summary_file import digest_file, digest_rows
+from .summary_file import digest_rows
 
 if TYPE_CHECKING:
     import pytest
@@ -126,7 +126,7 @@ class Evaluation:
         """The SHA-256 of the file or list of rows; None for any other source."""
         file, rows = self._load_samples().file, self.options.samples
         if file is not None:
-            return digest_file(file)
+            return compute_file_sha256(file)
         in_memory = isinstance(rows, list | tuple) and self.evaluations.rows is None
         return digest_rows(rows) if in_memory else None
 

@@ -19,6 +19,7 @@ from assay.errors import ConfigError
 from assay.scorers import hash_loaded_files
 from assay.types import (
     Sample,
+    compute_file_sha256,
     create_private,
     make_private_folder,
     replace_private,
@@ -47,7 +48,7 @@ def write_summary(summary: Path, parts: Sequence[StoredTest], *, root: Path) -> 
             with rows_of_test.open("rb") as file:
                 shutil.copyfileobj(file, joined)
     # The samples first: a summary without its samples would be useless as a baseline.
-    digest = digest_file(unfinished)
+    digest = compute_file_sha256(unfinished)
     replace_private(unfinished, rows)
     records = [part.record for part in parts]
     plain = {**_build_summary(records, root), "code": _digest_code(records, root)}
@@ -84,7 +85,7 @@ def _digest_code(records: Sequence[Record], root: Path) -> dict[str, str]:
     for file in files | around:
         # With pytest-xdist the workers imported these files, not this process.
         if file.as_posix() not in found and (root / file).is_file():
-            found[file.as_posix()] = digest_file(root / file)
+            found[file.as_posix()] = compute_file_sha256(root / file)
     return dict(sorted(found.items()))
 
 
@@ -100,12 +101,6 @@ def _write_json(path: Path, plain: dict[str, Any]) -> None:
 def _build_unfinished_path(path: Path) -> Path:
     # The process id is in the name because two sessions may end at the same time.
     return path.with_name(f".{path.name}.{os.getpid()}.new")
-
-
-def digest_file(path: Path) -> str:
-    """Return the SHA-256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def digest_rows(rows: Iterable[object]) -> str:
@@ -175,7 +170,7 @@ def check_rows(summary: Path) -> None:
             where=str(rows),
             hint="keep both files of a baseline together",
         )
-    if digest_file(rows) != read_summary(summary).get("rows_sha256"):
+    if compute_file_sha256(rows) != read_summary(summary).get("rows_sha256"):
         raise ConfigError(
             "the file contains other samples than the summary beside it was made from",
             where=str(rows),
