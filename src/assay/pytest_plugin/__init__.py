@@ -190,7 +190,8 @@ def pytest_runtest_makereport(
     """Redact the report of an evaluation, and make the summary agree with it."""
     report = yield
     options = eval_options_of(getattr(item, "function", None))
-    if options is not None and (call.excinfo is not None or report.failed or _is_xfail(report)):
+    is_xfail = hasattr(report, "wasxfail")
+    if options is not None and (call.excinfo is not None or report.failed or is_xfail):
         from .verdict import record_report, record_setup, redact_report
 
         evaluations = _get_evaluations(item.config)
@@ -226,10 +227,6 @@ pytest_runtest_makereport.pytest_impl = {"wrapper": True}  # type: ignore[attr-d
 pytest_pyfunc_call.pytest_impl = {"tryfirst": True}  # type: ignore[attr-defined]  # see above
 pytest_runtest_call.pytest_impl = {"wrapper": True}  # type: ignore[attr-defined]  # see above
 pytest_runtestloop.pytest_impl = {"wrapper": True}  # type: ignore[attr-defined]  # see above
-
-
-def _is_xfail(report: "pytest.TestReport") -> bool:
-    return hasattr(report, "wasxfail")
 
 
 def _has_session_files(config: "pytest.Config") -> bool:

@@ -208,9 +208,6 @@ def _group_by_test(samples: Iterable[Sample]) -> dict[str, list[ComparedRow]]:
         test = str((sample.model_extra or {}).get("test"))
         repeat = repeats.get((test, sample.id), 0)
         repeats[test, sample.id] = repeat + 1
-        found.setdefault(test, []).append(_to_result_row(sample, repeat))
+        row = ComparedRow(sample.id, repeat, sample.reward, sample.reward is not None)
+        found.setdefault(test, []).append(row)
     return found
-
-
-def _to_result_row(sample: Sample, repeat: int) -> ComparedRow:
-    return ComparedRow(sample.id, repeat, sample.reward, sample.reward is not None)

@@ -149,7 +149,8 @@ def _read_group_results(
         return {member.key: value for member in group}
     values = list(value) if isinstance(value, list | tuple) else None
     if values is None or len(values) != len(group):
-        returned = _describe_type(value) if values is None else len(values)
+        kind = "None" if value is None else f"a {type(value).__name__}"
+        returned = kind if values is None else len(values)
         fault = ScorerFault(
             f"the function was called with {len(group)} samples and returned {returned}, not a "
             f"list of {len(group)} results"
@@ -179,7 +180,3 @@ def _read_member_result(value: object, sample: Sample) -> EvaluateResult | Excep
 def _describe_group(group: list[GroupMember]) -> str:
     ids = {member.sample.id for member in group}
     return next(iter(ids)) if len(ids) == 1 else f"all {len(group)} in one call"
-
-
-def _describe_type(value: object) -> str:
-    return "None" if value is None else f"a {type(value).__name__}"

@@ -211,15 +211,15 @@ class Evaluation:
     def _build_metadata(self, config: EvalConfig, name: str | None) -> dict[str, Any]:
         options, endpoint, samples = self.options, config.endpoint, self._load_samples()
         model = None if endpoint is None else f"{endpoint.provider}:{endpoint.model}"
-        threshold = read_minimum(options.threshold)
+        threshold, agent = read_minimum(options.threshold), options.rollout_fn
         return {
             "dataset": samples.name,
             "dataset_fingerprint": self.dataset_fingerprint,
             "test": self.item.nodeid,
             "endpoint": name or model,
             "agent": None
-            if options.rollout_fn is None
-            else _read_qualified_name(options.rollout_fn),
+            if agent is None
+            else str(getattr(agent, "__qualname__", type(agent).__qualname__)),
             "environment": describe_environment(options),
             "threshold": threshold,
             "repeats": options.repeats,
@@ -296,10 +296,6 @@ class Evaluation:
                 stops_early=False,  # every result exists already; stopping would save nothing
             ),
         )
-
-
-def _read_qualified_name(function: object) -> str:
-    return str(getattr(function, "__qualname__", type(function).__qualname__))
 
 
 def _defer_score(sample: Sample) -> EvaluateResult:

@@ -61,14 +61,9 @@ def annotate(records: Sequence[Record], *, root: Path) -> Iterator[str]:
         return
     for record in records:
         if not record.passed:
-            yield _format_error_command(
-                record, f"{record.format_headline()}: {record.reason}", root
-            )
-
-
-def _format_error_command(record: Record, text: str, root: Path) -> str:
-    file = escape_command_property(_resolve_annotation_path(record.file, root))
-    return f"::error file={file},line={record.line}::{escape_command(f'{record.test}: {text}')}"
+            file = escape_command_property(_resolve_annotation_path(record.file, root))
+            text = f"{record.test}: {record.format_headline()}: {record.reason}"
+            yield f"::error file={file},line={record.line}::{escape_command(text)}"
 
 
 def _resolve_annotation_path(file: str, root: Path) -> str:

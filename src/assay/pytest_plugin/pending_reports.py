@@ -60,7 +60,9 @@ class PendingReports:
         for nodeid, reports in pending.items():
             if (text := regressions.get(nodeid)) is not None:
                 (call,) = (report for report in reports if report.when == "call")
-                _fail_report(call, text)
+                # For a test with an xfail mark this is the expected failure.
+                call.outcome = "skipped" if hasattr(call, "wasxfail") else "failed"
+                call.longrepr = _render_failure(text)
             self._log(reports)
         for nodeid in regressions.keys() - pending.keys():
             # Another plugin ran the test and reported it as passed: add a failed report.
@@ -79,12 +81,6 @@ class PendingReports:
         for report in reports:
             hook.pytest_runtest_logreport(report=report)
         hook.pytest_runtest_logfinish(nodeid=first.nodeid, location=first.location)
-
-
-def _fail_report(report: "pytest.TestReport", text: str) -> None:
-    # For a test with an xfail mark this is the expected failure.
-    report.outcome = "skipped" if hasattr(report, "wasxfail") else "failed"
-    report.longrepr = _render_failure(text)
 
 
 def _render_failure(text: str) -> "TerminalRepr":

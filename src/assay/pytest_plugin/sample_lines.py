@@ -99,7 +99,10 @@ def describe_unscored(run: TestRun, evaluations: Evaluations) -> list[str]:
     """
     summary = run.report.summary
     bad = summary.not_judged_results
-    found = _find_unscored(run.report.samples)
+    found = _UnscoredSamples()
+    for sample in run.report.samples:
+        if sample.reward is None:
+            found.add(sample)
     if bad == summary.results > 1 and len(found.faults) == 1:
         return [
             f"all {format_plural(bad, 'result')} without a valid score: "
@@ -152,14 +155,6 @@ class _UnscoredSamples:
                 self.scorer_faults.add(fault)
         elif len(self.outside) < _MAX_UNSCORED_LISTED:
             self.outside.append(sample)
-
-
-def _find_unscored(samples: Iterable[Sample]) -> _UnscoredSamples:
-    found = _UnscoredSamples()
-    for sample in samples:
-        if sample.reward is None:
-            found.add(sample)
-    return found
 
 
 def _format_fault(fault: _Fault) -> str:

@@ -95,7 +95,11 @@ class Evaluations:
         """Compare all tests with the baseline, and log the reports that waited for it."""
         self._concluded = self._parts.read()
         try:
-            self._compare()
+            baseline = self._settings.baseline
+            if baseline is not None and not self._settings.update:
+                self._comparisons = compare_with_baseline(
+                    baseline, self._concluded, tolerance=self._settings.tolerance
+                )
         except (AssayError, OSError) as error:
             self._error = error
         regressed = {each.test: each.problem for each in self._comparisons if each.regressed}
@@ -119,13 +123,6 @@ class Evaluations:
             lines += join_wrapped(found.comparison.lines())
         return "\n".join(lines)
 
-    def _compare(self) -> None:
-        baseline = self._settings.baseline
-        if baseline is not None and not self._settings.update:
-            self._comparisons = compare_with_baseline(
-                baseline, self._concluded, tolerance=self._settings.tolerance
-            )
-
     def finish(self, session: "pytest.Session") -> None:
         """Write the summary, and the baseline if `--assay-update-baseline` is set."""
         try:
@@ -137,7 +134,9 @@ class Evaluations:
             self._error = self._error or error
         if self._error is not None:
             self._notes.append(f"ERROR: {self._error}")
-            _fail_session(session)
+            # Any other exit status is more specific.
+            if session.exitstatus == pytest.ExitCode.OK:
+                session.exitstatus = pytest.ExitCode.TESTS_FAILED
         for path in find_leftovers(self._settings.summary):
             self._notes.append(
                 f"a killed session left its samples in {self._shorten_path(path)}; no summary "
@@ -237,12 +236,6 @@ def _escape_workflow_command(line: str) -> str:
     if not stripped.startswith("::"):
         return line
     return f"{line[: len(line) - len(stripped)]}: {stripped[1:]}"
-
-
-def _fail_session(session: "pytest.Session") -> None:
-    # Any other exit status is more specific.
-    if session.exitstatus == pytest.ExitCode.OK:
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def _has_ended_early(session: "pytest.Session") -> bool:

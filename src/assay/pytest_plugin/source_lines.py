@@ -16,15 +16,12 @@ def find_place(traceback: str | None) -> str | None:
     """
     for frame in reversed(list(_FRAME.finditer(traceback or ""))):
         path = Path(frame["file"])
-        if path.is_file() and "site-packages" not in path.parts and not _is_library(path):
-            return f"{_relativize_path(path)}:{frame['line']}"
+        libraries = (_PACKAGE_FOLDER, _STANDARD_LIBRARY)
+        if (
+            path.is_file()
+            and "site-packages" not in path.parts
+            and not any(path.is_relative_to(library) for library in libraries)
+        ):
+            shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+            return f"{shown}:{frame['line']}"
     return None
-
-
-def _is_library(path: Path) -> bool:
-    return path.is_relative_to(_PACKAGE_FOLDER) or path.is_relative_to(_STANDARD_LIBRARY)
-
-
-def _relativize_path(path: Path) -> Path:
-    here = Path.cwd()
-    return path.relative_to(here) if path.is_relative_to(here) else path

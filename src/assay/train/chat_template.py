@@ -158,16 +158,14 @@ class ChatTemplate:
         if message.reasoning or message.tool_calls or self.marks_spans:
             return
         text = message.text.strip()
-        before = written.partition(text)[0] if text else self._strip_special_tokens(written)
+        plain_ids = [token for token in self._encode(written) if token not in self._special]
+        before = written.partition(text)[0] if text else self._decode(plain_ids)
         if before.strip():
             raise TokenError(
                 f"the template adds {before!r} to the answer, which is not in the message",
                 where=_TEMPLATE_WHERE,
                 hint=_SPANS_HINT,
             )
-
-    def _strip_special_tokens(self, text: str) -> str:
-        return self._decode([token for token in self._encode(text) if token not in self._special])
 
     def _render(self, messages: Sequence[Message], *, answer: bool) -> RenderedChat:
         options: dict[str, Any] = {"tools": self._tools}

@@ -95,7 +95,9 @@ class RecordedMetrics(Generic[StepT]):
         written = {each.step: each for each in self._file.read() if each.step <= step}
         recorded = {row.step: row.metrics for row in self._run.steps() if row.step <= step}
         lost = {
-            number: self._parse_recorded(number, recorded[number])
+            number: self._file.parse_metrics(
+                json.dumps(recorded[number]), where=f"run {self._run.id!r}, step {number}"
+            )
             for number in recorded.keys() - written
         }
         self._run.forget_steps(after=step)
@@ -105,10 +107,6 @@ class RecordedMetrics(Generic[StepT]):
         kept = [each for _, each in sorted((written | lost).items())]
         self._file.replace(kept)
         return kept
-
-    def _parse_recorded(self, number: int, metrics: dict[str, Any]) -> StepT:
-        where = f"run {self._run.id!r}, step {number}"
-        return self._file.parse_metrics(json.dumps(metrics), where=where)
 
 
 def _to_plain_metrics(metrics: StepModel) -> dict[str, Any]:

@@ -44,7 +44,9 @@ class OutputFolder:
                 where=where,
                 hint="resume it, or choose another output folder",
             )
-        if not resume and (in_the_way := self._find_foreign_files()):
+        ours = (self.metrics, self.checkpoints, self.model, self.curve)
+        in_the_way = [path.name for path in ours if path.exists()]
+        if not resume and in_the_way:
             raise ConfigError(
                 f"the folder contains {', '.join(in_the_way)}, not of a training: training would "
                 "overwrite them",
@@ -52,10 +54,6 @@ class OutputFolder:
                 hint="choose another output folder",
             )
         _check_writable(self.folder)
-
-    def _find_foreign_files(self) -> list[str]:
-        ours = (self.metrics, self.checkpoints, self.model, self.curve)
-        return [path.name for path in ours if path.exists()]
 
     @contextmanager
     def claim(self, *, resume: bool, take_over: bool = False) -> Iterator[None]:

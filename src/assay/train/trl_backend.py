@@ -74,7 +74,9 @@ class TrlLeader(TrlLearner):
         """Train, and return whether all steps are done; False after a stop."""
         self._collector, self._listener = collector, listener
         self._loop = asyncio.get_running_loop()
-        work = asyncio.ensure_future(asyncio.to_thread(self._lead, start))
+        work = asyncio.ensure_future(
+            asyncio.to_thread(lambda: self.train(broadcast_from_first(start)))
+        )
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
@@ -84,9 +86,6 @@ class TrlLeader(TrlLearner):
                 self._asked.cancel()
             await asyncio.wait([work])
             raise
-
-    def _lead(self, start: TrlStart) -> bool:
-        return self.train(broadcast_from_first(start))
 
     def rows(self, step: int, trainer: Any, rank: ProcessRank) -> TrlRows | None:
         rows = None if self._stop.requested else self._collect_rows(step, trainer, rank)

@@ -126,7 +126,10 @@ def _read_rows(options: Mapping[str, Any], folder: Path) -> DatasetRows:
     elif name == "input_messages":
         load = load_messages(_check_conversations(_take_only_dataset(value, name)))
     else:
-        load = copy_rows(_check_rows(_take_only_dataset(value, name)))
+        rows = _take_only_dataset(value, name)
+        if not all(isinstance(row, Sample) for row in rows):
+            raise ConfigError("a row of `input_rows` is not an EvaluationRow", where=_OPTIONS_WHERE)
+        load = copy_rows(rows)
     row_ids = options.get("filtered_row_ids")
     return DatasetRows(
         load,
@@ -157,12 +160,6 @@ def _check_conversations(rows: list[Any]) -> list[Any]:
             where=_OPTIONS_WHERE,
             hint="write [[[message, ...], ...]]: datasets of rows of messages",
         )
-    return rows
-
-
-def _check_rows(rows: list[Any]) -> list[Sample]:
-    if not all(isinstance(row, Sample) for row in rows):
-        raise ConfigError("a row of `input_rows` is not an EvaluationRow", where=_OPTIONS_WHERE)
     return rows
 
 
