@@ -87,7 +87,7 @@ def test_a_place_without_sessions_is_refused_with_what_to_give(name: str, tmp_pa
 
     with pytest.raises(
         DatasetError,
-        match=r"(does not exist|contains no OpenCode sessions)\n  hint: pass OpenCode's data",
+        match=r"(does not exist|no OpenCode sessions)\n  hint: pass OpenCode's data folder",
     ):
         open_archive(tmp_path / name)
 
