@@ -1,0 +1,120 @@
+"""Names and texts use the words of the field: functions are verbs. Proven to say no."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "assay"
+
+DIALECT = re.compile(
+    r"\b(?:go(?:es|ing)? on|(?:is|are) no (?!longer|more|later|less)[a-z]+|stands?|tells?|told"
+    r"|says?|said|nobody|somebody|whoever|held to|holds? (?:\w+ ){1,3}to|had of|lets? go"
+    r"|is there already|what (?:is|was|are|were|of|it|they))\b",
+    re.IGNORECASE,
+)
+"""Turns of phrase that readers have to translate: resume, contains, is not, is located, reports."""
+
+SENT_TO_MODELS = (
+    "certify/judge_client.py",
+    "cli/quickstart_task.py",
+    "scorers/judges/judge_prompt.py",
+)
+"""Prompts: a change of their words would change what judges answer."""
+
+WRITTEN_VALUES = ("could not tell", "too few to tell")
+"""Values of fields in files that other programs read."""
+
+IRREGULAR = frozenset(
+    "begun bound broken brought built chosen done drawn found given gone heard held hidden kept "
+    "known laid left lost made meant met paid said seen sent shown spent spoken taken told "
+    "written".split()
+)
+NOT_PARTICIPLES = frozenset("embed feed need seed speed".split())
+PARTICIPLE_SHARE = 0.02
+
+
+def texts(tree: ast.Module) -> Iterator[ast.Constant]:
+    """Every string with more than one word: messages, help texts and docstrings."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
+            yield node
+
+
+def dialect(path: str, code: str) -> list[str]:
+    """Where a text uses a turn of phrase that is not the field's."""
+    return [
+        f"{path}:{node.lineno}: {match[0]!r} in {' '.join(str(node.value).split())[:80]!r}"
+        for node in texts(ast.parse(code))
+        if path not in SENT_TO_MODELS and node.value not in WRITTEN_VALUES
+        for match in DIALECT.finditer(str(node.value))
+    ]
+
+
+def is_participle(name: str) -> bool:
+    word = name.strip("_").split("_")[0]
+    return word in IRREGULAR or (word.endswith("ed") and word not in NOT_PARTICIPLES)
+
+
+def functions(code: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Functions and methods. Properties and validators are named after their value."""
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not any(
+            "property" in ast.unparse(each) or "validator" in ast.unparse(each)
+            for each in node.decorator_list
+        ):
+            yield node
+
+
+def test_texts_use_the_words_of_the_field() -> None:
+    found = [
+        problem
+        for path in sorted(SOURCE.rglob("*.py"))
+        for problem in dialect(path.relative_to(SOURCE).as_posix(), path.read_text("utf-8"))
+    ]
+
+    assert found == []
+
+
+def test_functions_are_verbs() -> None:
+    names = [
+        node.name for path in SOURCE.rglob("*.py") for node in functions(path.read_text("utf-8"))
+    ]
+    participles = [name for name in names if is_participle(name)]
+
+    assert len(participles) <= PARTICIPLE_SHARE * len(names), sorted(participles)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "out.jsonl is there already",
+        "'x' is no runner",
+        "nobody answers",
+        "go on with a run",
+        "what is missing",
+        "the file says otherwise",
+        "the key stands in the header",
+        "hold a run to a minimum",
+    ],
+)
+def test_dialect_is_caught(text: str) -> None:
+    assert len(dialect("a.py", f"raise ValueError({text!r})")) == 1
+
+
+def test_plain_texts_pass() -> None:
+    plain = "out.jsonl already exists; pass --force to overwrite it. It is no longer used."
+
+    assert dialect("a.py", f"raise ValueError({plain!r})") == []
+
+
+@pytest.mark.parametrize("name", ["_parsed", "begun", "held_out", "_checked_headers"])
+def test_a_participle_is_caught(name: str) -> None:
+    assert is_participle(name)
+
+
+@pytest.mark.parametrize("name", ["parse", "seed_all", "_need", "check_headers", "is_export"])
+def test_a_verb_passes(name: str) -> None:
+    assert not is_participle(name)
