@@ -34,9 +34,10 @@ PUBLIC = {
     "assay.export": "ExportOptions ExportReport FORMATS Selection Split export_samples",
     "assay.formats": """
         AnthropicChat Converted Dropped GeminiChat attach_result attach_trajectory_result
-        eval_record_schema from_anthropic from_atif from_eval_record from_gemini from_huggingface
-        from_openai_chat from_vertex read_result read_trajectory_result to_anthropic to_atif
-        to_eval_record to_gemini to_huggingface to_openai_chat to_vertex
+        eval_record_schema from_anthropic from_atif from_eval_record from_fireworks_rft
+        from_gemini from_huggingface from_openai_chat from_openai_finetuning from_openenv_trace
+        from_sharegpt from_trl from_verl from_vertex read_result read_trajectory_result
+        to_anthropic to_atif to_eval_record to_gemini to_huggingface to_openai_chat to_vertex
     """,
     "assay.providers": """
         ClientSettings LocalClient LocalModel ModelClient Reply Sampling check_endpoint connect
@@ -57,7 +58,7 @@ PUBLIC = {
     """,
     "assay.stats": """
         Check Comparison Conclusion GateRule Interval ResultLike RunSummary Verdict compare
-        judge_gate mean_interval pass_at_k pass_hat_k summarise
+        detectable_difference judge_gate mean_interval pass_at_k pass_hat_k summarise
     """,
     "assay.store": """
         AttemptRow ResultRow Run RunRow RunSpec SessionRow StepRow Store StoreSettings sample_key

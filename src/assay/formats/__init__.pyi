@@ -22,6 +22,7 @@ from .eval_record import to_eval_record as to_eval_record
 from .eval_turns import TEXT_SEPARATOR as TEXT_SEPARATOR
 from .eval_turns import EvalTurn as EvalTurn
 from .eval_turns import EvalTurns as EvalTurns
+from .fireworks import from_fireworks_rft as from_fireworks_rft
 from .fireworks import to_fireworks_rft as to_fireworks_rft
 from .gemini import GeminiChat as GeminiChat
 from .gemini import from_gemini as from_gemini
@@ -36,14 +37,18 @@ from .message_metadata import read_result as read_result
 from .message_metadata import read_trajectory_result as read_trajectory_result
 from .openai_chat import from_openai_chat as from_openai_chat
 from .openai_chat import to_openai_chat as to_openai_chat
+from .openai_finetuning import from_openai_finetuning as from_openai_finetuning
 from .openai_finetuning import to_openai_dpo as to_openai_dpo
 from .openai_finetuning import to_openai_rft as to_openai_rft
 from .openai_finetuning import to_openai_sft as to_openai_sft
+from .openenv_trace import from_openenv_trace as from_openenv_trace
 from .openenv_trace import to_openenv_trace as to_openenv_trace
 from .output_limits import cut_outputs as cut_outputs
+from .sharegpt import from_sharegpt as from_sharegpt
 from .sharegpt import to_sharegpt as to_sharegpt
 from .tool_schemas import find_tools as find_tools
 from .tool_schemas import read_tools as read_tools
+from .trl import from_trl as from_trl
 from .trl import to_trl_kto as to_trl_kto
 from .trl import to_trl_messages as to_trl_messages
 from .trl import to_trl_preference as to_trl_preference
@@ -52,6 +57,7 @@ from .trl import to_trl_sft as to_trl_sft
 from .trl import to_trl_tokens as to_trl_tokens
 from .verl import SKYRL_COLUMNS as SKYRL_COLUMNS
 from .verl import VERL_COLUMNS as VERL_COLUMNS
+from .verl import from_verl as from_verl
 from .verl import to_skyrl as to_skyrl
 from .verl import to_verl as to_verl
 from .verl import to_verl_sft as to_verl_sft

@@ -14,6 +14,7 @@ __all__ = [
     "RunSummary",
     "Verdict",
     "compare",
+    "detectable_difference",
     "judge_gate",
     "mean_interval",
     "pass_at_k",
