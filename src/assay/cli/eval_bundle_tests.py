@@ -62,9 +62,9 @@ def _run_pytest(
     for name in _FORWARDED_OPTIONS:
         value = getattr(args, name, None)
         if value is not None:
-            words.append(
-                f"--assay-{name.replace('_', '-')}={str(value).lower() if value is True else value}"
-            )
+            # The plugin reads booleans in lower case.
+            text = str(value).lower() if isinstance(value, bool) else str(value)
+            words.append(f"--assay-{name.replace('_', '-')}={text}")
     imported = [str(code / each) for each in trusted.code.import_folders]
     kept = [each for each in [os.environ.get("PYTHONPATH")] if each]
     # An old summary must not pass for the new one when pytest fails to write it.

@@ -2,21 +2,27 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from assay.errors import TokenError
 from assay.export import load_tokenizer
 from assay.formats import find_tools
 from assay.types import Sample, ToolSpec
 
+if TYPE_CHECKING:
+    from assay.train import Retokenizer
+
 
 class Tokens:
     """Adds tokens and a loss mask to samples, and counts those that were retokenized."""
 
     def __init__(self, tokenizer: Path | None) -> None:
-        # Imported here and below: the training unit is heavy, and other formats do not need it.
-        from assay.train import Retokenizer
+        self._retokenizer: Retokenizer | None = None
+        if tokenizer is not None:
+            # Imported on demand: recorded tokens need none of the packages behind it.
+            from assay import train
 
-        self._retokenizer = None if tokenizer is None else Retokenizer(load_tokenizer(tokenizer))
+            self._retokenizer = train.Retokenizer(load_tokenizer(tokenizer))
         self.made = 0
 
     def __call__(self, sample: Sample) -> list[Sample]:
