@@ -120,7 +120,7 @@ def test_a_call_with_arguments_that_cannot_be_read_is_answered_in_words(name: st
 
 @pytest.mark.parametrize(
     ("source", "problem"),
-    [(FOREIGN, "its format of tool calls is not known"), (TOOLLESS, "it has no place for tools")],
+    [(FOREIGN, "its format of tool calls is unknown"), (TOOLLESS, "it does not render tools")],
 )
 def test_an_unknown_template_is_refused_before_the_model_is_asked(
     source: str, problem: str
@@ -161,7 +161,7 @@ def test_an_evaluation_with_an_unknown_template_ends_before_its_first_rollout(
     )
     rows = [{"messages": [{"role": "user", "content": f"{n}?"}]} for n in range(3)]
 
-    with pytest.raises(ConfigError, match="its format of tool calls is not known"):
+    with pytest.raises(ConfigError, match="its format of tool calls is unknown"):
         asyncio.run(evaluate(rows, config, store=tmp_path / "store.db"))
 
     with Store.open(tmp_path / "store.db") as store:
@@ -176,7 +176,7 @@ def test_a_training_with_an_unknown_template_ends_before_its_first_rollout(
     asked_for: list[int] = []
     monkeypatch.setattr(model, "generate", lambda *args, **options: asked_for.append(1))
 
-    with pytest.raises(ConfigError, match="its format of tool calls is not known"):
+    with pytest.raises(ConfigError, match="its format of tool calls is unknown"):
         grpo_train(
             lamp_config(tmp_path),
             PROMPTS,

@@ -116,7 +116,7 @@ def test_a_sample_that_is_cancelled_from_within_does_not_vanish_from_a_completed
     dataset = write_rows(tmp_path / "data.jsonl", names(10))
     config = EvalConfig(endpoint=Endpoint(**ECHO), score_fn=gives_up, concurrency=1)
 
-    with pytest.raises(AssayError, match="cancelled from within"):
+    with pytest.raises(AssayError, match="the code of a sample cancelled its own task"):
         asyncio.run(evaluate(dataset, config, store=store))
 
     recorded = Recorded(store)

@@ -61,7 +61,7 @@ def test_an_unknown_model_stops_the_command_with_its_reason(
 
     assert ended.returncode == 3, ended.stderr
     assert "HTTP 404: the model `ghost` does not exist" in ended.stderr
-    assert "hint: check the model's name" in ended.stderr
+    assert "hint: check the model name" in ended.stderr
     assert "assay eval sums.py --resume sums-" in ended.stderr
     assert len(server.calls) <= 15
     with Store.open(tmp_path / ".assay" / "assay.db", create=False) as store:
