@@ -164,6 +164,8 @@ def test_it_ends_though_the_users_own_code_does_not_and_says_how_to_go_on(
     (tmp_path / "stuck.py").write_text(STUCK)
     command = start(assay("eval", tmp_path / "stuck.py", "--store", store))
     command.wait_for_stderr("stuck")
+    # The third signal ends the process at once: what the writer has not taken up is made again.
+    server.wait_until(lambda: Recorded(store).results == ["q0", "q1", "q2"])
 
     asked_to_end(command, signal.SIGINT, "stopping: samples in flight")
     for _ in range(times - 1):
