@@ -2,7 +2,9 @@
 
 import os
 import signal
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["pytester"]
@@ -24,3 +26,33 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # How fast examples are made says something about the machine, nothing about the code.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
+
+# Whole processes, whole trainings, whole pages: half of the time of the suite and more.
+SLOW = (
+    "cli/test_train_grpo.py",
+    "environments/remote/test_mcp_session.py",
+    "environments/remote/test_native.py",
+    "export/test_trl_trainers.py",
+    "faults",
+    "flows",
+    "providers/test_gguf.py",
+    "providers/test_gguf_engine.py",
+    "pytest_plugin/test_gates_say_no.py",
+    "pytest_plugin/test_plugin.py",
+    "stats/test_permutation.py",
+    "stats/test_power.py",
+    "test_benchmarks.py",
+    "test_docs.py",
+    "test_import_cost.py",
+    "test_seeds.py",
+    "train",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that `make check` leaves out."""
+    root = Path(__file__).parent
+    for item in items:
+        path = item.path.relative_to(root)
+        if any(path.is_relative_to(slow) for slow in SLOW):
+            item.add_marker(pytest.mark.slow)

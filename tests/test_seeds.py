@@ -411,9 +411,8 @@ def environment_server() -> Iterator[None]:
         except OSError:
             pytest.skip("port 8000, which the block names, is taken")
     command = ("-m", "assay", "env", "serve", "served_environments:Counting", "--port", "8000")
-    server = subprocess.Popen(
-        [sys.executable, *command], cwd=Path(__file__).parent, stdout=subprocess.DEVNULL
-    )
+    support = Path(__file__).parent / "support"
+    server = subprocess.Popen([sys.executable, *command], cwd=support, stdout=subprocess.DEVNULL)
     try:
         yield
     finally:
