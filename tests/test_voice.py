@@ -19,7 +19,6 @@ DIALECT = re.compile(
 
 SENT_TO_MODELS = (
     "certify/judge_client.py",
-    "cli/quickstart_task.py",
     "scorers/judges/judge_prompt.py",
 )
 """Prompts: a change of their words would change what judges answer."""

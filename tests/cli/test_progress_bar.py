@@ -8,9 +8,9 @@ import pytest
 from rich.console import Console
 
 from assay.cli.progress_bar import (
+    Display,
     LiveDisplay,
     PlainDisplay,
-    SilentDisplay,
     choose_display,
     format_duration,
     format_progress,
@@ -144,5 +144,5 @@ def test_the_display_fits_where_it_is_shown(
         quiet.tick()
         quiet.print_line("x")
 
-    assert isinstance(quiet, SilentDisplay)
+    assert isinstance(quiet, Display)
     assert capsys.readouterr().err == ""

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 import pytest
 
 from assay.cli import signals as module
-from assay.cli.progress_bar import SilentDisplay
+from assay.cli.progress_bar import Display
 from assay.cli.signals import exit_interrupted, stop_on_signals, tick_periodically
 from assay.runner import Stop
 
 
-class Heard(SilentDisplay):
+class Heard(Display):
     def __init__(self) -> None:
         self.said: list[str] = []
         self.ticks = asyncio.Event()
@@ -185,12 +185,12 @@ def test_outside_the_main_thread_signals_are_left_alone() -> None:
 FORKED = """
 import asyncio, os, signal, sys, time
 from assay.cli.signals import stop_on_signals
-from assay.cli.progress_bar import SilentDisplay
+from assay.cli.progress_bar import Display
 from assay.runner import Stop
 
 async def forked():
     stop = Stop()
-    with stop_on_signals(stop, SilentDisplay()):
+    with stop_on_signals(stop, Display()):
         child = os.fork()
         if not child:
             try:

@@ -2,10 +2,10 @@
 
 import sys
 import time
-from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from collections.abc import Callable
+from typing import Self
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -15,25 +15,19 @@ from assay.runner import Progress
 
 from .terminal import cut
 
-if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-
 _PROGRESS_INTERVAL_S = 5.0
 _PROGRESS_BAR_WIDTH = 40
 _PROGRESS_LINE_WIDTH = 80
 
 
-class Display(Protocol):
-    """Shows the progress of a run while its context is entered."""
+class Display:
+    """Shows the progress of a run while its context is entered. This one shows nothing."""
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, *raised: object) -> None:
+        return None
 
     def watch(self, progress: Progress) -> None:
         """Receive the progress after a recorded sample."""
@@ -45,10 +39,10 @@ class Display(Protocol):
         """Print a line that stays."""
 
 
-def choose_display(*, quiet: bool) -> "Display":
+def choose_display(*, quiet: bool) -> Display:
     """Choose the display for stderr: live in a terminal, plain lines otherwise."""
     if quiet:
-        return SilentDisplay()
+        return Display()
     if sys.stderr is not None and sys.stderr.isatty():
         return LiveDisplay()
     return PlainDisplay()
@@ -84,31 +78,7 @@ def format_duration(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-class SilentDisplay:
-    """Shows nothing."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        return None
-
-    def watch(self, progress: Progress) -> None:
-        return None
-
-    def tick(self) -> None:
-        return None
-
-    def print_line(self, text: str) -> None:
-        return None
-
-
-class PlainDisplay(SilentDisplay):
+class PlainDisplay(Display):
     """A line every few seconds, for logs."""
 
     def __init__(self, *, every_s: float = _PROGRESS_INTERVAL_S) -> None:
@@ -133,31 +103,21 @@ class PlainDisplay(SilentDisplay):
         print(text, file=sys.stderr, flush=True)
 
 
-class LiveDisplay(SilentDisplay):
+class LiveDisplay(Display):
     """A bar and a line that change in place and disappear at the end."""
 
-    def __init__(self, console: "Console | None" = None) -> None:
+    def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(stderr=True, highlight=False)
         self._progress: Progress | None = None
         self._started = time.monotonic()
-        self._live = Live(
-            console=self._console,
-            get_renderable=self._render,
-            refresh_per_second=4,
-            transient=True,
-        )
+        self._live = build_live_display(self._console, self._render)
 
     def __enter__(self) -> Self:
-        self._live.__enter__()
+        self._live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._live.__exit__(kind, error, trace)
+    def __exit__(self, *raised: object) -> None:
+        self._live.stop()
 
     def watch(self, progress: Progress) -> None:
         self._progress = progress
@@ -165,17 +125,25 @@ class LiveDisplay(SilentDisplay):
     def print_line(self, text: str) -> None:
         self._console.print(text, soft_wrap=True, markup=False)
 
-    def _render(self) -> "RenderableType":
+    def _render(self) -> RenderableType:
         progress = self._progress
         if progress is None:
             return Text(f"starting  {format_duration(time.monotonic() - self._started)}")
-        words = Text(format_progress(progress), no_wrap=True, overflow="ellipsis")
-        if progress.total is None:
-            return words
         finished = progress.already_done + progress.done + progress.failed
-        grid = Table.grid()
-        grid.add_row(
-            ProgressBar(total=progress.total, completed=finished, width=_PROGRESS_BAR_WIDTH)
-        )
-        grid.add_row(words)
-        return grid
+        return draw_progress(finished, progress.total, format_progress(progress))
+
+
+def build_live_display(console: Console, render: Callable[[], RenderableType]) -> Live:
+    """Build the part of a terminal that `render` draws again four times a second."""
+    return Live(console=console, get_renderable=render, refresh_per_second=4, transient=True)
+
+
+def draw_progress(done: int, total: int | None, words: str) -> RenderableType:
+    """Draw a bar, if the total is known, and a line below it."""
+    line = Text(words, no_wrap=True, overflow="ellipsis")
+    if total is None:
+        return line
+    grid = Table.grid()
+    grid.add_row(ProgressBar(total=total, completed=done, width=_PROGRESS_BAR_WIDTH))
+    grid.add_row(line)
+    return grid

@@ -2,58 +2,33 @@
 
 import json
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from assay.errors import ConfigError
 from assay.export import ExportOptions, ExportReport, Selection, export_samples
-from assay.providers import connect, parse_model
-from assay.runner import EvalConfig, EvalReport
+from assay.providers import connect
+from assay.runner import EvalReport
 from assay.stats import Comparison, GateRule, Verdict, compare, judge_gate
 from assay.store import Store
 from assay.types import make_private_folder
 
+from .eval_file import EvalFile, load_eval_file
 from .option_numbers import parse_count
-from .quickstart_evaluation import evaluate_with_display
-from .quickstart_task import DATASET, MODEL, build_plain_config, build_tool_config
+from .quickstart_task import evaluate_with_display, find_task_file
 from .store_option import add_store_option, build_next_command, find_store_location
 from .terminal import print_json, sanitize_lines
 
-GATE_THRESHOLD = 0.9
-"""The lowest mean score that passes the gate."""
-
-MAX_LISTED_SAMPLES = 5
-"""The number of improved and of regressed samples that are listed."""
-
 FOLDER = Path("assay-quickstart")
 
-
-@dataclass(frozen=True)
-class Setting:
-    """One way of prompting the model."""
-
-    title: str
-    config: Callable[[], EvalConfig]
-
-
-SETTINGS = (
-    Setting("The model answers without tools", build_plain_config),
-    Setting("With four examples, its output is restricted to calculator calls", build_tool_config),
-)
-
-
-@dataclass(frozen=True)
-class Stage:
-    """One evaluation of the tour, and its gate verdict."""
-
-    title: str
-    report: EvalReport
-
-    @property
-    def verdict(self) -> Verdict:
-        return judge_gate(self.report.summary, GateRule(minimum=GATE_THRESHOLD))
+# The configurations of the evaluation file, in the order in which they are run.
+_STAGE_TITLES = {
+    "plain": "The model answers without tools",
+    "with_tool": "With four examples, its output is restricted to calculator calls",
+}
+_GATE_THRESHOLD = 0.9
+_MAX_LISTED_SAMPLES = 5
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -86,23 +61,22 @@ def configure(parser: ArgumentParser) -> None:
 def main(args: Namespace) -> int:
     """Exit status 0 whatever the gate's verdict, which is only shown; 130 when interrupted."""
     if args.train:
+        # Imported here: the tour without a training needs no torch.
         from .quickstart_train import train_and_compare
 
         return train_and_compare(args)
     for option in ("steps", "seed"):
         if getattr(args, option) is not None:
             raise ConfigError(f"--{option} has no effect without --train", where="assay quickstart")
-    # Raises for a missing package before anything is printed or written.
-    connect(parse_model(f"local:{MODEL}"))
+    path = find_task_file("arithmetic.py")
+    files = {title: load_eval_file(f"{path}:{name}") for name, title in _STAGE_TITLES.items()}
+    for file in files.values():
+        # Raises for a missing package before anything is printed or written.
+        if file.config.endpoint is not None:
+            connect(file.config.endpoint)
     with Store.open(find_store_location(args)) as store:
-        stages = [_run_stage(setting, args, store) for setting in SETTINGS]
-        runs = [store.run(stage.report.run_id) for stage in stages]
-        tour = QuickstartReport(
-            stages=stages,
-            comparison=compare(runs[0].results(), runs[1].results(), limit=MAX_LISTED_SAMPLES),
-            exported=_export_right_samples(store, runs[-1].id, args.output),
-            next=_list_quickstart_commands(args, stages),
-        )
+        stages = [_run_stage(title, file, args, store) for title, file in files.items()]
+        tour = _compare_and_export(stages, args, store)
     if args.json:
         print_json(tour.plain())
     else:
@@ -110,33 +84,46 @@ def main(args: Namespace) -> int:
     return 0
 
 
-def _run_stage(setting: Setting, args: Namespace, store: Store) -> Stage:
-    config = replace(setting.config(), max_samples=args.limit)
-    words = f"{MODEL} in this process, on one thread. {setting.title}:"
-    report = evaluate_with_display(DATASET, config, args=args, store=store, words=words)
-    return Stage(setting.title, report)
+def _run_stage(title: str, file: EvalFile, args: Namespace, store: Store) -> "Stage":
+    words = f"SmolLM2-135M in this process, on one thread. {title}:"
+    config = replace(file.config, max_samples=args.limit)
+    report = evaluate_with_display(file.dataset, config, args=args, store=store, words=words)
+    return Stage(title, report)
 
 
-def _export_right_samples(store: Store, run_id: str, folder: Path) -> ExportReport:
-    make_private_folder(folder)
-    return export_samples(
-        store.run(run_id).samples(),
-        folder / "sft.jsonl",
-        "trl-sft",
-        selection=Selection(min_score=1.0),
-        # The folder is our own, and the tour may be repeated.
-        options=ExportOptions(force=True),
+def _compare_and_export(stages: "list[Stage]", args: Namespace, store: Store) -> "QuickstartReport":
+    first, last = (store.run(stage.report.run_id) for stage in stages)
+    make_private_folder(args.output)
+    return QuickstartReport(
+        stages=stages,
+        comparison=compare(first.results(), last.results(), limit=_MAX_LISTED_SAMPLES),
+        exported=export_samples(
+            last.samples(),
+            args.output / "sft.jsonl",
+            "trl-sft",
+            selection=Selection(min_score=1.0),
+            # The folder is our own, and the tour may be repeated.
+            options=ExportOptions(force=True),
+        ),
+        next=(
+            build_next_command(args, "show", last.id),
+            build_next_command(args, "compare", first.id, last.id),
+            "assay quickstart --train",
+            "assay eval FILE.py: your own model and score (docs/commands.md, docs/pytest.md)",
+        ),
     )
 
 
-def _list_quickstart_commands(args: Namespace, stages: list[Stage]) -> tuple[str, ...]:
-    first, second = (stage.report.run_id for stage in stages)
-    return (
-        build_next_command(args, "show", second),
-        build_next_command(args, "compare", first, second),
-        "assay quickstart --train",
-        "assay eval FILE.py: your own model and score (docs/commands.md, docs/pytest.md)",
-    )
+@dataclass(frozen=True)
+class Stage:
+    """One evaluation of the tour, and its gate verdict."""
+
+    title: str
+    report: EvalReport
+
+    @property
+    def verdict(self) -> Verdict:
+        return judge_gate(self.report.summary, GateRule(minimum=_GATE_THRESHOLD))
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from assay.runner import EvalReport
 from assay.stats import WIDTH, Comparison, Conclusion, format_interval, format_labelled
 from assay.train import GRPOResult, SFTResult
 
-from .quickstart_sums import REPEATS
 from .terminal import format_field
 
 _UNICODE_BLOCKS = "▁▂▃▄▅▆▇█"
@@ -69,6 +68,7 @@ class QuickstartTrainingReport:
     parameters: int
     demonstrations: int
     wrong: int
+    repeats: int
     sft: SFTResult
     grpo: GRPOResult
     sampled: Measured
@@ -92,7 +92,7 @@ class QuickstartTrainingReport:
             "",
             *self._format_grpo(_ASCII_BLOCKS if ascii_only else _UNICODE_BLOCKS),
             "",
-            f"3. Sampled answers (temperature 1, {REPEATS} to each held-out sum)",
+            f"3. Sampled answers (temperature 1, {self.repeats} to each held-out sum)",
             "",
             *self.sampled.lines(),
             "",

@@ -6,10 +6,10 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from assay.runner import Stop
 
@@ -24,6 +24,7 @@ _LOOP_TIMEOUT_S = 1.0
 # A command that has not ended by then waits for something unavailable, such as a store.
 _EXIT_TIMEOUT_S = 5.0
 
+Result = TypeVar("Result")
 ResumeCommand = Callable[[], str | None]
 """Returns the command that resumes the interrupted run; None before a run is started."""
 
@@ -179,6 +180,22 @@ def exit_interrupted() -> NoReturn:
             stream.flush()
     # Normal exit would join non-daemon threads.
     os._exit(EXIT_INTERRUPTED)
+
+
+def run_until_stopped(
+    work: Callable[[], Awaitable[Result]],
+    stop: Stop,
+    display: Display,
+    resume_command: ResumeCommand | None = None,
+) -> Result:
+    """Run `work` in an event loop, where signals request the stop and the display ticks."""
+
+    async def run() -> Result:
+        with stop_on_signals(stop, display, resume_command):
+            async with tick_periodically(display):
+                return await work()
+
+    return asyncio.run(run())
 
 
 @asynccontextmanager

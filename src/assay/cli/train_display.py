@@ -6,28 +6,22 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from types import FrameType
+from typing import Any, Self
 
-from rich.console import Console
-from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Table
+from rich.console import Console, RenderableType
 from rich.text import Text
 
 from assay.runner import Stop
 from assay.train import WeightsUnchanged
 
+from .progress_bar import Display, build_live_display, draw_progress
 from .terminal import sanitize_to_line
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
 _STEP_INTERVAL_S = 5.0
-_STEP_BAR_WIDTH = 40
 
 
-class TrainDisplay:
+class TrainDisplay(Display):
     """Shows finished steps while its context is entered."""
 
     def __init__(self, *, quiet: bool = False, every_s: float = _STEP_INTERVAL_S) -> None:
@@ -42,22 +36,11 @@ class TrainDisplay:
         self._stack.enter_context(_print_warnings_as_lines())
         if self._live:
             console = Console(stderr=True, highlight=False)
-            live = Live(
-                console=console,
-                get_renderable=self._render,
-                refresh_per_second=4,
-                transient=True,
-            )
-            self._stack.enter_context(live)
+            self._stack.enter_context(build_live_display(console, self._render))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stack.__exit__(kind, error, trace)
+    def __exit__(self, *raised: object) -> None:
+        self._stack.close()
 
     def show(self, done: int, of: int, words: str) -> None:
         """Show a finished step."""
@@ -70,18 +53,14 @@ class TrainDisplay:
             self.print_line(f"{done}/{of}  {words}")
 
     def print_line(self, text: str) -> None:
-        """Print a line that stays."""
         if not self._quiet:
             print(sanitize_to_line(text), file=sys.stderr, flush=True)
 
-    def _render(self) -> "RenderableType":
+    def _render(self) -> RenderableType:
         if self._shown is None:
             return Text("reading samples and weights")
         done, of, words = self._shown
-        grid = Table.grid()
-        grid.add_row(ProgressBar(total=of, completed=done, width=_STEP_BAR_WIDTH))
-        grid.add_row(Text(f"{done}/{of}  {words}", no_wrap=True, overflow="ellipsis"))
-        return grid
+        return draw_progress(done, of, f"{done}/{of}  {words}")
 
 
 @contextmanager

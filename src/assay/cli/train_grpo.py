@@ -26,7 +26,6 @@ from .eval_file import format_user_traceback
 from .eval_overrides import parse_seconds
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_PASS, InconclusiveError
 from .option_numbers import parse_count
-from .progress_bar import SilentDisplay
 from .redirect import redirect_output_to_stderr
 from .resume import format_options, format_resume_hint
 from .show_training import format_reward
@@ -97,7 +96,7 @@ def main(args: Namespace) -> int:
     return choose_grpo_exit_status(result)
 
 
-class _TrainingMonitor(SilentDisplay):
+class _TrainingMonitor:
     """Runs one training and shows its progress."""
 
     def __init__(self, file: TrainFile, args: Namespace, display: TrainDisplay) -> None:
@@ -133,7 +132,7 @@ class _TrainingMonitor(SilentDisplay):
             watch=self.show_event,
             stop=stop,
         )
-        with stop_on_signals(stop, self):
+        with stop_on_signals(stop, self._display):
             return await grpo_train_async(
                 file.config,
                 file.prompts,
@@ -149,7 +148,7 @@ class _TrainingMonitor(SilentDisplay):
         if isinstance(event, TrainingStarted):
             self._started = True
             resumed = f", resumed after step {event.step}" if event.step else ""
-            self.print_line(f"run {event.run_id}{resumed}")
+            self._display.print_line(f"run {event.run_id}{resumed}")
             self._display.show(event.step, self._steps, "starting")
         elif isinstance(event, StepFinished):
             self._words = format_grpo_step(event.metrics)
@@ -158,10 +157,7 @@ class _TrainingMonitor(SilentDisplay):
             rolling = f"{self._words}; rollout {event.done}/{event.of}"
             self._display.show(event.step - 1, self._steps, rolling)
         elif isinstance(event, CheckpointSaved):
-            self.print_line(f"checkpoint {event.path}")
-
-    def print_line(self, text: str) -> None:
-        self._display.print_line(text)
+            self._display.print_line(f"checkpoint {event.path}")
 
 
 def format_grpo_step(step: StepMetrics) -> str:
