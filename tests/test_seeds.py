@@ -176,7 +176,7 @@ def test_the_rows_of_a_rollout_fit_the_schema_and_the_classes_of_the_proposal() 
     extra = {"by": "turn", "replies": [up, "Enough."]}
     config = evaluation.EvalConfig(
         endpoint=models.Endpoint(provider="mock", model="script", extra_params=extra),
-        environment_factory=lambda sample: Stairs(),
+        environment=lambda sample: Stairs(),
     )
 
     report = asyncio.run(evaluation.evaluate([{"question": "Go."}], config))

@@ -189,7 +189,7 @@ config = GRPOConfig(
     beta=0.01,
 )
 prompts = [desk(number) for number in range(200)]
-environment_cls = OrderDesk
+environment = OrderDesk
 
 
 def main() -> None:
@@ -202,7 +202,7 @@ def main() -> None:
         settings = config.model_copy(update={"num_steps": args.steps, "output": Path(folder) / "o"})
         session = TrainingSession(store=Path(folder) / "store.db")
         result = grpo_train(
-            settings, prompts, score_fn, environment_cls, model=model(), session=session
+            settings, prompts, score_fn, environment, model=model(), session=session
         )
         report(result)
         if args.picture is not None:

@@ -24,7 +24,7 @@ def test_each_option_becomes_a_setting(tmp_path: Path) -> None:
     (tmp_path / "judge.json").write_text('{"provider": "mock", "model": "echo"}')
     found = settings(
         *("--runner", "my:agent", "--judge", str(tmp_path / "judge.json"), "--tools", "t"),
-        *("--dataset", "d.jsonl", "--limit", "3", "--seed", "7", "--timeout", "2.5"),
+        *("--dataset", "d.jsonl", "--limit", "3", "--seed", "7", "--timeout-s", "2.5"),
         *("--concurrency", "4", "--latency-concurrency", "2", "--warmup", "0"),
         *("--allow-private", "--allow-outside"),
     )
@@ -47,7 +47,7 @@ def test_a_runner_may_be_the_file_of_an_endpoint(tmp_path: Path) -> None:
     assert runner.temperature == 0
 
 
-@pytest.mark.parametrize("option", ["--warmup=-1", "--limit=0", "--timeout=soon", "--seed=x"])
+@pytest.mark.parametrize("option", ["--warmup=-1", "--limit=0", "--timeout-s=soon", "--seed=x"])
 def test_a_number_that_is_none_is_refused(option: str) -> None:
     with pytest.raises(SystemExit):
         settings(option)

@@ -375,7 +375,7 @@ def score(sample):
 config = EvalConfig(
     endpoint=Endpoint(provider="mock", model="echo"),
     score_fn=score,
-    environment_factory=lambda sample: Room(sample),
+    environment=lambda sample: Room(sample),
     client=ClientSettings(prices="prices.json"),
 )
 dataset = "rows.jsonl"

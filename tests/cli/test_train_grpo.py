@@ -27,7 +27,7 @@ from lamps import PROMPTS, Lamp, lamp_config, lamp_model, looked_and_said
 config = lamp_config(Path("."), num_steps=2)
 prompts = PROMPTS
 score_fn = looked_and_said
-environment_cls = Lamp
+environment = Lamp
 
 
 def model():
@@ -149,7 +149,7 @@ def test_a_process_that_learns_along_with_another_prints_nothing(
 
 
 WRONG: dict[str, tuple[str, str, str]] = {
-    "no score": ("score_fn = looked_and_said\nenvironment_cls = Lamp", "", "neither `score_fn`"),
+    "no score": ("score_fn = looked_and_said\nenvironment = Lamp", "", "neither `score_fn`"),
     "no prompts": ("prompts = PROMPTS", "prompts = []", "the dataset of prompts is empty"),
     "no file": ("prompts = PROMPTS", "prompts = 'none.jsonl'", "the file or folder does not exist"),
     "no model": ("def model():", "def other():", "'lamps' is not a folder"),

@@ -31,7 +31,15 @@ def test_a_whole_file_is_taken_as_it_is(tmp_path: Path) -> None:
     assert file.config.num_steps == 4
     assert file.prompts == tmp_path / "prompts.jsonl"
     assert file.score_fn is not None
-    assert (file.environment_cls, file.model) == (None, None)
+    assert (file.environment, file.model) == (None, None)
+
+
+def test_a_file_may_use_the_name_of_the_seeds_for_its_environment(tmp_path: Path) -> None:
+    named = WHOLE + "\n    environment_cls = 'calculator'\n"
+
+    assert load_train_file(written(tmp_path, named)).environment == "calculator"
+    with pytest.raises(ConfigError, match="both `environment` and `environment_cls` are given"):
+        load_train_file(written(tmp_path, named + "\n    environment = 'basic'\n"))
 
 
 def test_options_take_the_place_of_settings_and_are_checked_like_them(tmp_path: Path) -> None:
@@ -50,7 +58,7 @@ def test_options_take_the_place_of_settings_and_are_checked_like_them(tmp_path: 
         ("prompts = []\ndef score_fn(s): ...", "the file does not define `config`"),
         ("config = {}", "`config` is a dict, not a GRPOConfig"),
         (WHOLE.replace("prompts =", "promts ="), "the file does not define `prompts`"),
-        (WHOLE.replace("score_fn", "score"), "neither `score_fn` nor `environment_cls`"),
+        (WHOLE.replace("score_fn", "score"), "neither `score_fn` nor `environment`"),
         (WHOLE + "\n    model = 3\n", "`model` is a int, not a LocalModel"),
         (WHOLE + "\n    boom\n", "(?s)cannot be imported.*NameError"),
         (WHOLE.replace("num_steps", "steps"), r"(?s)cannot be imported.*steps"),

@@ -157,7 +157,7 @@ def test_an_evaluation_with_an_unknown_template_ends_before_its_first_rollout(
         name="desk",
         endpoint=Endpoint(provider="local", model=str(folder), max_tokens=4),
         score_fn=lambda sample: 1.0,
-        environment_factory=lambda sample: Desk(),
+        environment=lambda sample: Desk(),
     )
     rows = [{"messages": [{"role": "user", "content": f"{n}?"}]} for n in range(3)]
 

@@ -202,7 +202,7 @@ def test_a_key_that_is_refused_at_first_stops_the_run_with_one_error(
             "the request timed out after 0.4 s (gave up after 2 attempts)",
             2,
         ),
-        ({"config": {"sample_timeout_s": 0.4}}, "the sample was not finished within 0.4 s", 1),
+        ({"config": {"timeout_s": 0.4}}, "the sample was not finished within 0.4 s", 1),
     ],
     ids=["request", "sample"],
 )

@@ -41,9 +41,7 @@ class Hanging(BasicEnvironment):
 def test_an_environment_that_hangs_fails_its_sample_and_keeps_the_steps_before(
     store: Path, at: str, messages: list[str], rewards: list[float]
 ) -> None:
-    config = EvalConfig(
-        endpoint=CHATTY, environment_factory=lambda sample: Hanging(at), sample_timeout_s=0.05
-    )
+    config = EvalConfig(endpoint=CHATTY, environment=lambda sample: Hanging(at), timeout_s=0.05)
 
     report = asyncio.run(evaluate([{"id": "r0", "prompt": "Go."}], config, store=store))
 
@@ -54,7 +52,7 @@ def test_an_environment_that_hangs_fails_its_sample_and_keeps_the_steps_before(
     assert sample.failure.message == "the sample was not finished within 0.05 s"
     trajectory = sample.trajectory
     assert trajectory is not None
-    assert trajectory.termination_reason == "sample_timeout_s"
+    assert trajectory.termination_reason == "timeout_s"
     assert [message.text for message in trajectory.messages] == messages
     assert len(trajectory.calls) == messages.count("one") + messages.count("two")
     result = trajectory.evaluation_result

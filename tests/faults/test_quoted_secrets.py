@@ -58,10 +58,10 @@ def calls_a_tool() -> Endpoint:
 CONFIGS: dict[str, dict[str, Any]] = {
     "scorer": {"score_fn": raises},
     "prepare_messages": {"prepare_messages": raises},
-    "environment made": {"environment_factory": raises},
-    "environment stepped": {"environment_factory": lambda sample: Refusing()},
-    "environment closed": {"environment_factory": lambda sample: Unclosable()},
-    "tool": {"environment_factory": lambda sample: Toolful(), "endpoint": calls_a_tool()},
+    "environment made": {"environment": raises},
+    "environment stepped": {"environment": lambda sample: Refusing()},
+    "environment closed": {"environment": lambda sample: Unclosable()},
+    "tool": {"environment": lambda sample: Toolful(), "endpoint": calls_a_tool()},
 }
 
 

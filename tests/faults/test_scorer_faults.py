@@ -94,7 +94,7 @@ def test_a_scorer_that_never_returns_fails_its_sample_when_time_is_up(
             store=store,
             endpoint=ECHO,
             scorer="never_returns",
-            config={"sample_timeout_s": 0.5},
+            config={"timeout_s": 0.5},
         )
     )
 

@@ -40,7 +40,7 @@ config = EvalConfig(
     endpoint=Endpoint(
         provider="mock", model="script", extra_params={"replies": replies, "loop": True}
     ),
-    environment_factory=lambda sample: CalculatorEnvironment(),
+    environment=lambda sample: CalculatorEnvironment(),
     score_fn=exact_answer(),
     name="sums",
     repeats=2,

@@ -64,7 +64,7 @@ def test_it_trains(example: ModuleType, tmp_path: Path) -> None:
         example.config.model_copy(update=settings),
         example.prompts,
         example.score_fn,
-        example.environment_cls,
+        example.environment,
         model=example.untrained(),
         session=TrainingSession(store=tmp_path / "store.db"),
     )

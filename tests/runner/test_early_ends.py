@@ -38,7 +38,7 @@ class Hanging(BasicEnvironment):
 
 
 def ended(store: Path, **settings: Any) -> Sample:
-    config = EvalConfig(**{"score_fn": right, "sample_timeout_s": MOMENT_S, **settings})
+    config = EvalConfig(**{"score_fn": right, "timeout_s": MOMENT_S, **settings})
     (sample,) = run(rows(1), config, store=store).samples
     return sample
 
@@ -56,7 +56,7 @@ def boundary_of(sample: Sample) -> Boundary:
 
 
 def test_a_timeout_while_the_environment_opens_is_the_environments(store: Path) -> None:
-    sample = ended(store, endpoint=ECHO, environment_factory=lambda sample: Hanging("open"))
+    sample = ended(store, endpoint=ECHO, environment=lambda sample: Hanging("open"))
 
     assert boundary_of(sample) is Boundary.ENVIRONMENT
     assert [message.text for message in trajectory_of(sample).messages] == ["Say 0"]
@@ -66,18 +66,18 @@ def test_a_timeout_while_the_model_answers_keeps_the_answers_before(store: Path)
     sample = ended(
         store,
         endpoint=scripted("one", {"error": {"status": 429, "retry_after": 20}}, "two"),
-        environment_factory=lambda sample: Hanging("never"),
+        environment=lambda sample: Hanging("never"),
     )
 
     assert boundary_of(sample) is Boundary.ENDPOINT
     trajectory = trajectory_of(sample)
     assert [m.text for m in trajectory.messages] == ["Say 0", "Begin.", "one", "More."]
-    assert trajectory.termination_reason == "sample_timeout_s"
+    assert trajectory.termination_reason == "timeout_s"
 
 
 def test_the_result_of_a_sample_that_ended_early_has_the_steps_before(store: Path) -> None:
     endpoint = scripted("one", "two")
-    sample = ended(store, endpoint=endpoint, environment_factory=lambda sample: Hanging("step"))
+    sample = ended(store, endpoint=endpoint, environment=lambda sample: Hanging("step"))
 
     assert boundary_of(sample) is Boundary.ENVIRONMENT
     assert sample.score is not None
@@ -85,7 +85,7 @@ def test_the_result_of_a_sample_that_ended_early_has_the_steps_before(store: Pat
     assert [step.base_reward for step in sample.score.step_outputs or ()] == [1.0]
     assert sample.score.trajectory_info is not None
     assert sample.score.trajectory_info["steps"] == 1
-    assert sample.score.trajectory_info["termination_reason"] == "sample_timeout_s"
+    assert sample.score.trajectory_info["termination_reason"] == "timeout_s"
 
 
 def test_a_timeout_while_scoring_keeps_the_whole_rollout(store: Path) -> None:
@@ -104,9 +104,9 @@ def test_max_seconds_cuts_a_rollout_short_and_keeps_what_was_before(store: Path)
     sample = ended(
         store,
         endpoint=scripted("one", "two", loop=True),
-        environment_factory=lambda sample: Hanging("step"),
+        environment=lambda sample: Hanging("step"),
         score_fn=lambda sample: 0.5,
-        sample_timeout_s=60,
+        timeout_s=60,
         limits=Limits(max_seconds=MOMENT_S),
     )
 
@@ -136,8 +136,8 @@ def test_a_stop_at_once_during_a_limited_sample_records_no_failure(store: Path) 
     config = EvalConfig(
         endpoint=ECHO,
         score_fn=right,
-        sample_timeout_s=3600,
-        environment_factory=lambda sample: Asking("step"),
+        timeout_s=3600,
+        environment=lambda sample: Asking("step"),
     )
 
     assert run(rows(1), config, store=store, stop=stop).interrupted
@@ -157,13 +157,13 @@ def test_a_timeout_that_the_environment_swallows_ends_the_rollout_all_the_same(s
     sample = ended(
         store,
         endpoint=scripted("go", loop=True),
-        environment_factory=lambda sample: Deaf(),
+        environment=lambda sample: Deaf(),
         limits=Limits(max_turns=100_000),
     )
 
     assert sample.failure is not None
     assert sample.failure.kind == "TimeoutError"
-    assert trajectory_of(sample).termination_reason == "sample_timeout_s"
+    assert trajectory_of(sample).termination_reason == "timeout_s"
     assert (trajectory_of(sample).steps or 0) < 100
 
 
@@ -183,7 +183,7 @@ def test_a_timeout_in_a_rollout_function_keeps_the_conversation(store: Path) -> 
     assert boundary_of(sample) is Boundary.ENDPOINT
     assert [message.text for message in trajectory_of(sample).messages] == ["Say 0", "one"]
     assert len(trajectory_of(sample).calls) == 1
-    assert trajectory_of(sample).termination_reason == "sample_timeout_s"
+    assert trajectory_of(sample).termination_reason == "timeout_s"
 
 
 def test_a_timeout_in_a_rollout_functions_own_code_is_the_environments(store: Path) -> None:
@@ -203,7 +203,7 @@ def test_a_model_that_fails_in_a_rollout_function_is_the_endpoints(store: Path) 
     endpoint = scripted("one", {"error": {"status": 400}})
 
     sample = ended(
-        store, endpoint=endpoint, client=NO_RETRIES, rollout_fn=ask_twice, sample_timeout_s=None
+        store, endpoint=endpoint, client=NO_RETRIES, rollout_fn=ask_twice, timeout_s=None
     )
 
     assert sample.failure is not None

@@ -117,7 +117,7 @@ def test_failures_that_differ_end_the_run_a_little_later(store: Path) -> None:
     assert 20 <= attempts(store) <= 40
 
 
-@pytest.mark.parametrize("broken", ["prepare_messages", "environment_factory"])
+@pytest.mark.parametrize("broken", ["prepare_messages", "environment"])
 def test_code_that_never_gets_to_a_call_ends_the_run(store: Path, broken: str) -> None:
     def fail(sample: Sample) -> Any:
         raise LookupError("no such column")

@@ -1,5 +1,6 @@
 """What to run: refused when it makes no sense, described without secrets, seeded."""
 
+import pickle
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from assay.environments import CalculatorEnvironment
 from assay.errors import ConfigError
 from assay.runner import EvalConfig
 from assay.stats import mean_interval
@@ -29,15 +31,15 @@ def test_each_rollout_has_a_seed_of_its_own_zero_included() -> None:
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({}, "neither `score_fn` nor `environment_factory` is set"),
+        ({}, "neither `score_fn` nor `environment` is set"),
         ({"score_fn": 3}, "score_fn=3 is not callable"),
         ({"score_fn": lambda: 1.0}, "`score_fn` cannot be called with a sample"),
         ({"score_fn": lambda trajectory, sample: 1.0}, "missing a required argument: 'sample'"),
         ({"score_fn": right, "repeats": 0}, "repeats=0"),
         ({"score_fn": right, "concurrency": True}, "concurrency=True"),
-        ({"score_fn": right, "sample_timeout_s": 0}, "sample_timeout_s=0"),
-        ({"score_fn": right, "sample_timeout_s": "5"}, "sample_timeout_s='5' is not a number"),
-        ({"score_fn": right, "sample_timeout_s": True}, "sample_timeout_s=True"),
+        ({"score_fn": right, "timeout_s": 0}, "timeout_s=0"),
+        ({"score_fn": right, "timeout_s": "5"}, "timeout_s='5' is not a number"),
+        ({"score_fn": right, "timeout_s": True}, "timeout_s=True"),
         ({"score_fn": right, "seed": "x"}, "seed='x' is not a whole number"),
         ({"score_fn": right, "seed": True}, "seed=True"),
         ({"score_fn": right, "max_samples": 2.0}, r"max_samples=2\.0 is not a whole number"),
@@ -62,7 +64,7 @@ def test_each_rollout_has_a_seed_of_its_own_zero_included() -> None:
         ({"score_fn": right, "bounds": (False, True)}, "bounds="),
         ({"score_fn": right, "bounds": (1, -1)}, "the first must be below the second"),
         ({"score_fn": right, "rollout_fn": 3}, "rollout_fn=3 is not callable"),
-        ({"environment_factory": "lake"}, "unknown environment 'lake'"),
+        ({"environment": "lake"}, "unknown environment 'lake'"),
     ],
 )
 def test_a_wrong_configuration_is_refused_at_once(fields: dict[str, Any], words: str) -> None:
@@ -102,6 +104,34 @@ def test_bounds_are_described_only_where_they_are_given() -> None:
     assert EvalConfig(score_fn=right, bounds=(-1, 1)).describe()["bounds"] == [-1.0, 1.0]
 
 
+def test_an_environment_has_the_name_of_the_seeds_too() -> None:
+    config = EvalConfig(environment="calculator")
+
+    by_alias: Any = {"environment_factory": "calculator"}
+    assert EvalConfig(**by_alias) == config
+    assert replace(EvalConfig(**by_alias), repeats=2).environment == "calculator"
+    with pytest.raises(ConfigError, match="both `environment` and `environment_factory` are given"):
+        EvalConfig(environment="basic", **by_alias)
+
+
+def test_a_class_or_a_name_creates_an_environment_for_each_sample() -> None:
+    for environment in (
+        "calculator",
+        CalculatorEnvironment,
+        lambda sample: CalculatorEnvironment(),
+    ):
+        config = EvalConfig(environment=environment)
+        made = [config.make_environment(Sample(id=name)) for name in "ab"]
+        assert [type(each) for each in made] == [CalculatorEnvironment] * 2
+        assert made[0] is not made[1]
+
+
+def test_a_configuration_with_a_named_environment_can_be_pickled() -> None:
+    config = EvalConfig(score_fn=right, environment="calculator")
+
+    assert pickle.loads(pickle.dumps(config)) == config
+
+
 def at_least(sample: Sample, bar: int) -> bool:
     if sample.id == "r1" and bar == 1:
         raise ConnectionError("the judge is down")
@@ -134,7 +164,7 @@ def test_the_description_of_a_run_holds_no_secret() -> None:
     assert "canary" not in str(EvalConfig(endpoint=keyed, score_fn=right).describe())
 
 
-@pytest.mark.parametrize("name", ["prepare_messages", "environment_factory"])
+@pytest.mark.parametrize("name", ["prepare_messages", "environment"])
 def test_only_a_scorer_may_be_async(name: str) -> None:
     async def later(sample: Sample) -> Any: ...
 

@@ -51,7 +51,7 @@ def test_every_sample_is_rolled_out_scored_and_recorded(store: Path) -> None:
 def test_an_environment_without_rewards_is_recorded_with_the_trajectory(
     score_fn: Any, store: Path
 ) -> None:
-    config = EvalConfig(endpoint=ECHO, score_fn=score_fn, environment_factory="calculator")
+    config = EvalConfig(endpoint=ECHO, score_fn=score_fn, environment="calculator")
 
     report = run(rows(1), config, store=store)
 
@@ -71,7 +71,7 @@ def test_a_result_with_steps_of_its_own_is_told_of_the_trajectory() -> None:
     config = EvalConfig(
         endpoint=ECHO,
         score_fn=lambda sample: EvaluateResult(score=1.0, step_outputs=own),
-        environment_factory="calculator",
+        environment="calculator",
     )
 
     (sample,) = run(rows(1), config).samples
@@ -121,7 +121,7 @@ def test_the_documented_example_runs_as_written(store: Path) -> None:
         ),
         score_fn=score_fn,
         prepare_messages=lambda s: [Message(role="user", content=s["question"])],
-        environment_factory=lambda s: CalculatorEnvironment(),
+        environment=lambda s: CalculatorEnvironment(),
     )
 
     report = run([{"question": "What is 5 + 3?", "answer": "8"}], config, store=store)
@@ -175,7 +175,7 @@ def test_the_environments_own_reward_is_the_score_when_there_is_no_scorer(store:
     act = {"role": "assistant", "tool_calls": [{"name": "act", "arguments": {"action": "left"}}]}
     config = EvalConfig(
         endpoint=scripted(act, loop=True),
-        environment_factory="gym:CliffWalking-v1",
+        environment="gym:CliffWalking-v1",
         limits=Limits(max_turns=3),
     )
 
@@ -194,7 +194,7 @@ def test_a_scorers_result_carries_the_environments_steps(store: Path) -> None:
     act = {"role": "assistant", "tool_calls": [{"name": "act", "arguments": {"action": "left"}}]}
     config = EvalConfig(
         endpoint=scripted(act, loop=True),
-        environment_factory="gym:CliffWalking-v1",
+        environment="gym:CliffWalking-v1",
         score_fn=lambda sample: 1.0,
         limits=Limits(max_turns=2),
     )
@@ -282,7 +282,7 @@ def test_a_broken_endpoint_fails_its_sample_only(store: Path) -> None:
     [
         ({"prepare_messages": lambda s: [{"content": "no role"}]}, "dataset"),
         ({"prepare_messages": lambda s: s["missing"]}, "dataset"),
-        ({"environment_factory": lambda s: 1 / 0}, "environment"),
+        ({"environment": lambda s: 1 / 0}, "environment"),
     ],
 )
 def test_each_failure_is_attributed_to_its_boundary(
@@ -320,7 +320,7 @@ def test_a_sample_that_takes_too_long_has_failed(store: Path) -> None:
     config = EvalConfig(
         endpoint=Endpoint(provider="mock", model="echo", extra_params={"latency_s": 5}),
         score_fn=right,
-        sample_timeout_s=0.02,
+        timeout_s=0.02,
     )
 
     report = run(rows(2), config, store=store)

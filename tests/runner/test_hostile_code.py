@@ -32,7 +32,7 @@ def leaves_early(sample: Sample) -> Environment:
     ("field", "code", "boundary"),
     [
         ("prepare_messages", leaves, Boundary.DATASET),
-        ("environment_factory", leaves_early, Boundary.ENVIRONMENT),
+        ("environment", leaves_early, Boundary.ENVIRONMENT),
         ("score_fn", leaves, Boundary.SCORER),
     ],
 )
@@ -231,7 +231,7 @@ def test_time_in_the_queue_of_requests_is_nobodys(store: Path) -> None:
         endpoint=scripted("Say 0", latency_s=0.1, loop=True),
         score_fn=lambda sample: True,
         client=ClientSettings(concurrency=1),
-        sample_timeout_s=0.35,
+        timeout_s=0.35,
         concurrency=8,
     )
 
@@ -253,8 +253,8 @@ def test_a_rollout_that_never_waits_is_late_all_the_same(store: Path) -> None:
     config = EvalConfig(
         endpoint=ECHO,
         score_fn=right,
-        environment_factory=lambda sample: _Busy(),
-        sample_timeout_s=0.1,
+        environment=lambda sample: _Busy(),
+        timeout_s=0.1,
     )
 
     (sample,) = run(rows(1), config, store=store).samples

@@ -44,7 +44,7 @@ def config(**settings: Any) -> EvalConfig:
     return EvalConfig(
         endpoint=ECHO,
         score_fn=lambda sample: 1.0,
-        environment_factory=lambda sample: Room(),
+        environment=lambda sample: Room(),
         **settings,
     )
 

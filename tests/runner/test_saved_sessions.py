@@ -37,7 +37,7 @@ def test_each_rollout_is_stored_as_a_session_that_can_be_continued(tmp_path: Pat
 
 
 def test_a_session_names_the_environment_that_it_ran_in(tmp_path: Path) -> None:
-    report = run(tmp_path / "s.db", save_sessions=True, environment_factory="calculator")
+    report = run(tmp_path / "s.db", save_sessions=True, environment="calculator")
 
     with Store.open(tmp_path / "s.db") as store:
         session = store.load_session(f"{report.run_id}/a")

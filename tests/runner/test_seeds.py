@@ -30,7 +30,7 @@ def seeds_of(rows: list[dict[str, Any]], **fields: Any) -> tuple[list[int | None
         opened: list[int | None] = []  # noqa: RUF012  # one list for all environments
 
     settings = {"endpoint": ECHO, "score_fn": lambda sample: 1.0, "concurrency": 1}
-    report = run(rows, EvalConfig(**{**settings, **fields}, environment_factory=lambda _: Noting()))
+    report = run(rows, EvalConfig(**{**settings, **fields}, environment=lambda _: Noting()))
     asked = [
         call.sampling.get("seed")
         for sample in report.samples

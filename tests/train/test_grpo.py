@@ -197,8 +197,17 @@ def test_groups_without_differences_are_replaced_up_to_a_limit(tmp_path: Path) -
     assert step.trained_rollouts == 4 * round(step.groups * (1 - step.zero_variance))
 
 
+def test_the_environment_has_the_name_of_the_seeds_too(tmp_path: Path) -> None:
+    config, by_alias = lamp_config(tmp_path), {"environment_cls": "abacus"}
+
+    with pytest.raises(ConfigError, match="unknown environment 'abacus'"):
+        grpo_train(config, PROMPTS, None, **by_alias)  # type: ignore[arg-type]  # the alias
+    with pytest.raises(ConfigError, match="both `environment` and `environment_cls` are given"):
+        grpo_train(config, PROMPTS, None, "basic", **by_alias)  # type: ignore[arg-type]  # the alias
+
+
 def test_the_environments_own_rewards_will_do(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="neither `score_fn` nor `environment_factory` is set"):
+    with pytest.raises(ConfigError, match="neither `score_fn` nor `environment` is set"):
         trained(tmp_path, score_fn=None, environment=None)
 
     result = trained(tmp_path, num_steps=1, score_fn=None)

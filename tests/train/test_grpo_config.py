@@ -142,6 +142,13 @@ def test_the_description_is_plain_values() -> None:
     assert "output" not in described
 
 
+def test_the_description_keeps_the_key_of_recorded_trainings_for_the_time_limit() -> None:
+    described = config(timeout_s=5.0).describe()
+
+    assert described["rollout_timeout_s"] == 5.0
+    assert "timeout_s" not in described
+
+
 def test_the_settings_of_an_endpoint_are_taken_where_none_are_given_here() -> None:
     evaluated = endpoint(
         temperature=0.7,

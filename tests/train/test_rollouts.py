@@ -33,9 +33,9 @@ def told(*replies: Any, **options: Any) -> Endpoint:
 
 
 def rolled_out(
-    prompt: Any, environment_cls: Any, endpoint: Endpoint | ModelClient, **options: Any
+    prompt: Any, environment: Any, endpoint: Endpoint | ModelClient, **options: Any
 ) -> Sample:
-    return asyncio.run(agent_rollout_to_sample(prompt, environment_cls, endpoint, **options))
+    return asyncio.run(agent_rollout_to_sample(prompt, environment, endpoint, **options))
 
 
 def local_client(**settings: Any) -> LocalClient:
@@ -46,6 +46,23 @@ def local_client(**settings: Any) -> LocalClient:
 def counted(sample: Sample, tokenizer: Any) -> str:
     pairs = zip(sample.tokens, sample.loss_mask, strict=True)
     return str(tokenizer.decode([token for token, counts in pairs if counts]))
+
+
+def test_the_environment_has_the_name_of_the_seeds_too() -> None:
+    by_alias: Any = {"environment_cls": CalculatorEnvironment}
+
+    sample = asyncio.run(
+        agent_rollout_to_sample(
+            "What is 5 + 3?",
+            endpoint=told(CALL, "8"),
+            tokenizer=tiny_tokenizer("qwen2.5"),
+            **by_alias,
+        )
+    )
+
+    assert sample.response == "8"
+    with pytest.raises(ConfigError, match="both `environment` and `environment_cls` are given"):
+        asyncio.run(agent_rollout_to_sample("?", "basic", told("8"), **by_alias))
 
 
 def test_text_is_retokenised_and_marked_where_the_engine_tells_no_ids() -> None:

@@ -67,7 +67,7 @@ def _add_golden_dataset_options(parser: ArgumentParser) -> None:
 def _add_call_options(parser: ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, metavar="N", help="derive the seeds of calls from N")
     parser.add_argument(
-        "--timeout",
+        "--timeout-s",
         type=parse_seconds,
         default=_CERTIFY_DEFAULTS.timeout_s,
         metavar="SECONDS",
@@ -109,7 +109,7 @@ def build_certify_settings(args: Namespace) -> CertifySettings:
         dataset=args.dataset,
         limit=args.limit,
         seed=args.seed,
-        timeout_s=args.timeout,
+        timeout_s=args.timeout_s,
         concurrency=args.concurrency,
         latency_concurrency=args.latency_concurrency,
         warmup=args.warmup,

@@ -42,7 +42,7 @@ def configure(parser: ArgumentParser) -> None:
         "file",
         metavar="FILE.py",
         help="file that defines `config`, a GRPOConfig, `prompts`, and `score_fn` or "
-        "`environment_cls`; may define `prepare_messages` and `model`",
+        "`environment`; may define `prepare_messages` and `model`",
     )
     parser.add_argument("--steps", type=parse_count, metavar="N", help="stop after step N")
     parser.add_argument(
@@ -137,7 +137,7 @@ class _TrainingMonitor:
                 file.config,
                 file.prompts,
                 file.score_fn,
-                file.environment_cls,
+                file.environment,
                 prepare_messages=file.prepare_messages,
                 model=file.model,
                 session=session,

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from assay.datasets import SampleStream, Source
+from assay.environments import rename_environment
 from assay.errors import ConfigError
 from assay.providers import LocalModel
 from assay.scorers import ScoreFunction
@@ -24,7 +25,7 @@ class TrainFile:
     config: GRPOConfig
     prompts: Source | SampleStream
     score_fn: ScoreFunction | None
-    environment_cls: Any
+    environment: Any
     prepare_messages: Any
     model: LocalModel | None
     """A model that the file builds itself; None for the folder that `config` names."""
@@ -38,22 +39,23 @@ def load_train_file(target: str, **changes: object) -> TrainFile:
             "the training is not a Python file",
             where=target,
             hint="name a file that defines `config`, `prompts`, `score_fn` and, with one, "
-            "`environment_cls`",
+            "`environment`",
         )
     if not path.is_file():
         raise ConfigError("the file does not exist", where=target)
     module = import_file(path)
     config = _override_grpo_config(_read_train_definition(module, "config", path), path, changes)
-    score_fn = vars(module).get("score_fn")
-    environment_cls = vars(module).get("environment_cls")
-    if score_fn is None and environment_cls is None:
-        raise ConfigError("the file defines neither `score_fn` nor `environment_cls`", where=target)
+    defined = dict(vars(module))
+    rename_environment(defined, "environment_cls", where=target)
+    score_fn, environment = defined.get("score_fn"), defined["environment"]
+    if score_fn is None and environment is None:
+        raise ConfigError("the file defines neither `score_fn` nor `environment`", where=target)
     return TrainFile(
         path=path,
         config=config,
         prompts=locate_dataset(_read_train_definition(module, "prompts", path), path.parent),
         score_fn=score_fn,
-        environment_cls=environment_cls,
+        environment=environment,
         prepare_messages=vars(module).get("prepare_messages"),
         model=_read_local_model(vars(module).get("model"), path),
     )
@@ -65,7 +67,7 @@ def _read_train_definition(module: ModuleType, name: str, path: Path) -> Any:
     raise ConfigError(
         f"the file does not define `{name}`",
         where=str(path),
-        hint="define `config`, a GRPOConfig, `prompts`, and `score_fn` or `environment_cls`",
+        hint="define `config`, a GRPOConfig, `prompts`, and `score_fn` or `environment`",
     )
 
 

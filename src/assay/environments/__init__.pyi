@@ -20,6 +20,10 @@ from .remote.launch import wait_until_ready as wait_until_ready
 from .remote.server import EnvironmentServer as EnvironmentServer
 from .remote.server import ServerSettings as ServerSettings
 from .remote.server import is_loopback as is_loopback
+from .setting import EnvironmentLike as EnvironmentLike
+from .setting import accept_environment_alias as accept_environment_alias
+from .setting import build_environment_factory as build_environment_factory
+from .setting import rename_environment as rename_environment
 from .tools import Toolbox as Toolbox
 from .tools import ToolError as ToolError
 from .tools import tool as tool

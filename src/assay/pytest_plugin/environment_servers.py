@@ -1,7 +1,5 @@
 """The environments of a test: in this process, or on a server."""
 
-import functools
-import inspect
 import os
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -10,18 +8,14 @@ from urllib.parse import urlsplit, urlunsplit
 
 from assay.errors import ConfigError
 from assay.providers import is_loopback
-from assay.types import Redactor, Sample
+from assay.types import Redactor
 
 from .decorator import EvalOptions
-
-_FACTORY_SIGNATURE = inspect.Signature(
-    [inspect.Parameter("sample", inspect.Parameter.POSITIONAL_ONLY)]
-)
 
 
 @asynccontextmanager
 async def open_environment(options: EvalOptions, *, rolled_out: bool) -> AsyncIterator[Any]:
-    """Yield the environment factory of a test; for an address, after its server is ready.
+    """Yield the `environment` of a test's evaluation; for an address, after its server is ready.
 
     A server that `env_command` starts is stopped at the end. Without rollouts a server is only
     waited for.
@@ -34,7 +28,7 @@ async def open_environment(options: EvalOptions, *, rolled_out: bool) -> AsyncIt
             yield factory
         return
     if options.env_url is None:
-        yield _adapt_environment_factory(options.environment)
+        yield options.environment
         return
     _refuse_token_over_http(options, options.env_url)
     from assay.environments import RemoteEnvironments, launch_server, wait_until_ready
@@ -102,23 +96,3 @@ def strip_environment_url(url: str) -> str:
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
     return urlunsplit((parts.scheme, host, parts.path, "", ""))
-
-
-def _adapt_environment_factory(environment: Any) -> Any:
-    if not isinstance(environment, type):
-        return environment
-    try:
-        inspect.signature(environment).bind()
-    except TypeError:
-        return environment
-    except ValueError:
-        pass  # some built-in classes have no readable signature
-
-    # Keeps the name and source of the class, which are part of the run's fingerprint.
-    @functools.wraps(environment, updated=())
-    def make(sample: Sample) -> Any:
-        return environment()
-
-    # Otherwise inspect would look through to the parameters of the class.
-    make.__signature__ = _FACTORY_SIGNATURE  # type: ignore[attr-defined]  # read by inspect
-    return make

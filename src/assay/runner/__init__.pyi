@@ -1,6 +1,5 @@
 from .engine import EvalEngine as EvalEngine
 from .engine import compute_sample_cost as compute_sample_cost
-from .eval_config import EnvironmentFactory as EnvironmentFactory
 from .eval_config import EvalConfig as EvalConfig
 from .eval_config import PrepareMessages as PrepareMessages
 from .eval_config import check_max_cost as check_max_cost

@@ -58,7 +58,7 @@ class EvalEngine:
         self._config = config
         self._model = client
         self._writer = writer
-        limited = config.sample_timeout_s is not None
+        limited = config.timeout_s is not None
         self._scorer = (
             None
             if config.score_fn is None
@@ -209,7 +209,7 @@ class EvalEngine:
         sample = job.sample
         if sample.failure is not None:
             return sample.failure  # already failed, such as in a rescored run: keep it
-        given, limit = sample.trajectory, self._config.sample_timeout_s
+        given, limit = sample.trajectory, self._config.timeout_s
         own = None if limit is None else ActiveTimer()
         try:
             if job.kept is not None:
@@ -333,7 +333,7 @@ class EvalEngine:
         return returned
 
     async def _run_with_timeout(self, work: Awaitable[_Awaited], own: ActiveTimer) -> _Awaited:
-        seconds = self._config.sample_timeout_s
+        seconds = self._config.timeout_s
         assert seconds is not None
         try:
             with own:
@@ -350,7 +350,7 @@ class EvalEngine:
 
     def _check_timeout(self, own: ActiveTimer) -> None:
         """Raise `TimeoutError` after the limit: asyncio timeouts fire only at await points."""
-        seconds = self._config.sample_timeout_s
+        seconds = self._config.timeout_s
         assert seconds is not None
         if own.spent_s > seconds:
             raise _build_timeout_error(seconds)
@@ -439,7 +439,7 @@ class EvalEngine:
 # Reward and cost of a recorded sample; None for a failed one.
 _ProgressNote = tuple[float | None, float | None] | None
 
-_SAMPLE_TIMEOUT = "sample_timeout_s"
+_SAMPLE_TIMEOUT = "timeout_s"
 
 _BATCH_SIZE = 50
 

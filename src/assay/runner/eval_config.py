@@ -6,10 +6,16 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from assay.agents import Limits
-from assay.environments import BasicEnvironment, Environment, environment_by_name
+from assay.environments import (
+    Environment,
+    EnvironmentLike,
+    accept_environment_alias,
+    build_environment_factory,
+)
 from assay.errors import ConfigError
 from assay.providers import ClientSettings, ModelClient, parse_model
 from assay.scorers import ScoreFunction
@@ -28,7 +34,6 @@ from .fingerprint import Description, describe_callable
 from .seeds import derive_environment_seed, derive_sampling_seed
 
 PrepareMessages = Callable[[Sample], Sequence[Message | dict[str, Any]]]
-EnvironmentFactory = Callable[[Sample], Environment]
 SampleRollout = Callable[[ModelClient | None, Sample], Awaitable[Trajectory]]
 
 _ENDPOINT_FOLLOWS: ContextVar[bool] = ContextVar("_ENDPOINT_FOLLOWS", default=False)
@@ -56,6 +61,7 @@ class _EndpointField:
         config.__dict__["_endpoint"] = parse_model(given) if isinstance(given, str) else given
 
 
+@accept_environment_alias("environment_factory")
 @dataclass(frozen=True, kw_only=True)
 class EvalConfig:
     """How samples are rolled out and scored."""
@@ -70,8 +76,9 @@ class EvalConfig:
     prepare_messages: PrepareMessages | None = None
     """Returns the prompt of a sample. None: the sample's own messages. Needs an `endpoint`."""
 
-    environment_factory: EnvironmentFactory | str | None = None
-    """Creates a new environment for each rollout; or a name such as `gym:FrozenLake-v1`."""
+    environment: EnvironmentLike | None = None
+    """Creates a new environment for each rollout: a factory that takes the sample, an environment
+    class whose constructor needs no argument, or a name such as `gym:FrozenLake-v1`."""
 
     rollout_fn: SampleRollout | None = None
     """Replaces the agent loop: takes the client of `endpoint` (None without one) and the sample,
@@ -86,7 +93,7 @@ class EvalConfig:
     concurrency: int = 100
     """Samples in progress at once. The client may queue their requests."""
 
-    sample_timeout_s: float | None = None
+    timeout_s: float | None = None
     """A sample that takes longer fails; time in the request queue does not count."""
 
     seed: int | None = None
@@ -119,15 +126,16 @@ class EvalConfig:
         if self.endpoint is None and self.session is not None:
             object.__setattr__(self, "endpoint", self.session.endpoint)
         self._check_numbers()
-        if self.score_fn is None and self.environment_factory is None:
+        if self.score_fn is None and self.environment is None:
             raise ConfigError(
-                "neither `score_fn` nor `environment_factory` is set, so samples cannot be scored",
+                "neither `score_fn` nor `environment` is set, so samples cannot be scored",
                 where="EvalConfig",
             )
-        for name in ("score_fn", "prepare_messages", "environment_factory"):
+        for name in ("score_fn", "prepare_messages"):
             value = getattr(self, name)
-            if value is not None and not (name == "environment_factory" and isinstance(value, str)):
+            if value is not None:
                 _check_takes_sample(name, value)
+        _ = self.make_environment  # refuses an unknown name and a wrong signature
         no_model = self.endpoint is None and not _ENDPOINT_FOLLOWS.get()
         if self.prepare_messages is not None and no_model:
             raise ConfigError(
@@ -135,8 +143,6 @@ class EvalConfig:
                 where="EvalConfig",
                 hint="set `endpoint`, or remove `prepare_messages`",
             )
-        if isinstance(self.environment_factory, str):
-            environment_by_name(self.environment_factory)
         if self.rollout_fn is not None and not callable(self.rollout_fn):
             raise ConfigError(f"rollout_fn={self.rollout_fn!r} is not callable", where="EvalConfig")
 
@@ -167,11 +173,9 @@ class EvalConfig:
             value = getattr(self, name)
             if value is not None and not _is_plain_number(value, int):
                 raise ConfigError(f"{name}={value!r} is not a whole number", where="EvalConfig")
-        timeout = self.sample_timeout_s
+        timeout = self.timeout_s
         if timeout is not None and not (_is_plain_number(timeout, int | float) and timeout > 0):
-            raise ConfigError(
-                f"sample_timeout_s={timeout!r} is not a number above 0", where="EvalConfig"
-            )
+            raise ConfigError(f"timeout_s={timeout!r} is not a number above 0", where="EvalConfig")
         if self.bounds is not None:
             _check_bounds(self.bounds)
         check_fail_on_error(self.fail_on_error, where="EvalConfig")
@@ -182,13 +186,10 @@ class EvalConfig:
         """Whether samples are rolled out, by a model or by `rollout_fn`, before they are scored."""
         return self.endpoint is not None or self.rollout_fn is not None
 
-    def make_environment(self, sample: Sample) -> Environment:
-        factory = self.environment_factory
-        if factory is None:
-            return BasicEnvironment()
-        if isinstance(factory, str):
-            return environment_by_name(factory)()
-        return factory(sample)
+    @cached_property
+    def make_environment(self) -> Callable[[Sample], Environment]:
+        """Creates the environment of one rollout, from its sample."""
+        return build_environment_factory(self.environment, where="EvalConfig")
 
     def seed_of(self, sample: Sample, repeat: int) -> int | None:
         """Return the seed of a rollout's environment: the row's own, else derived from `seed`."""
@@ -203,14 +204,16 @@ class EvalConfig:
 
         Runs with equal descriptions may share results. Settings of speed and retries are omitted.
         """
+        # The keys `environment_factory` and `sample_timeout_s` are those of recorded runs, which
+        # could not be resumed under other names.
         description: dict[str, Any] = {
             "endpoint": None if self.endpoint is None else describe_endpoint(self.endpoint),
             "score_fn": _describe_setting(self.score_fn),
             "prepare_messages": _describe_setting(self.prepare_messages),
-            "environment_factory": _describe_setting(self.environment_factory),
+            "environment_factory": _describe_setting(self.environment),
             "limits": self.limits.model_dump(),
             "seed": self.seed,
-            "sample_timeout_s": self.sample_timeout_s,
+            "sample_timeout_s": self.timeout_s,
         }
         # Omitted when unset: the fingerprints of runs recorded before these fields existed stay.
         if self.rollout_fn is not None:

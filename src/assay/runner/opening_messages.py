@@ -28,7 +28,7 @@ async def check_opening(check: PromptCheck, config: EvalConfig) -> None:
 
     An environment that fails, or that opens differently each time, is not compared.
     """
-    if config.environment_factory is None or check.compared is None:
+    if config.environment is None or check.compared is None:
         return
     sample, repeat, key = check.compared
     kept = check.run.kept(key)
@@ -58,7 +58,7 @@ async def _digest_opening(config: EvalConfig, sample: Sample, repeat: int) -> st
         messages = prepare_messages(config, own)
         environment = config.make_environment(own)
         try:
-            async with asyncio.timeout(config.sample_timeout_s or _OPENING_TIMEOUT_S):
+            async with asyncio.timeout(config.timeout_s or _OPENING_TIMEOUT_S):
                 opening = await environment.open(seed=config.seed_of(own, repeat))
             messages.extend(check_items(Message, opening or (), "open"))
             specs = check_items(ToolSpec, environment.tools or (), "tools")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.datasets import SampleStream, SkippedRows, Source
+from assay.environments import EnvironmentLike, accept_environment_alias
 from assay.errors import ConfigError, StoreError
 from assay.providers import LocalClient, LocalModel
 from assay.runner import PrepareMessages
@@ -26,7 +27,7 @@ from .curve import write_curve
 from .deterministic_batches import Lockstep
 from .events import CheckpointSaved, RolloutFinished, StepFinished, TrainingEvent, TrainingStarted
 from .grpo_config import GRPOConfig
-from .grpo_plan import EnvironmentClass, GRPOPlan, plan_training
+from .grpo_plan import GRPOPlan, plan_training
 from .metrics_file import MetricsFile, RecordedMetrics
 from .output_folder import OutputFolder
 from .packages import check_training_packages
@@ -75,11 +76,12 @@ class GRPOResult:
         return [each.reward for each in self.steps]
 
 
+@accept_environment_alias("environment_cls")
 def grpo_train(  # noqa: PLR0913  # the parts of an evaluation, and where it learns
     config: GRPOConfig,
     prompts: Source | SampleStream,
     score_fn: ScoreFunction | None,
-    environment_cls: EnvironmentClass | None = None,
+    environment: EnvironmentLike | None = None,
     *,
     prepare_messages: PrepareMessages | None = None,
     model: LocalModel | None = None,
@@ -88,7 +90,7 @@ def grpo_train(  # noqa: PLR0913  # the parts of an evaluation, and where it lea
     """Train a model on the scores of its own rollouts, and record every one of them.
 
     `score_fn` is that of an evaluation; None takes the environment's own rewards.
-    `environment_cls` makes a fresh environment for each rollout, from nothing or from the sample.
+    `environment` creates a new environment for each rollout, as in an evaluation.
     `prepare_messages` is that of an evaluation too; `config` may have it instead.
     `model` is a loaded model, which is trained in place. Called within a running event loop, this
     blocks it; await `grpo_train_async` there instead.
@@ -97,7 +99,7 @@ def grpo_train(  # noqa: PLR0913  # the parts of an evaluation, and where it lea
         config,
         prompts,
         score_fn,
-        environment_cls,
+        environment,
         prepare_messages=prepare_messages,
         model=model,
         session=session,
@@ -109,11 +111,12 @@ def grpo_train(  # noqa: PLR0913  # the parts of an evaluation, and where it lea
     return _train_in_thread(training)
 
 
+@accept_environment_alias("environment_cls")
 async def grpo_train_async(  # noqa: PLR0913  # as above
     config: GRPOConfig,
     prompts: Source | SampleStream,
     score_fn: ScoreFunction | None,
-    environment_cls: EnvironmentClass | None = None,
+    environment: EnvironmentLike | None = None,
     *,
     prepare_messages: PrepareMessages | None = None,
     model: LocalModel | None = None,
@@ -126,7 +129,7 @@ async def grpo_train_async(  # noqa: PLR0913  # as above
     check_training_packages()
     if config.backend == "local":
         check_single_process()
-    plan = plan_training(config, prompts, score_fn, environment_cls)
+    plan = plan_training(config, prompts, score_fn, environment)
     if config.backend == "trl" and not (await asyncio.to_thread(check_trl, config)).is_first:
         return await _follow_leader(plan, model)
     output = OutputFolder(config.output)

@@ -81,7 +81,7 @@ class GRPOConfig(BaseModel):
     tool_format: CallStyle | None = None
     """How the model writes tool calls, where its chat template is not a known one."""
 
-    rollout_timeout_s: FiniteFloat | None = Field(default=None, gt=0)
+    timeout_s: FiniteFloat | None = Field(default=None, gt=0)
     """A rollout that takes longer, its scoring included, has failed."""
 
     loss_type: LossType = "dapo"
@@ -218,7 +218,10 @@ class GRPOConfig(BaseModel):
         # Omitted at its default, so that runs from before the setting existed can be resumed.
         if self.tool_format is None:
             apart.add("tool_format")
-        return self.model_dump(mode="json", exclude=apart)
+        described = self.model_dump(mode="json", exclude=apart)
+        # The key of recorded trainings, which could not be resumed under another name.
+        described["rollout_timeout_s"] = described.pop("timeout_s")
+        return described
 
     def fingerprint(self) -> str:
         return stable_id(self.describe())

@@ -1,16 +1,13 @@
 """The plan of a training, checked as a whole before a model is loaded."""
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
 from typing import Any
 
 from assay.datasets import SampleStream, SkippedRows, Source, load_samples
-from assay.environments import Environment
+from assay.environments import EnvironmentLike
 from assay.errors import ConfigError
 from assay.runner import (
-    EnvironmentFactory,
     EvalConfig,
     PreparationFailed,
     digest_messages,
@@ -22,9 +19,6 @@ from assay.types import Sample
 from .grpo_config import GRPOConfig
 from .prompt_order import PromptOrder, fingerprint_prompts
 from .rollout_settings import build_policy_endpoint
-
-EnvironmentClass = Callable[[], Environment] | Callable[[Sample], Environment] | str
-"""Creates an environment, from nothing or from the sample; or a name such as `basic`."""
 
 _GRPO_WHERE = "grpo_train()"
 
@@ -44,6 +38,7 @@ class GRPOPlan:
     def describe(self) -> dict[str, Any]:
         """Return the settings that must not change on a resume, as plain values without secrets."""
         rollouts = self.evaluation.describe()
+        # The key `environment_cls` is that of recorded trainings.
         return {
             "training": self.config.describe(),
             "score_fn": rollouts["score_fn"],
@@ -56,7 +51,7 @@ def plan_training(
     config: GRPOConfig,
     prompts: Source | SampleStream,
     score_fn: ScoreFunction | None,
-    environment_cls: EnvironmentClass | None,
+    environment: EnvironmentLike | None,
 ) -> GRPOPlan:
     """Read all prompts and build the plan. Raises `ConfigError` for an invalid combination."""
     stream = prompts if isinstance(prompts, SampleStream) else load_samples(prompts)
@@ -67,11 +62,11 @@ def plan_training(
         endpoint=build_policy_endpoint(config),
         score_fn=score_fn,
         prepare_messages=config.prepare_messages,
-        environment_factory=build_environment_factory(environment_cls),
+        environment=environment,
         name=config.name,
         limits=config.limits,
         concurrency=config.concurrency,
-        sample_timeout_s=config.rollout_timeout_s,
+        timeout_s=config.timeout_s,
         seed=config.seed,
     )
     return GRPOPlan(
@@ -95,36 +90,3 @@ def _build_message_digest(evaluation: EvalConfig) -> Callable[[Sample], str | No
             return None  # the rollout will fail in the same way and record the error
 
     return digest
-
-
-def build_environment_factory(
-    environment_cls: EnvironmentClass | None,
-) -> EnvironmentFactory | str | None:
-    """Adapt the class or function to an evaluation, which calls it with the sample."""
-    if environment_cls is None or isinstance(environment_cls, str):
-        return environment_cls
-    if not callable(environment_cls):
-        raise ConfigError(
-            f"environment_cls={environment_cls!r} cannot be called", where=_GRPO_WHERE
-        )
-    if not _accepts_arguments(environment_cls):
-        return environment_cls  # type: ignore[return-value]  # EvalConfig checks its parameters
-    made: Callable[[], Environment] = environment_cls  # type: ignore[assignment]  # just tried
-
-    # Keeps name and source, which are part of the run's fingerprint.
-    @wraps(made)
-    def factory(sample: Sample) -> Environment:
-        return made()
-
-    factory.__signature__ = inspect.signature(lambda sample: None)  # type: ignore[attr-defined]
-    return factory
-
-
-def _accepts_arguments(function: Callable[..., object], *arguments: object) -> bool:
-    try:
-        inspect.signature(function).bind(*arguments)
-    except ValueError:
-        return not arguments  # some built-in classes have no readable signature
-    except TypeError:
-        return False
-    return True

@@ -4,13 +4,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from assay.agents import Limits, run_agent
-from assay.environments import Environment, environment_by_name
+from assay.environments import (
+    Environment,
+    EnvironmentLike,
+    accept_environment_alias,
+    build_environment_factory,
+)
 from assay.errors import ConfigError, TokenError
 from assay.providers import ModelClient, Reply, check_tools, connect
 from assay.types import Endpoint, Message, Sample, Status, ToolSpec
 
 from .chat_template import ChatTokenizer
-from .grpo_plan import EnvironmentClass, build_environment_factory
 from .retokenize import retokenize_sample
 from .token_spans import tokenize_sample
 
@@ -25,9 +29,10 @@ class ForkedRollout(TokenError):
         self.samples = tuple(samples)
 
 
+@accept_environment_alias("environment_cls")
 async def agent_rollout_to_sample(
     prompt: str | Sequence[Message | dict[str, Any]],
-    environment_cls: EnvironmentClass,
+    environment: EnvironmentLike,
     endpoint: Endpoint | ModelClient,
     tokenizer: ChatTokenizer | None = None,
     *,
@@ -41,7 +46,7 @@ async def agent_rollout_to_sample(
     which takes several samples: `agent_rollout_to_samples` returns them.
     """
     samples = await agent_rollout_to_samples(
-        prompt, environment_cls, endpoint, tokenizer, limits=limits, seed=seed
+        prompt, environment, endpoint, tokenizer, limits=limits, seed=seed
     )
     if len(samples) > 1:
         raise ForkedRollout(
@@ -53,9 +58,10 @@ async def agent_rollout_to_sample(
     return samples[0]
 
 
+@accept_environment_alias("environment_cls")
 async def agent_rollout_to_samples(
     prompt: str | Sequence[Message | dict[str, Any]],
-    environment_cls: EnvironmentClass,
+    environment: EnvironmentLike,
     endpoint: Endpoint | ModelClient,
     tokenizer: ChatTokenizer | None = None,
     *,
@@ -66,12 +72,12 @@ async def agent_rollout_to_samples(
     sample = Sample(prompt=prompt)
     if not sample.messages:
         raise ConfigError("the prompt is empty", where=_ROLLOUT_WHERE)
-    environment = _make_rollout_environment(environment_cls, sample)
+    room = _make_rollout_environment(environment, sample)
     client = connect(endpoint) if isinstance(endpoint, Endpoint) else endpoint
     watched = _ToolRecordingClient(client)
     try:
         sample.trajectory = await run_agent(
-            watched, environment, sample.messages, limits=limits, seed=seed
+            watched, room, sample.messages, limits=limits, seed=seed
         )
     finally:
         if client is not endpoint:
@@ -85,14 +91,11 @@ async def agent_rollout_to_samples(
     return _add_tokens(sample, tokenizer, watched.tools)
 
 
-def _make_rollout_environment(environment_cls: EnvironmentClass, sample: Sample) -> Environment:
-    factory = build_environment_factory(environment_cls)
-    if factory is None or isinstance(factory, str):
-        return environment_by_name(factory or "basic")()
-    made: object = factory(sample)
+def _make_rollout_environment(environment: EnvironmentLike, sample: Sample) -> Environment:
+    made: object = build_environment_factory(environment, where=_ROLLOUT_WHERE)(sample)
     if not isinstance(made, Environment):
         raise ConfigError(
-            f"{factory.__name__} returns a {type(made).__name__}, which is not an environment",
+            f"`environment` returns a {type(made).__name__}, which is not an environment",
             where=_ROLLOUT_WHERE,
             hint="an environment has `tools`, `open`, `step` and `close`",
         )
