@@ -1,6 +1,7 @@
 from .builtin import BasicEnvironment as BasicEnvironment
 from .builtin import CalculatorEnvironment as CalculatorEnvironment
 from .builtin import ToolEnvironment as ToolEnvironment
+from .builtin import environment_by_name as environment_by_name
 from .environment import Environment as Environment
 from .environment import RewardSum as RewardSum
 from .environment import Step as Step
@@ -10,7 +11,6 @@ from .environment import describe_session as describe_session
 from .environment import to_plain_info as to_plain_info
 from .environment import to_plain_json as to_plain_json
 from .gym import GymEnvironment as GymEnvironment
-from .named import environment_by_name as environment_by_name
 from .remote.connect import RemoteEnvironments as RemoteEnvironments
 from .remote.episodes import MakeEnvironment as MakeEnvironment
 from .remote.http_client import ServerKind as ServerKind

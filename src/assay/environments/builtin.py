@@ -1,13 +1,16 @@
-"""The built-in environments, and the base class for environments with tools."""
+"""The built-in environments and their names, and the base class for environments with tools."""
 
 import ast
 import math
 import operator
 from collections.abc import Callable, Sequence
+from functools import partial
 
+from assay.errors import ConfigError
 from assay.types import Message, ToolSpec
 
-from .environment import Step
+from .environment import Environment, Step
+from .gym import GymEnvironment, find_gym_creator
 from .tools import Toolbox, ToolError, quote_briefly, tool
 
 _FINAL_STEP = Step(terminated=True, ended_by_agent=True)
@@ -60,35 +63,31 @@ class CalculatorEnvironment(ToolEnvironment):
         Args:
             expression: Numbers, + - * / // % **, brackets; for example "(2 + 3) * 4".
         """
-        # The text comes from a model: its syntax tree is walked, never passed to `eval`.
         if len(expression) > _MAX_EXPRESSION_CHARS:
             raise ToolError(f"the expression is longer than {_MAX_EXPRESSION_CHARS} characters")
+        # The text comes from a model: its syntax tree is walked, never passed to `eval`.
         try:
-            return _format_number(_evaluate_node(_parse_expression(expression), expression))
+            tree = ast.parse(expression.strip(), mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            raise ToolError(
+                f"{quote_briefly(expression)} is not an arithmetic expression"
+            ) from error
+        try:
+            value = _evaluate_node(tree, expression)
         except ZeroDivisionError as error:
             raise ToolError("division by zero") from error
         except OverflowError as error:
             raise ToolError("the result is too large") from error
         except RecursionError as error:
             raise ToolError("the expression is nested too deeply") from error
+        # Above 2**53 a float no longer represents every integer: its digits would be invented.
+        whole = isinstance(value, int) or (value.is_integer() and abs(value) < 2**53)
+        return str(int(value)) if whole else repr(value)
 
 
 _MAX_EXPRESSION_CHARS = 500
 # About 1200 digits: without a limit, a few operators could fill the memory.
 _MAX_INTEGER_BITS = 4096
-
-
-def _parse_expression(expression: str) -> ast.expr:
-    try:
-        return ast.parse(expression.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ToolError(f"{quote_briefly(expression)} is not an arithmetic expression") from error
-
-
-def _format_number(value: float) -> str:
-    # Above 2**53 a float no longer represents every integer: its digits would be invented.
-    whole = isinstance(value, int) or (value.is_integer() and abs(value) < 2**53)
-    return str(int(value)) if whole else repr(value)
 
 
 def _evaluate_node(node: ast.expr, expression: str) -> float:
@@ -145,3 +144,24 @@ _OPERATORS: dict[type[ast.AST], Callable[..., float]] = {
     ast.USub: operator.neg,
     ast.UAdd: operator.pos,
 }
+
+_ENVIRONMENTS_BY_NAME: dict[str, Callable[[], Environment]] = {
+    "basic": BasicEnvironment,
+    "calculator": CalculatorEnvironment,
+}
+
+
+def environment_by_name(name: str) -> Callable[[], Environment]:
+    """Return a factory by name: `basic`, `calculator`, `gym:FrozenLake-v1`.
+
+    Raises `ConfigError` for an unknown name.
+    """
+    kind, _, rest = name.partition(":")
+    if kind == "gym" and rest:
+        # An unknown name must fail here, not once per sample of a run.
+        find_gym_creator(rest)
+        return partial(GymEnvironment, rest)
+    if name in _ENVIRONMENTS_BY_NAME:
+        return _ENVIRONMENTS_BY_NAME[name]
+    known = ", ".join(map(repr, [*_ENVIRONMENTS_BY_NAME, "gym:NAME"]))
+    raise ConfigError(f"unknown environment {name!r}", hint=f"choose one of {known}")

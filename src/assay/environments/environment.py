@@ -89,26 +89,9 @@ def check_step(given: object) -> Step:
         raise EnvironmentFault(
             f"`step` returned {_shorten_value(given)}, not a `Step`", hint="return a `Step`"
         )
-    if _has_exact_types(given):
-        return given
-    return replace(
-        given,
-        replies=tuple(check_items(Message, given.replies, "Step.replies")),
-        reward=None if given.reward is None else _check_step_reward(given.reward),
-        rewards=tuple(
-            None if each is None else _check_step_reward(each) for each in given.rewards or ()
-        ),
-        terminated=_check_step_flag(given.terminated, "terminated"),
-        truncated=_check_step_flag(given.truncated, "truncated"),
-        ended_by_agent=_check_step_flag(given.ended_by_agent, "ended_by_agent"),
-        acted=_check_step_flag(given.acted, "acted"),
-        reason=_check_step_reason(given.reason),
-    )
-
-
-def _has_exact_types(step: Any) -> bool:
+    step: Any = given  # a dataclass does not enforce its annotations
     # The fast path, taken at nearly every turn.
-    return (
+    if (
         type(step.terminated) is bool
         and type(step.truncated) is bool
         and type(step.ended_by_agent) is bool
@@ -117,6 +100,19 @@ def _has_exact_types(step: Any) -> bool:
         and (step.reward is None or (type(step.reward) is float and math.isfinite(step.reward)))
         and step.rewards == ()
         and (step.replies == () or _is_sequence_of(Message, step.replies))
+    ):
+        return given
+    if step.reason is not None and not isinstance(step.reason, str):
+        raise EnvironmentFault(f"`Step.reason` is {_shorten_value(step.reason)}, not text")
+    return replace(
+        given,
+        replies=tuple(check_items(Message, step.replies, "Step.replies")),
+        reward=_check_step_reward(step.reward),
+        rewards=tuple(map(_check_step_reward, step.rewards or ())),
+        terminated=_check_step_flag(step.terminated, "terminated"),
+        truncated=_check_step_flag(step.truncated, "truncated"),
+        ended_by_agent=_check_step_flag(step.ended_by_agent, "ended_by_agent"),
+        acted=_check_step_flag(step.acted, "acted"),
     )
 
 
@@ -159,13 +155,15 @@ def describe_session(environment: Environment, seed: int | None) -> dict[str, An
     return session if describe is None else {**session, **to_plain_info(describe())}
 
 
-def _check_step_reward(given: Any) -> float:
+def _check_step_reward(given: Any) -> float | None:
+    if given is None:
+        return None
     try:
         # Not text: `float` would accept "nan" and "1_0".
-        reward = None if isinstance(given, str) else float(given)
+        reward = math.nan if isinstance(given, str) else float(given)
     except (TypeError, ValueError, OverflowError):
-        reward = None
-    if reward is None or not math.isfinite(reward):
+        reward = math.nan
+    if not math.isfinite(reward):
         raise EnvironmentFault(
             f"the reward is {_shorten_value(given)}, not a finite number",
             hint="return a finite number, or None",
@@ -222,12 +220,6 @@ def _check_step_flag(given: Any, name: str) -> bool:
     if given in (True, False):  # 0, 1 and the booleans of numpy too
         return bool(given)
     raise EnvironmentFault(f"`Step.{name}` is {_shorten_value(given)}, not a bool")
-
-
-def _check_step_reason(given: Any) -> str | None:
-    if given is None or isinstance(given, str):
-        return given
-    raise EnvironmentFault(f"`Step.reason` is {_shorten_value(given)}, not text")
 
 
 def to_plain_info(given: Any) -> dict[str, Any]:

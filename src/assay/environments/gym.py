@@ -47,33 +47,23 @@ class GymEnvironment:
                 f"`action_names` has {len(self._names)} names for {self._count} actions",
                 where=f"gym:{name}",
             )
-        self.tools: Sequence[ToolSpec] = (self._build_tool(name),)
+        if self._names:
+            schema: dict[str, Any] = {"type": "string", "enum": list(self._names)}
+        elif self._count:
+            last = self._start + self._count - 1
+            schema = {"type": "integer", "minimum": self._start, "maximum": last}
+        else:
+            space = self._gym.action_space
+            schema = {
+                "type": "array",
+                "items": {"type": "number" if space.dtype.kind == "f" else "integer"},
+                "description": f"An element of {space}",
+            }
+        parameters = {"type": "object", "properties": {"action": schema}, "required": ["action"]}
+        act = ToolSpec(name="act", description=f"Take one step in {name}.", parameters=parameters)
+        self.tools: Sequence[ToolSpec] = (act,)
         self._opened = False
         self._over = False
-
-    def _build_tool(self, name: str) -> ToolSpec:
-        return ToolSpec(
-            name="act",
-            description=f"Take one step in {name}.",
-            parameters={
-                "type": "object",
-                "properties": {"action": self._build_action_schema()},
-                "required": ["action"],
-            },
-        )
-
-    def _build_action_schema(self) -> dict[str, Any]:
-        if self._names:
-            return {"type": "string", "enum": list(self._names)}
-        if self._count:
-            last = self._start + self._count - 1
-            return {"type": "integer", "minimum": self._start, "maximum": last}
-        space = self._gym.action_space
-        return {
-            "type": "array",
-            "items": {"type": "number" if space.dtype.kind == "f" else "integer"},
-            "description": f"An element of {space}",
-        }
 
     async def open(self, *, seed: int | None = None) -> Sequence[Message]:
         if self._opened:
@@ -152,9 +142,6 @@ class GymEnvironment:
                     f"{quote_briefly(action)} is not an action; choose {self._start} to {last}"
                 )
             return action
-        return self._parse_array_action(action)
-
-    def _parse_array_action(self, action: object) -> Any:
         import numpy as np
 
         space = self._gym.action_space
@@ -174,18 +161,14 @@ class GymEnvironment:
 
     def _format_observation(self, observation: Any, info: Mapping[str, Any]) -> str:
         words = f"Observation: {to_json(_to_plain_value(observation)).decode()}"
-        if self._gym.render_mode == "ansi":
-            words += f"\n{_strip_colours(self._gym.render())}"
-        return words
+        if self._gym.render_mode != "ansi":
+            return words
+        # A model cannot see terminal colours: highlighted text is put in brackets instead.
+        drawn = re.sub(r"\x1b\[(?:4[0-7]|7)m(.*?)\x1b\[0m", r"[\1]", self._gym.render())
+        return words + "\n" + re.sub(r"\x1b\[[0-9;]*m", "", drawn)
 
     async def close(self) -> None:
         self._gym.close()
-
-
-def _strip_colours(text: str) -> str:
-    """Replace terminal colours: highlighted text is put in brackets, which a model can read."""
-    marked = re.sub(r"\x1b\[(?:4[0-7]|7)m(.*?)\x1b\[0m", r"[\1]", text)
-    return re.sub(r"\x1b\[[0-9;]*m", "", marked)
 
 
 def find_gym_creator(name: str) -> Any:

@@ -57,35 +57,38 @@ class _ToolDescription:
 @cache
 def describe_tool(function: Callable[..., Any]) -> _ToolDescription:
     """Return the schema of a tool, and the model that validates its arguments."""
-    name = function.__name__
-    summary, notes = _read_docstring(inspect.getdoc(function) or "")
-    given = _list_tool_parameters(function)
-    types = _resolve_parameter_types(function, given)
-    for parameter in given:
-        if parameter.name not in types:
-            raise ConfigError(
-                f"parameter `{parameter.name}` has no type annotation", where=f"tool `{name}`"
-            )
+    where = f"tool `{function.__name__}`"
+    text = inspect.getdoc(function) or ""
+    entries = [*_PARAM.finditer(text)]
+    if section := _SECTION.search(text):
+        entries += _ENTRY.finditer(section["lines"])
+    notes = {entry["name"]: " ".join(entry["note"].split()) for entry in entries}
+    given = _list_tool_parameters(function, where)
+    types = _resolve_parameter_types(function, given, where)
     # Generated field names: a parameter may be called `schema` or `model_config`.
     parameters = {f"argument_{index}": each.name for index, each in enumerate(given)}
-    fields: dict[str, Any] = {
-        field: _build_argument_field(each, types[each.name], notes.get(each.name))
-        for field, each in zip(parameters, given, strict=True)
-    }
+    fields: dict[str, Any] = {}
+    for field, each in zip(parameters, given, strict=True):
+        if each.name not in types:
+            raise ConfigError(f"parameter `{each.name}` has no type annotation", where=where)
+        default = ... if each.default is each.empty else each.default
+        # Even `description=None` would replace the description of a `Field` in the annotation.
+        note: Any = {"description": notes[each.name]} if notes.get(each.name) else {}
+        fields[field] = Annotated[types[each.name], Field(alias=each.name, **note)], default
     try:
-        arguments = create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
+        arguments = create_model(function.__name__, __config__=ConfigDict(extra="forbid"), **fields)
         schema = arguments.model_json_schema()
     except PydanticUserError as error:
-        raise ConfigError(error.message, where=f"tool `{name}`") from error
+        raise ConfigError(error.message, where=where) from error
     schema.pop("title", None)
-    for entry in schema.get("properties", {}).values():
+    for entry in schema.setdefault("properties", {}).values():
         entry.pop("title", None)
-    schema.setdefault("properties", {})
-    spec = ToolSpec(name=name, description=summary, parameters=schema)
+    summary = " ".join(_AFTER_SUMMARY.split(text, maxsplit=1)[0].split())
+    spec = ToolSpec(name=function.__name__, description=summary, parameters=schema)
     return _ToolDescription(spec, arguments, parameters)
 
 
-def _list_tool_parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+def _list_tool_parameters(function: Callable[..., Any], where: str) -> list[inspect.Parameter]:
     """Return the parameters of a tool without `self` or `cls`."""
     found = list(inspect.signature(function).parameters.values())
     if found and (
@@ -94,7 +97,6 @@ def _list_tool_parameters(function: Callable[..., Any]) -> list[inspect.Paramete
     ):
         del found[0]
     for each in found:
-        where = f"tool `{function.__name__}`"
         if each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD):
             raise ConfigError(
                 f"the tool takes {each}, but its parameters must have names", where=where
@@ -109,9 +111,8 @@ def _list_tool_parameters(function: Callable[..., Any]) -> list[inspect.Paramete
 
 
 def _resolve_parameter_types(
-    function: Callable[..., Any], parameters: Sequence[inspect.Parameter]
+    function: Callable[..., Any], parameters: Sequence[inspect.Parameter], where: str
 ) -> dict[str, Any]:
-    """Return the types of the parameters."""
     # Not the return type: it is not needed, and may not be resolvable yet.
     written = {
         each.name: each.annotation for each in parameters if each.annotation is not each.empty
@@ -124,18 +125,9 @@ def _resolve_parameter_types(
     except NameError as error:
         raise ConfigError(
             f"the type of a parameter cannot be resolved: {error}",
-            where=f"tool `{function.__name__}`",
+            where=where,
             hint="define or import the type above the tool, outside of `if TYPE_CHECKING`",
         ) from error
-
-
-def _build_argument_field(
-    parameter: inspect.Parameter, kind: Any, note: str | None
-) -> tuple[Any, Any]:
-    default = ... if parameter.default is parameter.empty else parameter.default
-    # Even `description=None` would replace the description of a `Field` in the annotation.
-    field = Field(alias=parameter.name, description=note) if note else Field(alias=parameter.name)
-    return Annotated[kind, field], default
 
 
 _PARAM = re.compile(
@@ -152,15 +144,6 @@ _ENTRY = re.compile(
 _AFTER_SUMMARY = re.compile(
     r"^[ \t]*$|^(?:Args|Arguments|Parameters|Returns|Raises):[ \t]*$|^:\w[^:\n]*:", re.M
 )
-
-
-def _read_docstring(text: str) -> tuple[str, dict[str, str]]:
-    """Return the first paragraph, and the description of each parameter."""
-    summary = " ".join(_AFTER_SUMMARY.split(text, maxsplit=1)[0].split())
-    entries = [*_PARAM.finditer(text)]
-    if section := _SECTION.search(text):
-        entries += _ENTRY.finditer(section["lines"])
-    return summary, {entry["name"]: " ".join(entry["note"].split()) for entry in entries}
 
 
 class Toolbox:
@@ -204,7 +187,7 @@ class Toolbox:
     async def _answer_call(self, call: ToolCall) -> Message:
         details = None
         try:
-            content = _format_tool_result(await self._run(call))
+            content = await self._run(call)
         except ToolError as mistake:
             content, details = f"Error: {error_message(mistake)}", {"failed": True}
         except SystemExit as ended:
@@ -224,17 +207,12 @@ class Toolbox:
             role="tool", content=content, tool_call_id=call.id, name=call.name, details=details
         )
 
-    async def _run(self, call: ToolCall) -> object:
+    async def _run(self, call: ToolCall) -> str:
         if call.name not in self._functions:
             names = ", ".join(map(repr, self._functions)) or "none"
             raise ToolError(f"unknown tool {quote_briefly(call.name)}; the tools are {names}")
         if call.malformed:
             raise ToolError(describe_malformed_call(call))
-        arguments = self._check_arguments(call)
-        result = self._functions[call.name](**arguments)
-        return await result if inspect.isawaitable(result) else result
-
-    def _check_arguments(self, call: ToolCall) -> dict[str, Any]:
         described = self._described[call.name]
         try:
             checked = described.arguments.model_validate(call.arguments)
@@ -245,7 +223,16 @@ class Toolbox:
                 for path in [".".join(map(str, problem["loc"]))]
             )
             raise ToolError(f"invalid arguments for {call.name!r}: {problems}") from error
-        return {name: getattr(checked, field) for field, name in described.parameters.items()}
+        # Not `model_dump`: a parameter that is a model must arrive as one.
+        arguments = {name: getattr(checked, field) for field, name in described.parameters.items()}
+        result = self._functions[call.name](**arguments)
+        value = await result if inspect.isawaitable(result) else result
+        if isinstance(value, str):
+            return value
+        try:
+            return to_json(value).decode()
+        except PydanticSerializationError:
+            return str(value)
 
 
 @cache
@@ -257,15 +244,6 @@ def _list_tool_names(owner: type) -> Sequence[str]:
         if getattr(getattr(member, "__func__", member), "__assay_tool__", False)
     )
     return tuple(names)
-
-
-def _format_tool_result(value: object) -> str:
-    if isinstance(value, str):
-        return value
-    try:
-        return to_json(value).decode()
-    except PydanticSerializationError:
-        return str(value)
 
 
 def describe_malformed_call(call: ToolCall) -> str:

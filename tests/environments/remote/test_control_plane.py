@@ -14,7 +14,6 @@ from assay.environments.remote.control_plane import (
     ABSENT,
     ControlPlane,
     EpisodeStatus,
-    RewardReading,
 )
 from assay.environments.remote.http_client import EnvironmentClient
 from assay.errors import EnvironmentFault
@@ -92,10 +91,8 @@ def test_readings_are_read() -> None:
     assert plane_that({"terminated": False}, lambda plane: plane.status()) == EpisodeStatus(
         False, False, None, None
     )
-    assert plane_that({"reward": 1}, lambda plane: plane.reward()) == RewardReading(1.0, None)
-    assert plane_that(
-        {"reward": None, "step_count": 0}, lambda plane: plane.reward()
-    ) == RewardReading(None, 0)
+    assert plane_that({"reward": 1}, lambda plane: plane.reward()) == (1.0, None)
+    assert plane_that({"reward": None, "step_count": 0}, lambda plane: plane.reward()) == (None, 0)
     assert plane_that({"a": 1}, lambda plane: plane.info()) == {"a": 1}
     assert plane_that([1, "x"], lambda plane: plane.initial_state()) == [1, "x"]
 

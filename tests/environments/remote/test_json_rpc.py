@@ -10,6 +10,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer as LocalServer
 
+from assay.environments.remote.capacity import ServerBusy
 from assay.environments.remote.http_client import (
     MAX_SERVER_RESPONSE_BYTES,
     ConnectionFailed,
@@ -18,7 +19,6 @@ from assay.environments.remote.http_client import (
     TimedOut,
 )
 from assay.environments.remote.json_rpc import JsonRpc, RpcError, TokenRejected
-from assay.environments.remote.retry_when_busy import ServerBusy
 from assay.errors import EnvironmentFault
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

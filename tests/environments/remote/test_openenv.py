@@ -20,7 +20,11 @@ from assay.environments.remote.http_client import (
     TimedOut,
     normalize_server_url,
 )
-from assay.environments.remote.openenv import OpenEnvEnvironment, build_http_url, build_socket_url
+from assay.environments.remote.openenv import (
+    _SOCKET_SCHEMES,
+    OpenEnvEnvironment,
+    build_route_url,
+)
 from assay.errors import ConfigError, EnvironmentFault
 from assay.types import Boundary
 from make import asked, called, said
@@ -414,9 +418,10 @@ def test_the_address_may_be_that_of_the_socket(server: Started) -> None:
 
 @pytest.mark.parametrize("url", ["http://h:1", "http://h:1/ws", "ws://h:1", "ws://h:1/ws"])
 def test_socket_and_routes_are_found_from_either(url: str) -> None:
-    assert build_socket_url(url) == "ws://h:1/ws"
-    assert build_http_url(url, "schema") == "http://h:1/schema"
-    assert build_socket_url(url.replace("://h:1", "s://h:1/a") + "?k=v") == "wss://h:1/a/ws?k=v"
+    assert build_route_url(url, "ws", _SOCKET_SCHEMES) == "ws://h:1/ws"
+    assert build_route_url(url, "schema") == "http://h:1/schema"
+    secure = url.replace("://h:1", "s://h:1/a") + "?k=v"
+    assert build_route_url(secure, "ws", _SOCKET_SCHEMES) == "wss://h:1/a/ws?k=v"
 
 
 def test_it_is_an_environment(server: Started) -> None:

@@ -1,9 +1,20 @@
-"""The queue of episodes that wait for a free session of a server."""
+"""Servers at capacity: the queue of episodes for a free session, and the retry of requests."""
 
 import asyncio
 import random
+import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from assay.errors import EnvironmentFault
+
+if TYPE_CHECKING:
+    from .http_client import EnvironmentClient, ServerResponse
+
+AttemptResult = TypeVar("AttemptResult")
+
+_DEFAULT_RETRY_S = 1.0
 
 
 class CapacityQueue:
@@ -44,3 +55,41 @@ class CapacityQueue:
         elif not call.cancelled():
             # Woken and cancelled at the same time: pass the free session on.
             self.release()
+
+
+class ServerBusy(Exception):
+    """The server is at capacity. Nothing was executed, so that the request can be retried."""
+
+    def __init__(self, retry_after_s: float | None) -> None:
+        super().__init__("the server has no session free")
+        self.retry_after_s = _DEFAULT_RETRY_S if retry_after_s is None else retry_after_s
+
+    @classmethod
+    def check(cls, answer: "ServerResponse") -> None:
+        """Raise `ServerBusy` for status 429, and for 503 with `Retry-After`."""
+        wait_s = answer.retry_after_s
+        if answer.status == 429 or (answer.status == 503 and wait_s is not None):
+            raise cls(wait_s)
+
+
+async def retry_while_busy(
+    client: "EnvironmentClient",
+    attempt: Callable[[], Awaitable[AttemptResult]],
+    *,
+    clock: Callable[[], float] = time.monotonic,
+) -> AttemptResult:
+    """Retry `attempt` while it raises `ServerBusy`, for at most `client.queue_s`."""
+    started = clock()
+    while True:
+        try:
+            return await attempt()
+        except ServerBusy as busy:
+            left = client.queue_s - (clock() - started)
+            if left <= 0:
+                raise EnvironmentFault(
+                    f"the server had no free session for {client.queue_s:g} s",
+                    where=client.where,
+                    hint="run fewer samples at once, or serve more sessions",
+                ) from None
+            wait_s = min(busy.retry_after_s, left)
+        await client.queue.wait(wait_s)

@@ -1,19 +1,30 @@
-"""Environments of one server by its URL: a fresh one for each rollout."""
+"""Environments of one server by its URL: its protocol, and a fresh environment for each rollout."""
 
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, Self, get_args
+from urllib.parse import urlsplit
 
 import aiohttp
 
-from assay.errors import ConfigError
+from assay.errors import ConfigError, EnvironmentFault
 
 from ..environment import Environment
-from .detection import detect_server_kind
-from .http_client import EnvironmentClient, ServerKind, build_redactor, normalize_server_url
+from .capacity import ServerBusy
+from .http_client import (
+    TOKEN_HINT,
+    ConnectionFailed,
+    EnvironmentClient,
+    ServerKind,
+    build_redactor,
+    normalize_server_url,
+)
+from .json_rpc import JsonRpc, RpcError, TokenRejected
 from .mcp import McpEnvironment
+from .mcp_session import MODERN_VERSION, list_mcp_urls
 from .native import NativeEnvironment
-from .openenv import OpenEnvEnvironment
+from .openenv import OpenEnvEnvironment, build_route_url
+
+_NATIVE_PREFIX = "assay-env"
 
 
 class RemoteEnvironments:
@@ -81,12 +92,7 @@ class RemoteEnvironments:
             raise
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         client, self._client = self._client, None
         if client is not None:
             await client.http.close()
@@ -105,3 +111,73 @@ class RemoteEnvironments:
                 return McpEnvironment(self._client, task)
             case _:
                 return OpenEnvEnvironment(self._client, task)
+
+
+async def detect_server_kind(client: EnvironmentClient) -> ServerKind:
+    """Detect the protocol of a server by its URL, or else by its answers.
+
+    Raises `EnvironmentFault` if the server does not answer, and `ConfigError` with all attempts if
+    it supports none of the protocols.
+    """
+    parts = urlsplit(client.url)
+    if parts.scheme in ("ws", "wss"):
+        return "openenv"
+    tried: list[str] = []
+    # Servers of other kinds may offer /mcp too: a URL that names it is explicit.
+    if not parts.path.endswith("/mcp"):
+        health = await _fetch_json(client, build_route_url(client.url, "health"), tried)
+        if isinstance(health, dict) and str(health.get("protocol", "")).startswith(_NATIVE_PREFIX):
+            return "own"
+        schema = await _fetch_json(client, build_route_url(client.url, "schema"), tried)
+        has_action = isinstance(schema, dict) and isinstance(schema.get("action"), dict)
+        if health is not None and has_action:
+            return "openenv"
+    for url in list_mcp_urls(client):
+        if await _supports_json_rpc(client, url, tried):
+            return "mcp"
+    raise ConfigError(
+        f"the server supports none of the known protocols ({'; '.join(tried)})",
+        where=client.where,
+        hint="correct the address, or pass the kind of the server: own, mcp or openenv",
+    )
+
+
+async def _fetch_json(client: EnvironmentClient, url: str, tried: list[str]) -> Any:
+    """Return the JSON at a URL, or None."""
+    name = f"GET {urlsplit(url).path}"
+    try:
+        answer = await client.ask("GET", url)
+        if answer.status == 200:
+            value = answer.json()
+            tried.append(f"{name}: unrecognised JSON")
+            return value
+        if answer.status in (401, 403):
+            raise TokenRejected(
+                f"{name}: HTTP {answer.status}", where=client.where, hint=TOKEN_HINT
+            )
+        tried.append(f"{name}: HTTP {answer.status}")
+    except (TokenRejected, ConnectionFailed):
+        # Other routes of the same server would fail in the same way.
+        raise
+    except EnvironmentFault as fault:
+        tried.append(f"{name}: {fault.message}")
+    return None
+
+
+async def _supports_json_rpc(client: EnvironmentClient, url: str, tried: list[str]) -> bool:
+    """Return whether a URL answers JSON-RPC, if only with an error as legacy servers do."""
+    headers = {"MCP-Protocol-Version": MODERN_VERSION, "Mcp-Method": "server/discover"}
+    name = f"POST {urlsplit(url).path or '/'}"
+    try:
+        await JsonRpc(client, url).call("server/discover", {"_meta": {}}, headers)
+    except ServerBusy:
+        # Only an endpoint of the right kind has sessions to run out of.
+        return True
+    except (TokenRejected, ConnectionFailed):
+        raise
+    except (RpcError, EnvironmentFault) as problem:
+        if isinstance(problem, RpcError) and problem.code is not None:
+            return True
+        tried.append(f"{name}: {problem.message}")
+        return False
+    return True

@@ -81,14 +81,23 @@ class Connections:
 
     def sweep(self, connections: "list[Any]", now: float) -> None:
         """Close connections that are idle for too long or over the limit."""
-        self._forget(set(map(id, connections)))
+        # The state of closed connections is dropped: a new object may get the same id.
+        alive = set(map(id, connections))
+        self._busy = {key: count for key, count in self._busy.items() if key in alive}
+        self._awaiting_body = {key: at for key, at in self._awaiting_body.items() if key in alive}
+        self._idle_since = {key: at for key, at in self._idle_since.items() if key in alive}
+        self._served &= alive
         idle = [each for each in connections if not self._busy.get(id(each))]
         for each in idle:
             self._idle_since.setdefault(id(each), now)
         # Sorted so that the first to close come last.
         idle.sort(key=lambda each: self._rank(id(each)))
         for index, each in enumerate(idle):
-            late = now - self._idle_since[id(each)] >= self._find_limit_s(id(each))
+            if id(each) in self._awaiting_body:
+                limit_s = math.inf  # `read_body` has its own timeout, and answers with 408
+            else:
+                limit_s = KEEP_ALIVE_S if id(each) in self._served else self._header_s
+            late = now - self._idle_since[id(each)] >= limit_s
             if index >= self._most_idle or late:
                 each.force_close()
 
@@ -96,18 +105,6 @@ class Connections:
         if (since := self._awaiting_body.get(connection)) is not None:
             return 1, -since
         return 0 if connection in self._served else 2, -self._idle_since[connection]
-
-    def _find_limit_s(self, connection: int) -> float:
-        if connection in self._awaiting_body:
-            return math.inf  # `read_body` has its own timeout, and answers with 408
-        return KEEP_ALIVE_S if connection in self._served else self._header_s
-
-    def _forget(self, alive: set[int]) -> None:
-        """Drop the state of closed connections: a new object may get the same id."""
-        self._busy = {key: count for key, count in self._busy.items() if key in alive}
-        self._awaiting_body = {key: at for key, at in self._awaiting_body.items() if key in alive}
-        self._idle_since = {key: at for key, at in self._idle_since.items() if key in alive}
-        self._served &= alive
 
 
 async def read_body(request: "web.Request") -> bytes:

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 from assay.errors import EnvironmentFault
 
+from .capacity import ServerBusy, retry_while_busy
 from .http_client import EnvironmentClient, InvalidResponse, ServerResponse
-from .retry_when_busy import ServerBusy, retry_while_busy
 
 MCP_SESSION_HEADER = "mcp-session-id"
 """Names the episode on the control plane. On the data plane MCP uses it for its own sessions."""
@@ -36,14 +36,6 @@ class EpisodeStatus:
     @property
     def over(self) -> bool:
         return self.terminated or self.truncated
-
-
-@dataclass(frozen=True, slots=True)
-class RewardReading:
-    """The reward of the last step."""
-
-    reward: float | None
-    step_count: int | None
 
 
 class ControlPlane:
@@ -81,13 +73,12 @@ class ControlPlane:
             total_reward=self._read_number(fields, "total_reward", "status"),
         )
 
-    async def reward(self) -> RewardReading:
+    async def reward(self) -> tuple[float | None, int | None]:
+        """Return the reward of the last step, and the step count."""
         fields = self._read_fields(await self._request("GET", "reward"), "reward")
         if "reward" not in fields:
             raise self._build_fault("reward", "`reward` is missing")
-        return RewardReading(
-            self._read_number(fields, "reward", "reward"), self._read_count(fields, "reward")
-        )
+        return self._read_number(fields, "reward", "reward"), self._read_count(fields, "reward")
 
     async def info(self) -> Mapping[str, Any]:
         """Return additional data of the environment."""
@@ -119,7 +110,7 @@ class ControlPlane:
 
     def _check_status(self, answer: ServerResponse, name: str) -> ServerResponse:
         if answer.status != 200:
-            raise self._build_fault(name, f"HTTP {answer.status}: {answer.excerpt}")
+            raise self._build_fault(name, answer.summary)
         return answer
 
     def _read_fields(self, answer: ServerResponse, name: str) -> dict[str, Any]:
@@ -147,8 +138,13 @@ class ControlPlane:
         value = fields.get(key)
         if value is None:
             return None
-        number = _parse_finite(value)
-        if number is None:
+        try:
+            # A bool is an int in Python, but not a reward.
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            number = float(value) if is_number else math.nan
+        except OverflowError:  # an integer beyond the range of a float
+            number = math.inf
+        if not math.isfinite(number):
             raise self._build_fault(name, f"`{key}` is {value!r:.80}, not a finite number")
         return number
 
@@ -158,14 +154,3 @@ class ControlPlane:
             where=self._client.where,
             hint="the reward of this step is unknown; see the log of the environment server",
         )
-
-
-def _parse_finite(value: object) -> float | None:
-    # A bool is an int in Python, but not a reward.
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:  # an integer beyond the range of a float
-        return None
-    return number if math.isfinite(number) else None

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from assay.errors import AssayError, ConfigError, EnvironmentFault
@@ -117,8 +116,19 @@ class Session:
         """Take a step. Raises `EnvironmentFault` for any error of the environment."""
         self._running = asyncio.ensure_future(self.environment.step(action))
         try:
-            return _check_finite_step(await self._running)
+            step: object = await self._running
+            if not isinstance(step, Step):
+                raise EnvironmentFault(
+                    f"`step` returned {type(step).__name__}, not a `Step`", hint="return a `Step`"
+                )
+            if step.reward is not None and not math.isfinite(step.reward):
+                raise EnvironmentFault(
+                    f"the reward is {step.reward}, not a finite number",
+                    hint="return a finite number, or None",
+                )
+            return step
         except asyncio.CancelledError:
+            # Cancelled by `end`, or with the request: only the first is an answer to the caller.
             if not self.closed:
                 raise
             raise _build_session_error(self.id, "was closed during this step") from None
@@ -180,12 +190,7 @@ class SessionPool:
         self._sweeper = asyncio.create_task(self._sweep_forever())
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._sweeper is not None:
             self._sweeper.cancel()
             with suppress(asyncio.CancelledError):
@@ -215,7 +220,13 @@ class SessionPool:
         # Looked up after the await: a retry may have opened the same episode in the meantime.
         if episode_id is not None and (known := self._episodes.get(episode_id)) is not None:
             # Shielded: a caller that gives up must not cancel the opening for the others.
-            return _check_reopened_session(await asyncio.shield(known), seed, task)
+            session = await asyncio.shield(known)
+            if session.steps or session.seed != seed or dict(session.task) != dict(task):
+                raise OutOfOrder(
+                    f"the episode {session.episode_id!r} has already started",
+                    hint="give each episode a unique id",
+                )
+            return session
         self._opening += 1
         promise: asyncio.Future[Session] = asyncio.get_running_loop().create_future()
         if episode_id is not None:
@@ -258,9 +269,25 @@ class SessionPool:
         async with session.lock:
             if session.closed:
                 raise _build_session_error(session_id, "was closed before this step")
+            following = f"the next step is {len(session.steps)}"
             if step_index < len(session.steps):
-                return _find_stored_step(session, action, step_index)
-            _require_next(session, step_index)
+                stored = session.steps[step_index]
+                if stored.action == action:
+                    return stored
+                raise OutOfOrder(
+                    f"step {step_index} was already taken, with another action", hint=following
+                )
+            if session.fault is not None:
+                raise _to_environment_fault(session.fault, "an earlier step")
+            if session.over:
+                raise EpisodeOver("the episode is over", hint="open another session")
+            if step_index != len(session.steps):
+                problem = (
+                    f"does not follow step {len(session.steps) - 1}"
+                    if session.steps
+                    else "cannot be the first"
+                )
+                raise OutOfOrder(f"step {step_index} {problem}", hint=following)
             stored = StoredStep(step_index, action, await session.answer(action))
             session.steps.append(stored)
             session.last_used = self._clock()
@@ -344,49 +371,3 @@ def _to_environment_fault(error: Exception, where: str) -> EnvironmentFault:
     if isinstance(error, AssayError):
         return EnvironmentFault(error.message, where=error.where or where, hint=error.hint)
     return EnvironmentFault(describe_error(error), where=where)
-
-
-def _check_finite_step(step: object) -> Step:
-    if not isinstance(step, Step):
-        raise EnvironmentFault(
-            f"`step` returned {type(step).__name__}, not a `Step`", hint="return a `Step`"
-        )
-    if step.reward is not None and not math.isfinite(step.reward):
-        raise EnvironmentFault(
-            f"the reward is {step.reward}, not a finite number",
-            hint="return a finite number, or None",
-        )
-    return step
-
-
-def _check_reopened_session(session: Session, seed: int | None, task: Mapping[str, Any]) -> Session:
-    if session.steps or session.seed != seed or dict(session.task) != dict(task):
-        raise OutOfOrder(
-            f"the episode {session.episode_id!r} has already started",
-            hint="give each episode a unique id",
-        )
-    return session
-
-
-def _find_stored_step(session: Session, action: Message, step_index: int) -> StoredStep:
-    stored = session.steps[step_index]
-    if stored.action != action:
-        raise OutOfOrder(
-            f"step {step_index} was already taken, with another action",
-            hint=f"the next step is {len(session.steps)}",
-        )
-    return stored
-
-
-def _require_next(session: Session, step_index: int) -> None:
-    if session.fault is not None:
-        raise _to_environment_fault(session.fault, "an earlier step")
-    if session.over:
-        raise EpisodeOver("the episode is over", hint="open another session")
-    if step_index != len(session.steps):
-        raise OutOfOrder(
-            f"step {step_index} does not follow step {len(session.steps) - 1}"
-            if session.steps
-            else f"step {step_index} cannot be the first",
-            hint=f"the next step is {len(session.steps)}",
-        )

@@ -5,12 +5,12 @@ to another URL, and quoted without the token.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import SplitResult, unquote_plus, urlsplit, urlunsplit
+from urllib.parse import unquote_plus, urlsplit, urlunsplit
 
 import aiohttp
 from pydantic_core import from_json, to_json
@@ -76,6 +76,11 @@ class ServerResponse:
         return parse_retry_after(
             self.headers.get("Retry-After"), milliseconds=None, now=time.time()
         )
+
+    @property
+    def summary(self) -> str:
+        """The status and the beginning of the body."""
+        return f"HTTP {self.status}: {self.excerpt}"
 
     @property
     def excerpt(self) -> str:
@@ -160,7 +165,12 @@ class EnvironmentClient:
                 # A redirect could send the token to another host.
                 allow_redirects=False,
             ) as response:
-                return self._build_response(response, await _read_response_body(response))
+                content = b"".join([piece async for piece in self.iterate_chunks(response)])
+                if 300 <= response.status < 400:
+                    raise self.build_redirect_error(response.status)
+                return ServerResponse(
+                    response.status, response.headers, content, self.where, self.redactor
+                )
         except TimeoutError:
             fault: EnvironmentFault = TimedOut(
                 f"the server did not answer within {wait_s:g} s",
@@ -182,18 +192,25 @@ class EnvironmentClient:
             hint="check that the environment server is running, and see its log",
         )
 
-    def _build_response(self, response: "ClientResponse", body: bytes | None) -> ServerResponse:
-        if body is None:
-            raise InvalidResponse(
-                f"the answer is longer than {MAX_SERVER_RESPONSE_BYTES} bytes", where=self.where
-            )
-        if 300 <= response.status < 400:
-            raise InvalidResponse(
-                f"the server redirects to another address (HTTP {response.status})",
-                where=self.where,
-                hint="redirects are not followed: pass the final address",
-            )
-        return ServerResponse(response.status, response.headers, body, self.where, self.redactor)
+    async def iterate_chunks(self, response: "ClientResponse") -> AsyncIterator[bytes]:
+        """Yield the body of an answer. Raises `InvalidResponse` if it is over the limit."""
+        size = 0
+        while piece := await response.content.readany():
+            size += len(piece)
+            if size > MAX_SERVER_RESPONSE_BYTES:
+                response.close()
+                raise InvalidResponse(
+                    f"the answer is longer than {MAX_SERVER_RESPONSE_BYTES} bytes",
+                    where=self.where,
+                )
+            yield piece
+
+    def build_redirect_error(self, status: int) -> InvalidResponse:
+        return InvalidResponse(
+            f"the server redirects to another address (HTTP {status})",
+            where=self.where,
+            hint="redirects are not followed: pass the final address",
+        )
 
 
 def build_redactor(url: str, token: str | None) -> Redactor:
@@ -206,8 +223,14 @@ def build_redactor(url: str, token: str | None) -> Redactor:
 
 def normalize_server_url(url: str) -> str:
     """Return the URL of a server in normal form. Raises `ConfigError` for an invalid one."""
-    parts = _split_server_url(url)
-    if parts is None:
+    try:
+        parts = urlsplit(url)
+        known = parts.scheme in _SCHEMES and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        known = False
+    # urlsplit accepts these; HTTP libraries disagree on their meaning.
+    plain = url.isprintable() and " " not in url and "\\" not in url
+    if not known or not plain:
         raise ConfigError(
             "the address of an environment server must be an http, https, ws or wss URL",
             hint="write it like http://127.0.0.1:8000",
@@ -219,29 +242,3 @@ def normalize_server_url(url: str) -> str:
             hint="pass the secret as `token`",
         )
     return urlunsplit(parts._replace(path=parts.path.rstrip("/"), fragment=""))
-
-
-def _split_server_url(url: str) -> SplitResult | None:
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        return None
-    # urlsplit accepts these; HTTP libraries disagree on their meaning.
-    plain = url.isprintable() and " " not in url and "\\" not in url
-    if parts.scheme not in _SCHEMES or not parts.hostname or not plain or port == 0:
-        return None
-    return parts
-
-
-async def _read_response_body(response: "ClientResponse") -> bytes | None:
-    """Return the body, or None if it is over the limit."""
-    pieces: list[bytes] = []
-    size = 0
-    while piece := await response.content.readany():
-        pieces.append(piece)
-        size += len(piece)
-        if size > MAX_SERVER_RESPONSE_BYTES:
-            response.close()
-            return None
-    return b"".join(pieces)

@@ -12,10 +12,9 @@ import aiohttp
 from pydantic_core import from_json, to_json
 
 from assay.errors import EnvironmentFault
-from assay.providers import Redactor
 
+from .capacity import ServerBusy
 from .http_client import (
-    MAX_SERVER_RESPONSE_BYTES,
     STEP_TIMEOUT_HINT,
     TOKEN_HINT,
     ConnectionFailed,
@@ -24,7 +23,6 @@ from .http_client import (
     ServerResponse,
     TimedOut,
 )
-from .retry_when_busy import ServerBusy
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
@@ -81,15 +79,6 @@ class JsonRpc:
         number = next(self._numbers)
         request = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
         answer = await self._post(request, headers)
-        return self._parse_result(answer, number)
-
-    async def notify(self, method: str, headers: Mapping[str, str]) -> None:
-        """Send a notification, which has no answer."""
-        answer = await self._post({"jsonrpc": "2.0", "method": method}, headers)
-        if answer.status >= 400:
-            raise RpcError(_describe_http_error(answer), code=None, status=answer.status)
-
-    def _parse_result(self, answer: ServerResponse, number: int) -> RpcResult:
         ServerBusy.check(answer)
         if answer.status in (401, 403):
             raise TokenRejected(
@@ -98,20 +87,28 @@ class JsonRpc:
                 hint=TOKEN_HINT,
             )
         value = _parse_json_or_none(answer.body)
-        message = value if isinstance(value, dict) and value.get("jsonrpc") == "2.0" else None
+        message = value if isinstance(value, dict) and value.get("jsonrpc") == "2.0" else {}
         # Not matched by id: an error about an unparsable request has another id, or none.
-        if message is not None and "error" in message:
-            raise _build_rpc_error(message["error"], answer)
-        if answer.status >= 500:
-            raise EnvironmentFault(_describe_http_error(answer), where=answer.where)
-        if answer.status != 200:
-            raise RpcError(_describe_http_error(answer), code=None, status=answer.status)
-        result = message.get("result") if message is not None else None
-        if message is None or message.get("id") != number or not isinstance(result, dict):
-            raise InvalidResponse(
-                f"the answer is not JSON-RPC: {answer.excerpt}", where=answer.where
-            )
-        return RpcResult(result, answer.headers)
+        error = message.get("error")
+        code = error.get("code") if isinstance(error, dict) else None
+        if isinstance(error, dict) and type(code) is int:
+            text = answer.redactor.clean(str(error.get("message", "")))
+            raise RpcError(text, code=code, status=answer.status, data=error.get("data"))
+        if "error" not in message:
+            if answer.status >= 500:
+                raise EnvironmentFault(answer.summary, where=answer.where)
+            if answer.status != 200:
+                raise RpcError(answer.summary, code=None, status=answer.status)
+            result = message.get("result")
+            if message.get("id") == number and isinstance(result, dict):
+                return RpcResult(result, answer.headers)
+        raise InvalidResponse(f"the answer is not JSON-RPC: {answer.excerpt}", where=answer.where)
+
+    async def notify(self, method: str, headers: Mapping[str, str]) -> None:
+        """Send a notification, which has no answer."""
+        answer = await self._post({"jsonrpc": "2.0", "method": method}, headers)
+        if answer.status >= 400:
+            raise RpcError(answer.summary, code=None, status=answer.status)
 
     async def _post(self, message: Mapping[str, Any], headers: Mapping[str, str]) -> ServerResponse:
         """Post a message and read until its answer."""
@@ -119,7 +116,7 @@ class JsonRpc:
             return await self._exchange(message, headers)
         except TimeoutError:
             fault: EnvironmentFault = TimedOut(
-                f"the server did not answer {_format_method(message)} within "
+                f"the server did not answer `{message.get('method', 'an answer')}` within "
                 f"{self.client.timeout_s:g} s",
                 where=self.client.where,
                 hint=STEP_TIMEOUT_HINT,
@@ -132,7 +129,7 @@ class JsonRpc:
     async def _exchange(
         self, message: Mapping[str, Any], headers: Mapping[str, str]
     ) -> ServerResponse:
-        # Twice: after a redirect that only adds or removes the last slash.
+        # Twice: after a redirect that only adds or removes the last slash, as web frameworks do.
         for _ in range(2):
             async with self.client.http.post(
                 self.url,
@@ -144,78 +141,57 @@ class JsonRpc:
                 allow_redirects=False,
             ) as response:
                 if 300 <= response.status < 400:
-                    self.url = self._resolve_slash_redirect(response)
+                    old = urlsplit(self.url)
+                    new = urlsplit(urljoin(self.url, response.headers.get("Location", "")))
+                    same = (old.scheme, old.netloc) == (new.scheme, new.netloc)
+                    same = same and old.path.rstrip("/") == new.path.rstrip("/")
+                    if response.status not in (307, 308) or not same or old.path == new.path:
+                        raise self.client.build_redirect_error(response.status)
+                    self.url = old._replace(path=new.path).geturl()
                     continue
-                return await self._read_response(response, message, headers)
-        raise self._build_redirect_error(308)
-
-    def _resolve_slash_redirect(self, response: "ClientResponse") -> str:
-        """Return the redirected URL if only its last slash differs, as from web frameworks."""
-        target = urljoin(self.url, response.headers.get("Location", ""))
-        old, new = urlsplit(self.url), urlsplit(target)
-        same = (old.scheme, old.netloc) == (new.scheme, new.netloc)
-        if response.status not in (307, 308) or not same:
-            raise self._build_redirect_error(response.status)
-        if old.path.rstrip("/") != new.path.rstrip("/") or old.path == new.path:
-            raise self._build_redirect_error(response.status)
-        return old._replace(path=new.path).geturl()
-
-    def _build_redirect_error(self, status: int) -> InvalidResponse:
-        return InvalidResponse(
-            f"the server redirects to another address (HTTP {status})",
-            where=self.client.where,
-            hint="redirects are not followed: pass the final address",
-        )
-
-    async def _read_response(
-        self, response: "ClientResponse", message: Mapping[str, Any], headers: Mapping[str, str]
-    ) -> ServerResponse:
-        if response.content_type == "text/event-stream" and response.status == 200:
-            body = await self._await_event(response, message, headers)
-        else:
-            body = b"".join([piece async for piece in self._iterate_chunks(response)])
-        secrets = Redactor([self.client.token or "", urlsplit(self.client.url).query])
-        return ServerResponse(response.status, response.headers, body, self.client.where, secrets)
+                if response.content_type == "text/event-stream" and response.status == 200:
+                    body = await self._await_event(response, message, headers)
+                else:
+                    chunks = self.client.iterate_chunks(response)
+                    body = b"".join([piece async for piece in chunks])
+                return ServerResponse(
+                    response.status,
+                    response.headers,
+                    body,
+                    self.client.where,
+                    self.client.redactor,
+                )
+        raise self.client.build_redirect_error(308)
 
     async def _await_event(
         self, response: "ClientResponse", message: Mapping[str, Any], headers: Mapping[str, str]
     ) -> bytes:
         """Return the event that answers `message`; requests of the server are answered."""
-        async for data in _parse_server_events(self._iterate_chunks(response)):
+        async for data in _parse_server_events(self.client.iterate_chunks(response)):
             event = _parse_json_or_none(data)
             if not isinstance(event, dict):
                 raise InvalidResponse("an event is not JSON-RPC", where=self.client.where)
             # Without a method it is an answer; everything else comes from the server itself.
             if "method" not in event:
-                await _drain_stream(response)
+                # Read to the end, so that the connection can be reused.
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_DRAIN_S):
+                        while await response.content.readany():
+                            pass
                 return data
             if "id" in event:
-                await self._exchange(_answer_server_request(event), headers)
+                answer: dict[str, Any] = {"jsonrpc": "2.0", "id": event["id"], "result": {}}
+                if event["method"] != "ping":
+                    words = f"{event['method']!r} is not supported during an evaluation"
+                    del answer["result"]
+                    answer["error"] = {"code": METHOD_NOT_FOUND, "message": words}
+                await self._exchange(answer, headers)
         raise ConnectionFailed(
-            f"the stream of events ended before the answer to {_format_method(message)}",
+            "the stream of events ended before the answer to "
+            f"`{message.get('method', 'an answer')}`",
             where=self.client.where,
             hint="the environment server closed the stream; see its log",
         )
-
-    async def _iterate_chunks(self, response: "ClientResponse") -> AsyncIterator[bytes]:
-        size = 0
-        while piece := await response.content.readany():
-            size += len(piece)
-            if size > MAX_SERVER_RESPONSE_BYTES:
-                response.close()
-                raise InvalidResponse(
-                    f"the answer is longer than {MAX_SERVER_RESPONSE_BYTES} bytes",
-                    where=self.client.where,
-                )
-            yield piece
-
-
-async def _drain_stream(response: "ClientResponse") -> None:
-    """Read the end of a stream after the answer, so that its connection can be reused."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(_DRAIN_S):
-            while await response.content.readany():
-                pass
 
 
 async def _parse_server_events(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -235,33 +211,8 @@ async def _parse_server_events(pieces: AsyncIterator[bytes]) -> AsyncIterator[by
                 data = []
 
 
-def _answer_server_request(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the answer to a request of the server: only `ping` is supported."""
-    answer: dict[str, Any] = {"jsonrpc": "2.0", "id": request["id"]}
-    if request["method"] == "ping":
-        return {**answer, "result": {}}
-    words = f"{request['method']!r} is not supported during an evaluation"
-    return {**answer, "error": {"code": METHOD_NOT_FOUND, "message": words}}
-
-
 def _parse_json_or_none(data: bytes) -> Any:
     try:
         return from_json(data, allow_inf_nan=False)
     except ValueError:
         return None
-
-
-def _build_rpc_error(error: Any, answer: ServerResponse) -> RpcError:
-    code = error.get("code") if isinstance(error, dict) else None
-    if not isinstance(error, dict) or type(code) is not int:
-        raise InvalidResponse(f"the answer is not JSON-RPC: {answer.excerpt}", where=answer.where)
-    message = answer.redactor.clean(str(error.get("message", "")))
-    return RpcError(message, code=code, status=answer.status, data=error.get("data"))
-
-
-def _describe_http_error(answer: ServerResponse) -> str:
-    return f"HTTP {answer.status}: {answer.excerpt}"
-
-
-def _format_method(message: Mapping[str, Any]) -> str:
-    return f"`{message.get('method', 'an answer')}`"

@@ -13,8 +13,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -22,9 +21,6 @@ import aiohttp
 from assay.errors import ConfigError, EnvironmentFault
 
 from .http_client import normalize_server_url
-
-if TYPE_CHECKING:
-    from aiohttp import ClientSession
 
 _LOG_LINES = 100
 _MAX_LOG_LINE_BYTES = 1000
@@ -61,9 +57,33 @@ async def launch_server(
     `{port}` in both is replaced by one free port. Raises `ConfigError` if the command cannot be
     started, and `EnvironmentFault` with the last lines of its log if it is not ready in time.
     """
-    words, url = _fill_port(command, url)
+    words = shlex.split(command) if isinstance(command, str) else list(command)
+    if not words:
+        raise ConfigError("the command of the environment server is empty")
+    if any("{port}" in text for text in (*words, url)):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = str(probe.getsockname()[1])
+        words = [word.replace("{port}", port) for word in words]
+        url = url.replace("{port}", port)
+    url = normalize_server_url(url)
     with _LogTail() as log:
-        process = _start_process(words, log)
+        try:
+            process = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=log.write_end,
+                stderr=subprocess.STDOUT,
+                # A group of its own: Ctrl-C does not reach it, and its children end with it.
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise ConfigError(
+                f"the environment server cannot be started: {error.strerror}",
+                where=words[0],
+                hint="check the command",
+            ) from error
+        _PROCESS_GROUPS.add(process.pid)
         try:
             await _wait_for_process(process, log, url, deadline_s)
             yield ServerProcess(url, process.pid, log)
@@ -86,7 +106,19 @@ async def wait_until_ready(
     pause_s = _FIRST_POLL_S
     # Without proxies of the environment variables: the server is usually on this machine.
     async with aiohttp.ClientSession(trust_env=False) as http:
-        while (problem := await _probe_health(http, page, deadline)) is not None:
+        while True:
+            left_s = max(deadline - time.monotonic(), _FIRST_POLL_S)
+            timeout = aiohttp.ClientTimeout(total=min(_POLL_TIMEOUT_S, left_s))
+            try:
+                async with http.get(page, timeout=timeout, allow_redirects=False) as response:
+                    if response.status < 500:
+                        return
+                    problem = f"it answered HTTP {response.status}"
+            except TimeoutError:
+                problem = "it accepts connections but does not answer"
+            except (aiohttp.ClientError, OSError, EOFError) as error:
+                reason = getattr(error, "os_error", None) or error
+                problem = getattr(reason, "strerror", None) or type(error).__name__
             if not alive() or time.monotonic() + pause_s >= deadline:
                 raise EnvironmentFault(
                     f"the server was not ready within {deadline_s:g} s: {problem}",
@@ -95,53 +127,6 @@ async def wait_until_ready(
                 )
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 1.5, _SLOWEST_POLL_S)
-
-
-async def _probe_health(http: "ClientSession", page: str, deadline: float) -> str | None:
-    """Return why the server is not ready, or None if it is."""
-    left_s = max(deadline - time.monotonic(), _FIRST_POLL_S)
-    timeout = aiohttp.ClientTimeout(total=min(_POLL_TIMEOUT_S, left_s))
-    try:
-        async with http.get(page, timeout=timeout, allow_redirects=False) as response:
-            return None if response.status < 500 else f"it answered HTTP {response.status}"
-    except TimeoutError:
-        return "it accepts connections but does not answer"
-    except (aiohttp.ClientError, OSError, EOFError) as error:
-        reason = getattr(error, "os_error", None) or error
-        return getattr(reason, "strerror", None) or type(error).__name__
-
-
-def _fill_port(command: str | Sequence[str], url: str) -> tuple[list[str], str]:
-    words = shlex.split(command) if isinstance(command, str) else list(command)
-    if not words:
-        raise ConfigError("the command of the environment server is empty")
-    if any("{port}" in text for text in (*words, url)):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = str(probe.getsockname()[1])
-        words = [word.replace("{port}", port) for word in words]
-        url = url.replace("{port}", port)
-    return words, normalize_server_url(url)
-
-
-def _start_process(words: list[str], log: "_LogTail") -> "subprocess.Popen[bytes]":
-    try:
-        process = subprocess.Popen(
-            words,
-            stdin=subprocess.DEVNULL,
-            stdout=log.write_end,
-            stderr=subprocess.STDOUT,
-            # A process group of its own: Ctrl-C does not reach it, and its children end with it.
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise ConfigError(
-            f"the environment server cannot be started: {error.strerror}",
-            where=words[0],
-            hint="check the command",
-        ) from error
-    _PROCESS_GROUPS.add(process.pid)
-    return process
 
 
 async def _wait_for_process(
@@ -207,12 +192,7 @@ class _LogTail:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ended = True
         # Wakes the thread. Waiting for the end of the stream could take for ever: a process that
         # left the group may still have the write end open.
@@ -240,13 +220,13 @@ class _LogTail:
         while not self._ended:
             # Blocks until the server writes or `_LOG_MARK` arrives.
             *lines, rest = (rest + os.read(self._read_end, 65536)).split(b"\n")
-            self._kept.extend(shown for line in lines if (shown := _to_printable(line)))
+            for line in lines:
+                text = line[:_MAX_LOG_LINE_BYTES].decode("utf-8", "replace").rstrip()
+                # The log is shown in a terminal, where control characters would act.
+                text = "".join(c if c.isprintable() else " " for c in text).rstrip()
+                if text:
+                    self._kept.append(text)
             if _LOG_MARK.strip() in lines:
                 self._settled.set()
             # An endless line must not fill the memory.
             rest = rest[:_MAX_LOG_LINE_BYTES]
-
-
-def _to_printable(line: bytes) -> str:
-    text = line[:_MAX_LOG_LINE_BYTES].decode("utf-8", "replace").rstrip()
-    return "".join(c if c.isprintable() else " " for c in text).rstrip()

@@ -15,8 +15,6 @@ from .http_client import EnvironmentClient, InvalidResponse
 from .json_rpc import INVALID_PARAMS, RpcError
 from .mcp_session import EPISODE_HEADER, Era, McpSession, get_server, open_mcp_session
 
-_OVER_MESSAGE = "The episode is over."
-
 
 class McpEnvironment:
     """One episode at an MCP server.
@@ -55,20 +53,20 @@ class McpEnvironment:
             self.tools = await session.list_tools()
         except RpcError as refusal:
             raise self._build_refusal_fault("to list its tools", refusal) from None
-        return await self._start_episode(session, seed)
-
-    def describe_session(self) -> dict[str, Any]:
-        return self._client.describe_session("mcp", self._episode)
-
-    async def _start_episode(self, session: McpSession, seed: int | None) -> Sequence[Message]:
-        """Apply the seed and return the first observation."""
         headers = {MCP_SESSION_HEADER: self._episode, EPISODE_HEADER: self._episode}
         control = ControlPlane(self._client, session.url, headers)
         # Other servers ignore a reset of an unknown session and still report success. So the first
         # request for the state creates the session, the reset applies the seed, and the state after
         # that is the first observation.
         state = None if session.keeps_episodes else await control.initial_state()
-        if not self._has_control(state):
+        server = get_server(self._client)
+        if server.has_control and state is ABSENT:
+            raise EnvironmentFault(
+                "the control plane has disappeared: /control/initial_state is missing",
+                where=self._client.where,
+            )
+        server.has_control = state is not ABSENT
+        if state is ABSENT:
             return ()
         self._control = control
         if session.keeps_episodes or seed is not None:
@@ -85,16 +83,8 @@ class McpEnvironment:
         text = _format_state(state)
         return (Message(role="user", content=text),) if text else ()
 
-    def _has_control(self, state: Any) -> bool:
-        server = get_server(self._client)
-        found = state is not ABSENT
-        if server.has_control and not found:
-            raise EnvironmentFault(
-                "the control plane has disappeared: /control/initial_state is missing",
-                where=self._client.where,
-            )
-        server.has_control = found
-        return found
+    def describe_session(self) -> dict[str, Any]:
+        return self._client.describe_session("mcp", self._episode)
 
     async def step(self, action: Message) -> Step:
         if not action.tool_calls:
@@ -108,7 +98,10 @@ class McpEnvironment:
             reply = Message(role="tool", content=content, tool_call_id=call.id, name=call.name)
             replies.append(reply)
             if acted:
-                observation = _parse_value(reply.text)
+                try:
+                    observation = from_json(reply.text, allow_inf_nan=False)
+                except ValueError:
+                    observation = reply.text
                 earned = await self._read_rewards()
                 rewards += earned
                 # Without a control plane, calls that act and calls that only look are the same.
@@ -142,24 +135,18 @@ class McpEnvironment:
             info=await self._read_info(),
         )
 
-    def _find_mistake(self, call: ToolCall) -> str | None:
-        """Return the answer to a call that cannot be made, or None for a valid one.
+    async def _call_tool(self, call: ToolCall) -> tuple[Any, bool]:
+        """Make a call. Return its answer, and whether the environment may have taken a step.
 
         Every call is answered: chat APIs reject a conversation with an open call.
         """
         if self._status.over:
-            return _OVER_MESSAGE
+            return "The episode is over.", False
         names = [spec.name for spec in self.tools]
         if call.name not in names:
-            return f"Error: unknown tool {call.name!r}; the tools are {names}"
+            return f"Error: unknown tool {call.name!r}; the tools are {names}", False
         if call.malformed:
-            return f"Error: the arguments of {call.name!r} are not a JSON object"
-        return None
-
-    async def _call_tool(self, call: ToolCall) -> tuple[Any, bool]:
-        """Make a call. Return its answer, and whether the environment may have taken a step."""
-        if (mistake := self._find_mistake(call)) is not None:
-            return mistake, False
+            return f"Error: the arguments of {call.name!r} are not a JSON object", False
         if self._session is None:
             raise EnvironmentFault("the environment is not open", where=self._client.where)
         try:
@@ -185,15 +172,13 @@ class McpEnvironment:
         if taken == 0:
             # The server still reports the reward of the last step, which was already counted.
             return []
-        reading = await self._control.reward()
-        if None not in (reading.step_count, self._status.step_count) and (
-            reading.step_count != self._status.step_count
-        ):
+        reward, count = await self._control.reward()
+        if count is not None and now is not None and count != now:
             raise self._build_reward_fault(
-                f"the step count changed to {reading.step_count} between two requests"
+                f"the step count changed to {count} between two requests"
             )
         if taken == 1:
-            return [reading.reward]
+            return [reward]
         # Several steps in one call: only the change of the total covers all of them.
         gained = _compute_gain(before, self._status)
         if gained is None:
@@ -269,13 +254,6 @@ def _format_state(value: Any) -> str:
     if isinstance(value, dict) and list(value) == ["observation"]:
         value = value["observation"]
     return value if isinstance(value, str) else to_json(value).decode()
-
-
-def _parse_value(text: str) -> Any:
-    try:
-        return from_json(text, allow_inf_nan=False)
-    except ValueError:
-        return text
 
 
 def _from_mcp_block(block: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from pydantic_core import from_json, to_json
 from assay import __version__
 from assay.errors import AssayError
 from assay.formats import get_image_url, parse_data_url
-from assay.types import Message, ToolSpec
+from assay.types import ToolSpec
 
 from ..environment import RewardSum
 from .connections import read_body
@@ -85,7 +85,7 @@ class _DataPlane:
 
     def __init__(self, episodes: Episodes, tools: Sequence[ToolSpec], name: str) -> None:
         self._episodes = episodes
-        self._name = name
+        self._server_info = {"name": name, "version": __version__}
         self._tools = [
             {"name": tool.name, "description": tool.description, "inputSchema": tool.parameters}
             for tool in tools
@@ -95,7 +95,13 @@ class _DataPlane:
         number: Any = None
         headers: dict[str, str] = {}
         try:
-            message = await _read_rpc_request(request)
+            message = await _read_json_body(request)
+            params = message.setdefault("params", {})
+            whole = message.get("jsonrpc") == "2.0" and isinstance(params, dict)
+            if not whole or not isinstance(message.get("method"), str):
+                raise _McpRequestError(
+                    "the body is not a JSON-RPC request", code=_INVALID_REQUEST, status=400
+                )
             number = message.get("id")
             # A notification: JSON-RPC forbids an answer.
             if number is None:
@@ -132,7 +138,7 @@ class _DataPlane:
                 result = {
                     "supportedVersions": [*LEGACY_VERSIONS, MODERN_VERSION],
                     "capabilities": _CAPABILITIES,
-                    "_meta": {f"{META_PREFIX}serverInfo": self._describe_server()},
+                    "_meta": {f"{META_PREFIX}serverInfo": self._server_info},
                 }
             case "tools/list":
                 result = {"tools": self._tools}
@@ -169,7 +175,7 @@ class _DataPlane:
             greeting = {
                 "protocolVersion": supported,
                 "capabilities": _CAPABILITIES,
-                "serverInfo": self._describe_server(),
+                "serverInfo": self._server_info,
             }
             new_transport = self._episodes.start_transport(
                 _get_client_extra(params.get("clientInfo"))
@@ -206,10 +212,13 @@ class _DataPlane:
             # A result, not an error: the agent can read it and stop.
             words = {"type": "text", "text": "The episode is over."}
             return {"content": [words], "isError": True}
-        return {"content": _to_mcp_content(replies), "isError": False}
-
-    def _describe_server(self) -> dict[str, str]:
-        return {"name": self._name, "version": __version__}
+        blocks: list[dict[str, Any]] = []
+        for reply in replies:
+            if isinstance(reply.content, tuple):
+                blocks += map(_to_mcp_block, reply.content)
+            elif reply.content is not None:
+                blocks.append({"type": "text", "text": reply.content})
+        return {"content": blocks, "isError": False}
 
 
 class _ControlPlane:
@@ -231,15 +240,19 @@ class _ControlPlane:
                 return _build_json_response(await read(name, request))
             except _McpRequestError as refused:
                 return _build_json_response({"error": str(refused)}, refused.status)
-            except AtCapacity as full:
-                wait = {"Retry-After": str(math.ceil(full.retry_after_s))}
-                return _build_json_response({"error": full.message}, 429, wait)
-            except NoSuchSession as gone:
-                return _build_json_response({"error": gone.message}, 404)
-            except SessionRefused as refusal:
-                return _build_json_response({"error": refusal.message}, 409)
-            except AssayError as fault:
-                return _build_json_response({"error": fault.message}, 500)
+            except AssayError as problem:
+                wait: dict[str, str] = {}
+                match problem:
+                    case AtCapacity():
+                        status = 429
+                        wait["Retry-After"] = str(math.ceil(problem.retry_after_s))
+                    case NoSuchSession():
+                        status = 404
+                    case SessionRefused():
+                        status = 409
+                    case _:
+                        status = 500
+                return _build_json_response({"error": problem.message}, status, wait)
 
         return handle
 
@@ -336,17 +349,6 @@ def _check_meta(request: "web.Request", message: Mapping[str, Any]) -> Mapping[s
     return meta
 
 
-async def _read_rpc_request(request: "web.Request") -> dict[str, Any]:
-    message = await _read_json_body(request)
-    params = message.setdefault("params", {})
-    whole = message.get("jsonrpc") == "2.0" and isinstance(params, dict)
-    if not whole or not isinstance(message.get("method"), str):
-        raise _McpRequestError(
-            "the body is not a JSON-RPC request", code=_INVALID_REQUEST, status=400
-        )
-    return message
-
-
 async def _read_json_body(request: "web.Request") -> dict[str, Any]:
     # Browsers send this type to other sites only after a preflight, which is not answered.
     if request.content_type != "application/json":
@@ -366,16 +368,6 @@ def _get_client_extra(client: Any) -> Mapping[str, Any]:
     """Return `_extra` of the client info, where eval-protocol clients name their episode."""
     extra = client.get("_extra") if isinstance(client, dict) else None
     return extra if isinstance(extra, dict) else {}
-
-
-def _to_mcp_content(replies: Sequence[Message]) -> list[dict[str, Any]]:
-    blocks: list[dict[str, Any]] = []
-    for reply in replies:
-        if isinstance(reply.content, tuple):
-            blocks += [_to_mcp_block(block) for block in reply.content]
-        elif reply.content is not None:
-            blocks.append({"type": "text", "text": reply.content})
-    return blocks
 
 
 def _to_mcp_block(block: Any) -> dict[str, Any]:

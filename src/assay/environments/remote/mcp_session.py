@@ -13,9 +13,9 @@ from assay import __version__
 from assay.errors import EnvironmentFault
 from assay.types import ToolSpec
 
+from .capacity import retry_while_busy
 from .http_client import EnvironmentClient, InvalidResponse
 from .json_rpc import JsonRpc, RpcError, RpcResult
-from .retry_when_busy import retry_while_busy
 
 Era = Literal["modern", "legacy"]
 
@@ -29,7 +29,6 @@ CONTROL_CAPABILITY = "assay/control"
 # Names the episode on the data plane, where a stateless server has no session of its own.
 EPISODE_HEADER = "x-env-session"
 # A server that repeats its cursor would list tools for ever.
-
 _MAX_TOOL_PAGES = 100
 _MCP_CLOSE_S = 5.0
 _PLAIN_HEADER = re.compile(r"(?! )[\x20-\x7e]*(?<! )")
@@ -73,6 +72,7 @@ class McpSession:
         self._version = MODERN_VERSION if era == "modern" else LEGACY_VERSION
         self._transport_id: str | None = None
         self._mirrored: dict[str, dict[tuple[str, ...], str]] = {}
+        """By tool: the arguments that its schema marks with `x-mcp-header`, and their headers."""
 
     @property
     def url(self) -> str:
@@ -135,11 +135,16 @@ class McpSession:
                 raise InvalidResponse(
                     "the answer of `tools/list` has no list of tools", where=self._rpc.client.where
                 )
-            for entry in entries:
-                spec = self._parse_tool(entry)
-                if spec.name in tools:
-                    raise self._build_tool_error(f"two tools are named {spec.name!r}")
-                tools[spec.name] = spec
+            for entry in map(_to_mapping, entries):
+                name, schema = entry.get("name"), entry.get("inputSchema")
+                if not isinstance(name, str) or not name or not isinstance(schema, dict):
+                    raise self._build_tool_error("a tool has no name or no `inputSchema`")
+                if name in tools:
+                    raise self._build_tool_error(f"two tools are named {name!r}")
+                self._mirrored[name] = dict(_find_header_parameters(schema, ()))
+                words = entry.get("description")
+                words = words if isinstance(words, str) else ""
+                tools[name] = ToolSpec(name=name, description=words, parameters=schema)
             cursor = page.get("nextCursor")
             if cursor is None:
                 return tuple(tools.values())
@@ -177,37 +182,21 @@ class McpSession:
             headers["Mcp-Session-Id"] = self._transport_id
         if method != "initialize":
             headers["MCP-Protocol-Version"] = self._version
-        if self.era == "modern":
-            headers["Mcp-Method"] = method
-            if method == "tools/call":
-                headers["Mcp-Name"] = encode_header_value(params["name"])
-                headers.update(self._mirror(params["name"], params["arguments"]))
+        if self.era != "modern":
+            return headers
+        headers["Mcp-Method"] = method
+        if method == "tools/call":
+            headers["Mcp-Name"] = encode_header_value(params["name"])
+            for path, header in self._mirrored.get(params["name"], {}).items():
+                value: Any = params["arguments"]
+                for key in path:
+                    value = value.get(key) if isinstance(value, dict) else None
+                # JSON spelling: `str` would give `True`.
+                if isinstance(value, bool):
+                    value = "true" if value else "false"
+                if isinstance(value, str | int):
+                    headers[f"Mcp-Param-{header}"] = encode_header_value(str(value))
         return headers
-
-    def _mirror(self, name: str, arguments: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        """Yield the headers for arguments that the schema marks with `x-mcp-header`."""
-        for path, header in self._mirrored.get(name, {}).items():
-            value: Any = arguments
-            for key in path:
-                value = value.get(key) if isinstance(value, dict) else None
-            # JSON spelling: `str` would give `True`.
-            if isinstance(value, bool):
-                value = "true" if value else "false"
-            if isinstance(value, str | int):
-                yield f"Mcp-Param-{header}", encode_header_value(str(value))
-
-    def _parse_tool(self, entry: Any) -> ToolSpec:
-        name = entry.get("name") if isinstance(entry, dict) else None
-        schema = entry.get("inputSchema") if isinstance(entry, dict) else None
-        if not isinstance(name, str) or not name or not isinstance(schema, dict):
-            raise self._build_tool_error("a tool has no name or no `inputSchema`")
-        self._mirrored[name] = dict(_find_header_parameters(schema, ()))
-        description = entry.get("description")
-        return ToolSpec(
-            name=name,
-            description=description if isinstance(description, str) else "",
-            parameters=schema,
-        )
 
     def _build_tool_error(self, problem: str) -> InvalidResponse:
         return InvalidResponse(

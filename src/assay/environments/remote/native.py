@@ -10,6 +10,7 @@ from assay.errors import EnvironmentFault
 from assay.types import JsonModel, Message, ToolSpec
 
 from ..environment import Step
+from .capacity import ServerBusy, retry_while_busy
 from .http_client import (
     TOKEN_HINT,
     ConnectionFailed,
@@ -26,7 +27,6 @@ from .protocol import (
     StepResponse,
     list_problems,
 )
-from .retry_when_busy import ServerBusy, retry_while_busy
 
 _ATTEMPTS = 3
 _FIRST_RETRY_S = 0.1
@@ -66,12 +66,12 @@ class NativeEnvironment:
             )
         # The id makes the request idempotent, so that it can be retried.
         request = OpenRequest(seed=seed, task=self._task, episode_id=uuid.uuid4().hex)
-        self._opened = await self._request("POST", "/sessions", request, OpenResponse)
+        self._opened = await self._request("/sessions", request, OpenResponse)
         return self._opened.observation
 
     async def step(self, action: Message) -> Step:
         request = StepRequest(action=action, step_index=self._steps)
-        done = await self._request("POST", f"{self._build_path()}/step", request, StepResponse)
+        done = await self._request(f"{self._path}/step", request, StepResponse)
         if done.step_index != self._steps:
             raise InvalidResponse(
                 f"the server answered step {done.step_index} instead of step {self._steps}",
@@ -84,11 +84,10 @@ class NativeEnvironment:
         """End the session. If this fails, the server ends it after its idle time."""
         if self._opened is None:
             return
-        path, headers = self._build_path(), self._build_headers()
+        url, headers = self._client.at(self._path), self._headers
         self._opened = None
         timeout_s = min(_SESSION_CLOSE_S, self._client.timeout_s)
         try:
-            url = self._client.at(path)
             answer = await self._client.ask("DELETE", url, headers=headers, timeout_s=timeout_s)
         finally:
             self._client.queue.release()
@@ -96,28 +95,35 @@ class NativeEnvironment:
         if answer.status not in (204, 404):
             raise _build_native_fault(answer)
 
-    def _build_path(self) -> str:
+    @property
+    def _path(self) -> str:
         if self._opened is None:
             raise EnvironmentFault("the environment is not open", where=self._client.where)
         return f"/sessions/{self._opened.session}"
 
-    def _build_headers(self) -> dict[str, str]:
+    @property
+    def _headers(self) -> dict[str, str]:
         return {} if self._opened is None else {SESSION_HEADER: self._opened.token}
 
     async def _request(
-        self, method: str, path: str, request: JsonModel, model: type[ResponseModel]
+        self, path: str, request: JsonModel, model: type[ResponseModel]
     ) -> ResponseModel:
-        """Send a request; queue while the server is full, and retry lost answers."""
-        url, body, headers = (
-            self._client.at(path),
-            request.to_json().encode(),
-            self._build_headers(),
-        )
+        """Post a request; queue while the server is full, and retry lost answers."""
+        url, body, headers = self._client.at(path), request.to_json().encode(), self._headers
 
         async def attempt() -> ResponseModel:
-            answer = await self._client.ask(method, url, body=body, headers=headers)
+            answer = await self._client.ask("POST", url, body=body, headers=headers)
             ServerBusy.check(answer)
-            return _parse_response_model(answer, model)
+            if answer.status not in (200, 201):
+                raise _build_native_fault(answer)
+            try:
+                return model.from_json(answer.body)
+            except ValueError as error:
+                problem = list_problems(error)[0]
+            raise InvalidResponse(
+                f"the answer does not fit the protocol: {answer.shown(problem)}: {answer.excerpt}",
+                where=answer.where,
+            )
 
         return await retry_while_busy(self._client, lambda: _retry_lost_response(attempt))
 
@@ -137,19 +143,6 @@ async def _retry_lost_response(attempt: Callable[[], Awaitable[ResponseModel]]) 
         raise type(fault)(message, where=fault.where, hint=fault.hint) from fault
 
 
-def _parse_response_model(answer: ServerResponse, model: type[ResponseModel]) -> ResponseModel:
-    if answer.status not in (200, 201):
-        raise _build_native_fault(answer)
-    try:
-        return model.from_json(answer.body)
-    except ValueError as error:
-        problem = list_problems(error)[0]
-    raise InvalidResponse(
-        f"the answer does not fit the protocol: {answer.shown(problem)}: {answer.excerpt}",
-        where=answer.where,
-    )
-
-
 def _build_native_fault(answer: ServerResponse) -> EnvironmentFault:
     """Return the fault for an unsuccessful status, with the message of the server if any."""
     try:
@@ -157,7 +150,7 @@ def _build_native_fault(answer: ServerResponse) -> EnvironmentFault:
     except ValueError:
         # Not an error of the protocol: the page of a proxy, or another kind of server.
         error = ConnectionFailed if answer.status in _PROXY_ERRORS else EnvironmentFault
-        return error(f"HTTP {answer.status}: {answer.excerpt}", where=answer.where)
+        return error(answer.summary, where=answer.where)
     hint = TOKEN_HINT if answer.status == 401 else problem.hint
     kind, message = answer.shown(problem.kind), answer.shown(problem.message, most=2000)
     return EnvironmentFault(

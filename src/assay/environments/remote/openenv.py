@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -14,6 +15,7 @@ from assay.types import Message, ToolCall, ToolSpec
 
 from ..environment import Step, add_rewards
 from ..tools import ToolError
+from .capacity import ServerBusy, retry_while_busy
 from .http_client import (
     MAX_SERVER_RESPONSE_BYTES,
     STEP_TIMEOUT_HINT,
@@ -22,13 +24,14 @@ from .http_client import (
     InvalidResponse,
     TimedOut,
 )
-from .retry_when_busy import ServerBusy, retry_while_busy
 
 if TYPE_CHECKING:
-    from aiohttp import ClientWebSocketResponse, WSMessage
+    from aiohttp import ClientWebSocketResponse
 
 _TOOL = "act"
 _SOCKET_CLOSE_S = 5.0
+_HTTP_SCHEMES = {"ws": "http", "wss": "https"}
+_SOCKET_SCHEMES = {"http": "ws", "https": "wss"}
 # The protocol has no `Retry-After`. Sessions of this process that end wake the queue anyway.
 _CAPACITY_RETRY_S = 0.5
 
@@ -61,19 +64,19 @@ class OpenEnvEnvironment:
         self.tools = (await self._fetch_tool(),)
         fields = {**self._task, "seed": seed, "episode_id": self._episode}
         reset = {key: value for key, value in fields.items() if value is not None}
-        answer = await retry_while_busy(self._client, lambda: self._connect_and_reset(reset))
+
+        async def attempt() -> dict[str, Any]:
+            self._socket = await self._connect()
+            try:
+                return await self._request_observation("reset", reset)
+            except ServerBusy:
+                # The server closes the connection: the next attempt needs another one.
+                await self._close_socket()
+                raise
+
+        answer = await retry_while_busy(self._client, attempt)
         self._over = self._read_done(answer)
         return (Message(role="user", content=_format_observation(answer["observation"])),)
-
-    async def _connect_and_reset(self, reset: Mapping[str, Any]) -> dict[str, Any]:
-        """Connect and reset. Raises `ServerBusy` if the server is full."""
-        self._socket = await self._connect()
-        try:
-            return await self._request_observation("reset", reset)
-        except ServerBusy:
-            # The server closes the connection: the next attempt needs another one.
-            await self._close_socket()
-            raise
 
     async def step(self, action: Message) -> Step:
         if not action.tool_calls:
@@ -88,8 +91,16 @@ class OpenEnvEnvironment:
                 Message(role="tool", content=content, tool_call_id=call.id, name=call.name)
             )
             if answer is not None:
-                last = answer
-                rewards.append(self._read_reward(answer))
+                last, reward = answer, answer.get("reward")
+                # Booleans are allowed: the protocol defines them as 1 and 0.
+                if reward is not None and (
+                    not isinstance(reward, int | float) or not -1e300 < reward < 1e300
+                ):
+                    raise InvalidResponse(
+                        f"the reward is {reward!r:.80}, not a finite number",
+                        where=self._client.where,
+                    )
+                rewards.append(None if reward is None else float(reward))
         return Step(
             replies=tuple(replies),
             reward=add_rewards(rewards),
@@ -156,35 +167,28 @@ class OpenEnvEnvironment:
     async def _exchange(
         self, socket: "ClientWebSocketResponse", text: str, kind: str
     ) -> dict[str, Any]:
-        try:
-            # A full server may close the connection during this; its error can still be read.
+        # A full server may close the connection during this; its error can still be read.
+        with suppress(aiohttp.ClientError, ConnectionError):
             if not socket.closed:
                 await socket.send_str(text)
-        except (aiohttp.ClientError, ConnectionError):
-            pass
+        where = self._client.where
         try:
             message = await socket.receive(timeout=self._client.timeout_s)
         except TimeoutError:
-            fault = TimedOut(
+            raise TimedOut(
                 f"the server did not answer {kind} within {self._client.timeout_s:g} s",
-                where=self._client.where,
+                where=where,
                 hint=STEP_TIMEOUT_HINT,
-            )
-        else:
-            return self._parse_message(message, kind)
-        raise fault
-
-    def _parse_message(self, message: "WSMessage", kind: str) -> dict[str, Any]:
+            ) from None
         # 1009 is the close code for a message that is too big.
         if message.type is WSMsgType.ERROR and getattr(message.data, "code", None) == 1009:
             raise InvalidResponse(
-                f"the answer is longer than {MAX_SERVER_RESPONSE_BYTES} bytes",
-                where=self._client.where,
+                f"the answer is longer than {MAX_SERVER_RESPONSE_BYTES} bytes", where=where
             )
         if message.type is not WSMsgType.TEXT:
             raise EnvironmentFault(
                 f"the server closed the connection before it answered {kind}",
-                where=self._client.where,
+                where=where,
                 hint="the server exited or ended the session; see its log",
             )
         try:
@@ -193,8 +197,7 @@ class OpenEnvEnvironment:
             answer = None
         if not isinstance(answer, dict):
             raise InvalidResponse(
-                f"the answer to {kind} is not a JSON object: {message.data[:200]!r}",
-                where=self._client.where,
+                f"the answer to {kind} is not a JSON object: {message.data[:200]!r}", where=where
             )
         return answer
 
@@ -203,11 +206,19 @@ class OpenEnvEnvironment:
         code, words = data.get("code"), str(data.get("message"))[:500]
         if code == "CAPACITY_REACHED":
             return ServerBusy(_CAPACITY_RETRY_S)
-        if code == "VALIDATION_ERROR" and kind == "step":
-            return ToolError(f"{words}: {_format_validation_problems(data.get('errors'))}")
-        return EnvironmentFault(
-            f"the server answered {kind} with {code}: {words}", where=self._client.where
-        )
+        if code != "VALIDATION_ERROR" or kind != "step":
+            return EnvironmentFault(
+                f"the server answered {kind} with {code}: {words}", where=self._client.where
+            )
+        # An action that does not fit its schema is a mistake of the agent.
+        errors, problems = data.get("errors"), "the action does not fit its schema"
+        if isinstance(errors, list):
+            problems = "; ".join(
+                f"{'.'.join(map(str, error.get('loc') or ['action']))}: {error.get('msg')}"
+                for error in errors[:10]
+                if isinstance(error, dict)
+            )
+        return ToolError(f"{words}: {problems}")
 
     def _read_done(self, answer: Mapping[str, Any]) -> bool:
         done = answer.get("done")
@@ -217,20 +228,9 @@ class OpenEnvEnvironment:
             )
         return done
 
-    def _read_reward(self, answer: Mapping[str, Any]) -> float | None:
-        reward = answer.get("reward")
-        if reward is None:
-            return None
-        # Booleans are allowed: the protocol defines them as 1 and 0.
-        if not isinstance(reward, int | float) or not -1e300 < reward < 1e300:
-            raise InvalidResponse(
-                f"the reward is {reward!r:.80}, not a finite number", where=self._client.where
-            )
-        return float(reward)
-
     async def _fetch_tool(self) -> ToolSpec:
         """Return the tool `act` with the action schema of the server."""
-        answer = await self._client.ask("GET", build_http_url(self._client.url, "schema"))
+        answer = await self._client.ask("GET", build_route_url(self._client.url, "schema"))
         schemas = answer.json() if answer.status == 200 else None
         action = schemas.get("action") if isinstance(schemas, dict) else None
         if not isinstance(action, dict):
@@ -239,16 +239,21 @@ class OpenEnvEnvironment:
                 where=self._client.where,
                 hint="check that this is the address of an OpenEnv server",
             )
+        kept = {key: value for key, value in action.items() if key not in ("title", "description")}
+        properties = dict(kept.get("properties") or {})
+        # All actions of the protocol have an optional `metadata`, which is not for the agent.
+        if "metadata" not in kept.get("required", ()):
+            properties.pop("metadata", None)
         return ToolSpec(
             name=_TOOL,
             description=str(action.get("description") or "Take one step in the environment."),
-            parameters=_clean_action_schema(action),
+            parameters={**kept, "type": "object", "properties": properties},
         )
 
     async def _connect(self) -> "ClientWebSocketResponse":
         try:
             return await self._client.http.ws_connect(
-                build_socket_url(self._client.url),
+                build_route_url(self._client.url, "ws", _SOCKET_SCHEMES),
                 headers=self._client.headers(),
                 max_msg_size=MAX_SERVER_RESPONSE_BYTES,
                 timeout=aiohttp.ClientWSTimeout(ws_close=_SOCKET_CLOSE_S),
@@ -286,40 +291,12 @@ class OpenEnvEnvironment:
             await socket.close()
 
 
-def build_socket_url(url: str) -> str:
-    """Return the WebSocket URL of an OpenEnv server."""
+def build_route_url(url: str, name: str, schemes: Mapping[str, str] = _HTTP_SCHEMES) -> str:
+    """Return the URL of a route of an OpenEnv server."""
     parts = urlsplit(url)
-    scheme = {"http": "ws", "https": "wss"}.get(parts.scheme, parts.scheme)
-    path = parts.path.rstrip("/").removesuffix("/ws")
-    return urlunsplit(parts._replace(scheme=scheme, path=f"{path}/ws"))
-
-
-def build_http_url(url: str, name: str) -> str:
-    """Return the URL of an HTTP route of an OpenEnv server."""
-    parts = urlsplit(url)
-    scheme = {"ws": "http", "wss": "https"}.get(parts.scheme, parts.scheme)
+    scheme = schemes.get(parts.scheme, parts.scheme)
     path = parts.path.rstrip("/").removesuffix("/ws")
     return urlunsplit(parts._replace(scheme=scheme, path=f"{path}/{name}"))
-
-
-def _clean_action_schema(action: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema of an action without the optional `metadata` of all actions."""
-    schema = {key: value for key, value in action.items() if key not in ("title", "description")}
-    properties = dict(schema.get("properties") or {})
-    if "metadata" not in schema.get("required", ()):
-        properties.pop("metadata", None)
-    return {**schema, "type": "object", "properties": properties}
-
-
-def _format_validation_problems(errors: Any) -> str:
-    """Return the problems of an action as text for the agent."""
-    if not isinstance(errors, list):
-        return "the action does not fit its schema"
-    listed = [error for error in errors[:10] if isinstance(error, dict)]
-    return "; ".join(
-        f"{'.'.join(map(str, error.get('loc') or ['action']))}: {error.get('msg')}"
-        for error in listed
-    )
 
 
 def _format_observation(observation: Any) -> str:

@@ -5,7 +5,6 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from aiohttp import web
@@ -123,6 +122,8 @@ class EnvironmentServer:
             2 * self.settings.capacity, _MIN_IDLE_CONNECTIONS
         )
         self._connections = Connections(header_s=self.settings.header_s, most_idle=most_idle)
+        # Kept alive: errors are redacted as long as the redactor of the token exists.
+        self._redactor = Redactor([self.settings.token or ""])
         self._stack = AsyncExitStack()
         self._port: int | None = None
 
@@ -133,6 +134,26 @@ class EnvironmentServer:
             raise ConfigError("the server is not running", hint="use it inside `async with`")
         host = self.settings.host
         return f"http://[{host}]:{self._port}" if ":" in host else f"http://{host}:{self._port}"
+
+    def _build_application(self) -> "web.Application":
+        application = web.Application(
+            client_max_size=MAX_BODY_BYTES,
+            # The guard precedes the reading of the body: refused requests must not cost memory.
+            middlewares=[
+                web.middleware(_answer_errors),
+                _build_token_guard(self.settings),
+                self._connections.middleware(),
+            ],
+        )
+        handlers = _Handlers(self.sessions, self.settings)
+        application.router.add_get("/health", handlers.health)
+        application.router.add_post("/sessions", handlers.open)
+        application.router.add_post("/sessions/{id}/step", handlers.step)
+        application.router.add_get("/sessions/{id}", handlers.state)
+        application.router.add_delete("/sessions/{id}", handlers.close)
+        if self._tools is not None:
+            application.add_routes(build_mcp_routes(self.sessions, self._tools, self.settings.name))
+        return application
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
@@ -148,77 +169,47 @@ class EnvironmentServer:
             await runner.setup()
             assert runner.server is not None
             await stack.enter_async_context(self._connections.close_idle(runner.server))
-            await self._listen(runner)
+            host, port = self.settings.host, self.settings.port
+            try:
+                await web.TCPSite(runner, host, port, backlog=_BACKLOG).start()
+            except OSError as error:
+                raise ConfigError(
+                    f"the server cannot listen: {error.strerror or error}",
+                    where=f"{host}:{port}",
+                    hint="pass port 0 for any free port",
+                ) from error
+            self._port = runner.addresses[0][1]
             self._stack = stack.pop_all()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._port = None
         await self._stack.aclose()
 
-    def _build_application(self) -> "web.Application":
-        application = web.Application(
-            client_max_size=MAX_BODY_BYTES,
-            # The guard precedes the reading of the body: refused requests must not cost memory.
-            middlewares=[
-                web.middleware(_answer_errors),
-                _TokenGuard(self.settings).middleware(),
-                self._connections.middleware(),
-            ],
-        )
-        application.add_routes(_Handlers(self.sessions, self.settings).routes())
-        if self._tools is not None:
-            application.add_routes(build_mcp_routes(self.sessions, self._tools, self.settings.name))
-        return application
 
-    async def _listen(self, runner: "web.AppRunner") -> None:
-        host, port = self.settings.host, self.settings.port
-        try:
-            await web.TCPSite(runner, host, port, backlog=_BACKLOG).start()
-        except OSError as error:
-            raise ConfigError(
-                f"the server cannot listen: {error.strerror or error}",
-                where=f"{host}:{port}",
-                hint="pass port 0 for any free port",
-            ) from error
-        self._port = runner.addresses[0][1]
+def _build_token_guard(settings: ServerSettings) -> "Middleware":
+    """Admit requests with the token or, without one, requests for a loopback host."""
+    expected = None if settings.token is None else f"Bearer {settings.token}".encode()
+    host = settings.host
+    names = _LOOPBACK_NAMES | {f"[{host}]" if ":" in host else host}
 
-
-class _TokenGuard:
-    """Admits requests with the token or, without one, requests for a loopback host."""
-
-    def __init__(self, settings: ServerSettings) -> None:
-        self._redactor = Redactor([settings.token or ""])
-        self._expected = None if settings.token is None else f"Bearer {settings.token}".encode()
-        host = settings.host
-        self._names = _LOOPBACK_NAMES | {f"[{host}]" if ":" in host else host}
-
-    def middleware(self) -> "Middleware":
-        @web.middleware
-        async def guard(request: web.Request, handler: "Handler") -> web.StreamResponse:
-            return self._find_refusal(request) or await handler(request)
-
-        return guard
-
-    def _find_refusal(self, request: "web.Request") -> "web.Response | None":
-        if self._expected is not None:
+    @web.middleware
+    async def guard(request: web.Request, handler: "Handler") -> web.StreamResponse:
+        if expected is not None:
             shown = request.headers.get("Authorization", "").encode("utf-8", "surrogateescape")
             # Health checks have no token; the comparison takes constant time.
-            if request.path != "/health" and not hmac.compare_digest(shown, self._expected):
-                return _build_error_response(401, "denied", "the token is missing or wrong")
-            return None
+            if request.path == "/health" or hmac.compare_digest(shown, expected):
+                return await handler(request)
+            return _build_error_response(401, "denied", "the token is missing or wrong")
         # DNS rebinding: a web page can reach loopback under its own host name, which is refused.
         name = request.host.rpartition(":")[0] if request.host[-1:].isdigit() else request.host
-        if (name or request.host) in self._names:
-            return None
+        if (name or request.host) in names:
+            return await handler(request)
         return _build_error_response(
             403, "denied", "this server accepts only the host names of this machine"
         )
+
+    return guard
 
 
 class _Handlers:
@@ -230,15 +221,6 @@ class _Handlers:
         self._limits = ServerLimits(
             capacity=sessions.capacity, idle_s=sessions.idle_s, largest_body=MAX_BODY_BYTES
         )
-
-    def routes(self) -> "list[web.RouteDef]":
-        return [
-            web.get("/health", self.health),
-            web.post("/sessions", self.open),
-            web.post("/sessions/{id}/step", self.step),
-            web.get("/sessions/{id}", self.state),
-            web.delete("/sessions/{id}", self.close),
-        ]
 
     async def health(self, request: "web.Request") -> "web.Response":
         health = Health(
