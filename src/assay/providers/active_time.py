@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from threading import get_ident
-from types import TracebackType
 from typing import Self
 
 _current_timer: ContextVar["ActiveTimer | None"] = ContextVar("active_timer", default=None)
@@ -39,12 +38,7 @@ class ActiveTimer:
         self._token = _current_timer.set(self)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         _current_timer.reset(self._token)
 
     @property
