@@ -9,9 +9,8 @@ from typing import Any, TypeVar
 from assay.errors import ConfigError
 from assay.types import Sample
 
-from .builtin import BasicEnvironment
+from .builtin import BasicEnvironment, environment_by_name
 from .environment import Environment
-from .named import environment_by_name
 
 EnvironmentLike = Callable[[Sample], Environment] | Callable[[], Environment] | str
 """A factory that takes the sample, a class or function that takes nothing, or a name."""
