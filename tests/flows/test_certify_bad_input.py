@@ -359,7 +359,9 @@ def test_in_a_process_of_its_own_a_plan_says_no_in_the_same_words(folder: Path) 
     )
 
     assert (done.returncode, done.stdout) == (2, "")
-    assert "agent.yaml:16: definitions.helper.evaluation.grading_rubric[0].treshold" in done.stderr
+    assert (
+        "agent.yaml:16:11: definitions.helper.evaluation.grading_rubric[0].treshold" in done.stderr
+    )
     assert "did you mean 'threshold'?" in done.stderr
     assert "Traceback" not in done.stderr
 

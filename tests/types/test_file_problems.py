@@ -3,9 +3,8 @@
 from assay.errors import ConfigError
 from assay.types.file_problems import (
     FileProblem,
-    ValuePath,
+    Position,
     build_problems_error,
-    find_nearest_line,
     format_value_path,
     quote_value,
     suggest_name,
@@ -13,41 +12,35 @@ from assay.types.file_problems import (
 
 
 def test_one_problem_is_told_with_file_line_path_and_hint() -> None:
-    problem = FileProblem("a.yaml", 7, ("checks", 2, "weight"), "is 5", "so")
+    problem = FileProblem(Position("a.yaml", 7, 5), ("checks", 2, "weight"), "is 5", "so")
 
     assert str(build_problems_error(ConfigError, [problem])) == (
-        "a.yaml:7: checks[2].weight: is 5\n  hint: so"
+        "a.yaml:7:5: checks[2].weight: is 5\n  hint: so"
     )
     assert (
-        str(build_problems_error(ConfigError, [FileProblem("a.yaml", None, (), "is 5")]))
+        str(build_problems_error(ConfigError, [FileProblem(Position("a.yaml"), (), "is 5")]))
         == "a.yaml: is 5"
     )
 
 
 def test_several_problems_are_told_at_once_from_top_to_bottom() -> None:
     problems = [
-        FileProblem("b.yaml", 2, (), "is 6"),
-        FileProblem("a.yaml", 1, ("a",), "is 5", "so"),
+        FileProblem(Position("b.yaml", 2, 1), (), "is 6"),
+        FileProblem(Position("a.yaml", 1, 1), ("a",), "is 5", "so"),
     ]
 
     assert str(build_problems_error(ConfigError, problems)) == (
-        "a.yaml: the file has 2 problems\n  a.yaml:1: a: is 5\n    hint: so\n  b.yaml:2: is 6"
+        "a.yaml: the file has 2 problems\n  a.yaml:1:1: a: is 5\n    hint: so\n  b.yaml:2:1: is 6"
     )
 
 
 def test_problems_that_are_not_listed_are_counted() -> None:
-    text = str(build_problems_error(ConfigError, [FileProblem("a.yaml", 1, (), "is 5")] * 30))
+    text = str(
+        build_problems_error(ConfigError, [FileProblem(Position("a.yaml", 1), (), "is 5")] * 30)
+    )
 
     assert text.startswith("a.yaml: the file has 30 problems\n")
     assert text.endswith("  and 5 more")
-
-
-def test_a_place_without_a_line_has_that_of_what_is_around_it() -> None:
-    lines: dict[ValuePath, int] = {(): 1, ("a",): 3}
-
-    assert find_nearest_line(lines, ("a", 0, "b")) == 3
-    assert find_nearest_line(lines, ("c",)) == 1
-    assert find_nearest_line({}, ("c",)) is None
 
 
 def test_a_word_that_is_not_known_suggests_the_near_miss() -> None:

@@ -13,28 +13,28 @@ from assay.errors import ConfigError, ManifestError
 from assay.types.guarded_yaml import MAX_YAML_BYTES, parse_yaml, read_limited_text, write_yaml
 
 
-def test_every_value_has_its_line() -> None:
+def test_every_value_has_its_position() -> None:
     document = parse_yaml("a: [1,\n  2]\nb:\n  c: x\n", file="f.yaml")
 
     assert document.value == {"a": [1, 2], "b": {"c": "x"}}
-    assert document.lines[("a", 1)] == 2
-    assert document.problem(("b", "c"), "w", "h").where == "f.yaml:4: b.c"
+    assert document.positions[("a", 1)] == ("f.yaml", 2, 3)
+    assert document.problem(("b", "c"), "w", "h").where == "f.yaml:4:3: b.c"
 
 
 def test_inside_an_alias_the_line_is_that_of_its_use() -> None:
     document = parse_yaml("a: &x {b: 1}\nc: *x\n", file="f.yaml")
 
-    assert document.problem(("c", "b"), "w").where == "f.yaml:2: c.b"
+    assert document.problem(("c", "b"), "w").where == "f.yaml:2:1: c.b"
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a: [1\nb: 2\n", r"f\.yaml:2: the file is not YAML"),
-        ("a: b: c\n", r"f\.yaml:1: the file is not YAML"),
-        ("a: 'x\n", r"f\.yaml:\d: the file is not YAML"),
+        ("a: [1\nb: 2\n", r"f\.yaml:2:2: the file is not YAML"),
+        ("a: b: c\n", r"f\.yaml:1:\d: the file is not YAML"),
+        ("a: 'x\n", r"f\.yaml:\d:\d: the file is not YAML"),
         ("a: \x00\n", r"f\.yaml: the file is not YAML"),
-        ("\t- a", r"f\.yaml:1: the file is not YAML"),
+        ("\t- a", r"f\.yaml:1:\d: the file is not YAML"),
     ],
 )
 def test_what_is_not_yaml_is_refused_with_its_line(text: str, said: str) -> None:
@@ -55,7 +55,7 @@ def test_without_the_fast_parser_the_same_is_read(monkeypatch: pytest.MonkeyPatc
 
     slow = parse_yaml(text, file="f.yaml")
 
-    assert (slow.value, slow.lines) == (fast.value, fast.lines)
+    assert (slow.value, slow.positions) == (fast.value, fast.positions)
     with pytest.raises(ConfigError, match="nested more than 40 deep"):
         parse_yaml("[" * 5000, file="f.yaml")
 

@@ -112,20 +112,20 @@ def test_nothing_of_a_manifest_can_be_changed(tmp_path: Path) -> None:
 BROKEN = {
     "a misspelt field": (
         GOOD.replace("goal:", "gaol:"),
-        "agent.yaml:7: definitions.teller.gaol: unknown field\n    hint: did you mean 'goal'?",
+        "agent.yaml:7:5: definitions.teller.gaol: unknown field\n    hint: did you mean 'goal'?",
     ),
     "a missing field": (
         GOOD.replace("    role: Bank teller\n", ""),
-        "agent.yaml:2: definitions.teller.role: the field is missing",
+        "agent.yaml:2:3: definitions.teller.role: the field is missing",
     ),
     "a misspelt field of the profile": (
         GOOD.replace("evaluator_model", "evaluater_model"),
-        "agent.yaml:12: definitions.teller.evaluation.evaluater_model: unknown field\n"
+        "agent.yaml:12:7: definitions.teller.evaluation.evaluater_model: unknown field\n"
         "  hint: did you mean 'evaluator_model'?",
     ),
     "a misspelt field of a criterion": (
         GOOD.replace("threshold: 0.8", "treshold: 0.8"),
-        "agent.yaml:19: definitions.teller.evaluation.grading_rubric[1].treshold: unknown "
+        "agent.yaml:19:11: definitions.teller.evaluation.grading_rubric[1].treshold: unknown "
         "field\n    hint: did you mean 'threshold'?",
     ),
     "a field that is like no other": (
@@ -134,18 +134,18 @@ BROKEN = {
     ),
     "a misspelt top": (
         GOOD.replace("definitions:", "definitons:"),
-        "agent.yaml:1: definitons: unknown field\n    hint: did you mean 'definitions'?",
+        "agent.yaml:1:1: definitons: unknown field\n    hint: did you mean 'definitions'?",
     ),
     "NaN": (
         GOOD.replace("0.8", ".nan"),
-        "agent.yaml:19: definitions.teller.evaluation.grading_rubric[1].threshold: "
+        "agent.yaml:19:22: definitions.teller.evaluation.grading_rubric[1].threshold: "
         "'.nan' is not a finite number",
     ),
     "infinity": (GOOD.replace("0.8", "-.inf"), "threshold: '-.inf' is not a finite number"),
     "a number too large": (GOOD.replace("0.8", "1e999"), "threshold: 1e999 is too large"),
     "a threshold in quotes": (
         GOOD.replace("0.8", "'0.8'"),
-        "agent.yaml:19: definitions.teller.evaluation.grading_rubric[1].threshold: "
+        "agent.yaml:19:11: definitions.teller.evaluation.grading_rubric[1].threshold: "
         "the value is '0.8', not a number\n  hint: remove the quotes",
     ),
     "a time for a threshold": (
@@ -154,82 +154,84 @@ BROKEN = {
     ),
     "an octal latency": (
         GOOD.replace("2000", "017"),
-        "agent.yaml:10: definitions.teller.evaluation.expected_latency_ms: '017' is YAML's "
+        "agent.yaml:10:28: definitions.teller.evaluation.expected_latency_ms: '017' is YAML's "
         "spelling of an int",
     ),
     "a negative latency": (
         GOOD.replace("2000", "-5"),
-        "agent.yaml:10: definitions.teller.evaluation.expected_latency_ms: the value is -5: ",
+        "agent.yaml:10:7: definitions.teller.evaluation.expected_latency_ms: the value is -5: ",
     ),
     "a latency that is true": (
         GOOD.replace("2000", "true"),
-        "agent.yaml:10: definitions.teller.evaluation.expected_latency_ms: "
+        "agent.yaml:10:7: definitions.teller.evaluation.expected_latency_ms: "
         "the value is true, not a whole",
     ),
     "an empty address": (
         GOOD.replace("golden.jsonl", "''"),
-        "agent.yaml:11: definitions.teller.evaluation.golden_dataset_uri: the text is empty",
+        "agent.yaml:11:7: definitions.teller.evaluation.golden_dataset_uri: the text is empty",
     ),
     "an empty name": (
         GOOD.replace("politeness", '""'),
-        "agent.yaml:17: definitions.teller.evaluation.grading_rubric[1].name: the text is empty",
+        "agent.yaml:17:11: definitions.teller.evaluation.grading_rubric[1].name: the text is empty",
     ),
     "strict in quotes": (
         GOOD.replace("strict: false", "strict: 'no'"),
-        "agent.yaml:20: definitions.teller.evaluation.grading_rubric[1].strict: "
+        "agent.yaml:20:11: definitions.teller.evaluation.grading_rubric[1].strict: "
         "the value is 'no', neither true nor false\n  hint: remove the quotes",
     ),
     "an unknown direction": (
         GOOD.replace("strict: false", "direction: low"),
-        "agent.yaml:20: definitions.teller.evaluation.grading_rubric[1].direction: 'low' is not "
+        "agent.yaml:20:11: definitions.teller.evaluation.grading_rubric[1].direction: 'low' is not "
         "'max' or 'min'",
     ),
     "an unknown kind": (
         GOOD.replace("type: agent", "type: agnet"),
-        "agent.yaml:2: definitions.teller: `type` is 'agnet', which is not a known type\n"
+        "agent.yaml:2:3: definitions.teller: `type` is 'agnet', which is not a known type\n"
         "  hint: did you mean 'agent'?",
     ),
     "no kind": (
         GOOD.replace("    type: agent\n", ""),
-        "agent.yaml:2: definitions.teller: `type` is missing; use one of agent, tool",
+        "agent.yaml:2:3: definitions.teller: `type` is missing; use one of agent, tool",
     ),
     "definitions as a list": (
         "definitions: [1]\n",
-        "agent.yaml:1: definitions: the value is a list, not a mapping",
+        "agent.yaml:1:1: definitions: the value is a list, not a mapping",
     ),
     "a definition that is text": (
         "definitions:\n  a: text\n",
-        "agent.yaml:2: definitions.a: the value is not a mapping with a `type`",
+        "agent.yaml:2:3: definitions.a: the value is not a mapping with a `type`",
     ),
     "a rubric that is null": (
         "definitions:\n  a: {type: agent, id: a, name: a, role: r, goal: g,\n"
         "    evaluation: {grading_rubric: null}}\n",
-        "agent.yaml:3: definitions.a.evaluation.grading_rubric: the value is null, not a list",
+        "agent.yaml:3:18: definitions.a.evaluation.grading_rubric: the value is null, not a list",
     ),
     "the wrong version": (
         "apiVersion: v1\n" + GOOD,
-        "agent.yaml:1: apiVersion: 'v1' is not 'coreason.ai/v2'",
+        "agent.yaml:1:1: apiVersion: 'v1' is not 'coreason.ai/v2'",
     ),
     "a duplicate key": (
         GOOD + "          strict: true\n",
-        "agent.yaml:21: definitions.teller.evaluation.grading_rubric[1]: the key 'strict' is "
+        "agent.yaml:21:11: definitions.teller.evaluation.grading_rubric[1]: the key 'strict' is "
         "given twice; first in line 20",
     ),
-    "broken YAML": (GOOD + "  bad: [\n", "agent.yaml:22: the file is not YAML"),
+    "broken YAML": (GOOD + "  bad: [\n", "agent.yaml:22:1: the file is not YAML"),
     "a list": (
         "- a\n",
-        "agent.yaml: the file is a list, not a mapping\n  hint: a manifest is a mapping",
+        "agent.yaml:1:1: the file is a list, not a mapping\n"
+        "  hint: the required fields are definitions",
     ),
     "nothing": ("", "agent.yaml: the file is empty"),
     "an alias bomb": (
         "a0: &a0 [x, x, x, x, x, x, x, x, x]\n"
         + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12)),
-        "agent.yaml:5: a4[1]: the file contains more than 20,000 values",
+        "agent.yaml:5:15: a4[1]: the file contains more than 20,000 values",
     ),
     "depth": ("a: " + "[" * 3000 + "]" * 3000, "is nested more than 40 deep"),
     "a number for a name": (
         GOOD.replace("name: Teller", "name: 5"),
-        "agent.yaml:5: definitions.teller.name: the value is 5, not text\n  hint: quote the value",
+        "agent.yaml:5:5: definitions.teller.name: the value is 5, not text\n"
+        "  hint: quote the value",
     ),
 }
 

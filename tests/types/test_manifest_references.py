@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from assay.errors import ManifestError
+from assay.types.file_problems import Position
 from assay.types.manifest import AgentDefinition, EvaluationProfile, Manifest
-from manifest_files import refusal, written
+from assay.types.manifest_references import read_manifest
+from manifest_files import GOOD, refusal, written
 
 AGENT = "type: agent\nid: a\nname: A\nrole: r\ngoal: g\n"
 PROFILE = "grading_rubric:\n  - {name: n, description: d, threshold: 0.5}\n"
@@ -72,7 +74,7 @@ def test_a_mistake_in_a_file_referred_to_is_told_with_its_line_there(tmp_path: P
 
     said = refusal(tmp_path, "definitions:\n  a: {$ref: a.yaml}\n")
 
-    assert said.startswith("a.yaml:7: definitions.a.evaluation.repeats: the value is 0")
+    assert said.startswith("a.yaml:7:3: definitions.a.evaluation.repeats: the value is 0")
 
 
 def test_references_inside_a_schema_are_the_schemas_own(tmp_path: Path) -> None:
@@ -139,7 +141,7 @@ def test_a_reference_that_leads_elsewhere_is_refused(
 def test_a_reference_is_one_text_and_stands_alone(node: str, said: str, tmp_path: Path) -> None:
     written(tmp_path, AGENT, "ok.yaml")
 
-    assert f"agent.yaml:2: definitions.a: {said}" in refusal(
+    assert f"agent.yaml:2:3: definitions.a: {said}" in refusal(
         tmp_path, f"definitions:\n  a: {node}\n"
     )
 
@@ -148,8 +150,8 @@ def test_all_bad_references_are_told_at_once(tmp_path: Path) -> None:
     said = refusal(tmp_path, "definitions:\n  a: {$ref: 5}\n  b: {$ref: none.yaml}\n")
 
     assert "2 problems" in said
-    assert "agent.yaml:2: definitions.a" in said
-    assert "agent.yaml:3: definitions.b" in said
+    assert "agent.yaml:2:3: definitions.a" in said
+    assert "agent.yaml:3:3: definitions.b" in said
 
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
@@ -203,3 +205,14 @@ def test_plain_values_need_a_folder_for_their_references(tmp_path: Path) -> None
     assert agent(Manifest.load(plain, root=tmp_path)).id == "a"
     with pytest.raises(ManifestError, match="has no base folder"):
         Manifest.load(plain)
+
+
+def test_a_manifest_is_read_as_plain_values_with_their_places(tmp_path: Path) -> None:
+    path = written(tmp_path)
+
+    document = read_manifest(path, None)
+
+    assert document.value["definitions"]["teller"]["id"] == "teller"
+    assert document.positions[("definitions", "teller", "id")] == Position(str(path), 4, 5)
+    assert document.root == tmp_path
+    assert read_manifest({"definitions": GOOD}, None).root is None

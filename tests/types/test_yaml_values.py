@@ -57,27 +57,30 @@ def test_each_spelling_is_read_as_it_looks(spelled: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a: 1\nb: 2\na: 3\n", "f.yaml:3: the key 'a' is given twice; first in line 1"),
-        ("x:\n  - {a: 1, a: 2}\n", "f.yaml:2: x[0]: the key 'a' is given twice; first in line 2"),
-        ("a: !!python/object/apply:os.system [ls]\n", "f.yaml:1: a: the tag"),
-        ("a: !mine 1\n", "f.yaml:1: a: the tag '!mine' is not supported"),
-        ("a: !mine {}\n", "f.yaml:1: a: the tag '!mine' is not supported"),
-        ("!mine a: 1\n", "f.yaml:1: the key 'a' has the tag '!mine'"),
-        ("a: !!binary aGk=\n", "f.yaml:1: a: 'aGk=' is YAML's spelling of a binary"),
-        ("a:\n  b: no\n", "f.yaml:2: a.b: 'no' is YAML's spelling of a bool\n  hint: write true"),
-        ("a: 12:30\n", "f.yaml:1: a: '12:30' is YAML's spelling of an int"),
-        ("a: 010\n", "f.yaml:1: a: '010' is YAML's spelling of an int"),
-        ("a: 0x1f\n", "f.yaml:1: a: '0x1f' is YAML's spelling of an int"),
-        ("a: 1_000\n", "f.yaml:1: a: '1_000' is YAML's spelling of an int"),
-        ("a: .inf\n", "f.yaml:1: a: '.inf' is not a finite number"),
-        ("a: .NaN\n", "f.yaml:1: a: '.NaN' is not a finite number"),
-        ("a: 1e999\n", "f.yaml:1: a: 1e999 is too large for a number"),
-        ("a: " + "1" * 101, "f.yaml:1: a: the number has more than 100 digits"),
-        ("? [a]\n: b\n", "f.yaml:1: the mapping has a key that is not text"),
-        ("x: &x {a: 1}\ny:\n  <<: *x\n", "f.yaml:3: y: the merge key `<<` is not supported"),
-        ("a: &a [*a]\n", "f.yaml:1: a[0]: the alias *a is used inside its own anchor"),
-        ("a: *b\n", "f.yaml:1: a: the alias *b has no anchor"),
-        ("a: 1\n---\nb: 2\n", "f.yaml:2: the file contains more than one document"),
+        ("a: 1\nb: 2\na: 3\n", "f.yaml:3:1: the key 'a' is given twice; first in line 1"),
+        (
+            "x:\n  - {a: 1, a: 2}\n",
+            "f.yaml:2:12: x[0]: the key 'a' is given twice; first in line 2",
+        ),
+        ("a: !!python/object/apply:os.system [ls]\n", "f.yaml:1:4: a: the tag"),
+        ("a: !mine 1\n", "f.yaml:1:4: a: the tag '!mine' is not supported"),
+        ("a: !mine {}\n", "f.yaml:1:4: a: the tag '!mine' is not supported"),
+        ("!mine a: 1\n", "f.yaml:1:1: the key 'a' has the tag '!mine'"),
+        ("a: !!binary aGk=\n", "f.yaml:1:4: a: 'aGk=' is YAML's spelling of a binary"),
+        ("a:\n  b: no\n", "f.yaml:2:6: a.b: 'no' is YAML's spelling of a bool\n  hint: write true"),
+        ("a: 12:30\n", "f.yaml:1:4: a: '12:30' is YAML's spelling of an int"),
+        ("a: 010\n", "f.yaml:1:4: a: '010' is YAML's spelling of an int"),
+        ("a: 0x1f\n", "f.yaml:1:4: a: '0x1f' is YAML's spelling of an int"),
+        ("a: 1_000\n", "f.yaml:1:4: a: '1_000' is YAML's spelling of an int"),
+        ("a: .inf\n", "f.yaml:1:4: a: '.inf' is not a finite number"),
+        ("a: .NaN\n", "f.yaml:1:4: a: '.NaN' is not a finite number"),
+        ("a: 1e999\n", "f.yaml:1:4: a: 1e999 is too large for a number"),
+        ("a: " + "1" * 101, "f.yaml:1:4: a: the number has more than 100 digits"),
+        ("? [a]\n: b\n", "f.yaml:1:3: the mapping has a key that is not text"),
+        ("x: &x {a: 1}\ny:\n  <<: *x\n", "f.yaml:3:3: y: the merge key `<<` is not supported"),
+        ("a: &a [*a]\n", "f.yaml:1:8: a[0]: the alias *a is used inside its own anchor"),
+        ("a: *b\n", "f.yaml:1:4: a: the alias *b has no anchor"),
+        ("a: 1\n---\nb: 2\n", "f.yaml:2:1: the file contains more than one document"),
         ("", "f.yaml: the file is empty"),
         ("# nothing\n", "f.yaml: the file is empty"),
     ],
@@ -98,7 +101,7 @@ def test_keys_are_the_text_they_are_written_with() -> None:
 
 def test_yes_and_no_are_words_only_where_that_is_asked_for() -> None:
     assert read("[yes, No, on, OFF]", yes_and_no=True) == [True, False, True, False]
-    assert refused("[yes]").startswith("f.yaml:1: [0]: 'yes' is YAML's spelling of a bool")
+    assert refused("[yes]").startswith("f.yaml:1:2: [0]: 'yes' is YAML's spelling of a bool")
 
 
 def test_all_problems_of_a_text_are_told_at_once() -> None:
@@ -142,7 +145,7 @@ def test_aliases_of_one_long_text_are_refused_by_what_they_add_up_to() -> None:
     uses = "\n".join("  - *text" for _ in range(1600))
     text = f"text: &text {'a' * 500_000}\nuses:\n{uses}\n"
 
-    assert "f.yaml:10: uses[7]: the file contains more than 4,194,304 characters" in refused(text)
+    assert "f.yaml:10:5: uses[7]: the file contains more than 4,194,304 characters" in refused(text)
 
 
 def test_aliases_of_long_keys_count_as_well() -> None:

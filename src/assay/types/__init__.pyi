@@ -17,10 +17,8 @@ from .failure import Failure as Failure
 from .failure import describe_error as describe_error
 from .failure import error_message as error_message
 from .field_types import replace_lone_surrogates as replace_lone_surrogates
-from .file_problems import FileProblem as FileProblem
+from .file_problems import InvalidValue as InvalidValue
 from .file_problems import ValuePath as ValuePath
-from .file_problems import build_problems_error as build_problems_error
-from .file_problems import find_nearest_line as find_nearest_line
 from .file_problems import quote_value as quote_value
 from .file_problems import suggest_name as suggest_name
 from .frozen_models import thaw as thaw
@@ -51,7 +49,7 @@ from .message import TextBlock as TextBlock
 from .message import ToolCall as ToolCall
 from .message import parse_arguments as parse_arguments
 from .message import read_arguments as read_arguments
-from .model_problems import find_model_problems as find_model_problems
+from .model_problems import validate_document as validate_document
 from .openai_metadata import MAX_PAIRS as MAX_PAIRS
 from .openai_metadata import is_result_key as is_result_key
 from .openai_metadata import write_metadata as write_metadata

@@ -1,9 +1,9 @@
-"""Problems of a configuration file: file, line, path and a suggestion."""
+"""Problems of a configuration file: position, path and a suggestion."""
 
 import difflib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from assay.errors import ConfigError
 
@@ -15,26 +15,47 @@ ConfigErrorT = TypeVar("ConfigErrorT", bound=ConfigError)
 _MAX_LISTED_PROBLEMS = 25
 
 
+class Position(NamedTuple):
+    """A position in a file, counted from 1."""
+
+    file: str
+    line: int = 0
+    """0 for values that are not from a file."""
+
+    column: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+
+
+class InvalidValue(ValueError):
+    """A validator refuses a value. `place` leads from the value to the part that is wrong."""
+
+    def __init__(self, message: str, *, hint: str | None = None, place: ValuePath = ()) -> None:
+        super().__init__(message)
+        self.hint = hint
+        self.place = place
+
+
 @dataclass(frozen=True)
 class FileProblem:
     """One problem and its location."""
 
-    file: str
-    line: int | None
+    position: Position
     place: ValuePath
     message: str
     hint: str | None = None
 
     @property
     def where(self) -> str:
-        """The file, line and path, as far as they are known."""
-        spot = self.file if self.line is None else f"{self.file}:{self.line}"
+        """The position and the path, as far as they are known."""
+        spot = str(self.position)
         return f"{spot}: {format_value_path(self.place)}" if self.place else spot
 
 
 def build_problems_error(kind: type[ConfigErrorT], problems: Sequence[FileProblem]) -> ConfigErrorT:
     """Return one error that lists all problems of a file from top to bottom."""
-    ordered = sorted(problems, key=lambda problem: (problem.file, problem.line or 0))
+    ordered = sorted(problems, key=lambda problem: problem.position)
     first, *others = ordered
     if not others:
         return kind(first.message, where=first.where, hint=first.hint)
@@ -44,13 +65,7 @@ def build_problems_error(kind: type[ConfigErrorT], problems: Sequence[FileProble
         lines += [f"    hint: {problem.hint}"] if problem.hint else []
     if len(problems) > _MAX_LISTED_PROBLEMS:
         lines.append(f"  and {len(problems) - _MAX_LISTED_PROBLEMS} more")
-    return kind("\n".join(lines), where=first.file)
-
-
-def find_nearest_line(lines: Mapping[ValuePath, int], place: ValuePath) -> int | None:
-    """Return the line of a value, or of its nearest parent that has one."""
-    around = (place[:end] for end in range(len(place), -1, -1))
-    return next((lines[each] for each in around if each in lines), None)
+    return kind("\n".join(lines), where=first.position.file)
 
 
 def format_value_path(place: ValuePath) -> str:
@@ -72,10 +87,14 @@ def escape_unprintable(text: str) -> str:
 
 def suggest_name(word: str, known: Collection[str]) -> str:
     """Return a hint: the known name closest to `word`, or all known names."""
+    close = find_close_name(word, known)
+    return f"did you mean {close!r}?" if close else f"known names: {', '.join(map(repr, known))}"
+
+
+def find_close_name(word: str, known: Collection[str]) -> str | None:
+    """Return the known name closest to `word`, if any is close."""
     # Cut, because the matching is quadratic in the length of a hostile word.
-    close = difflib.get_close_matches(word[:100], known, n=1)
-    listed = ", ".join(map(repr, known))
-    return f"did you mean {close[0]!r}?" if close else f"known names: {listed}"
+    return next(iter(difflib.get_close_matches(word[:100], known, n=1)), None)
 
 
 def quote_value(value: object, longest: int = 60) -> str:

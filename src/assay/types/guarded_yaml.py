@@ -1,4 +1,4 @@
-"""Reads untrusted YAML as plain data, with the line of every value.
+"""Reads untrusted YAML as plain data, with the position of every value.
 
 Allows plain types only, no duplicate or computed keys, and limits size, depth and the expansion of
 aliases. Ambiguous spellings such as `no` and `010` are refused; dates stay text. JSON is YAML too.
@@ -8,17 +8,14 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
 from assay.errors import ConfigError
 
-from .file_problems import FileProblem, ValuePath, build_problems_error, find_nearest_line
+from .file_problems import FileProblem, Position, ValuePath, build_problems_error
 from .yaml_values import YamlReader, is_number
-
-if TYPE_CHECKING:
-    import yaml
 
 MAX_YAML_BYTES = 1024 * 1024
 # JSON writes a character outside the basic plane as two escapes, which YAML does not join.
@@ -29,15 +26,22 @@ _SURROGATE_PAIR = re.compile(
 
 @dataclass(frozen=True)
 class YamlDocument:
-    """Plain data and the line of each value."""
+    """Plain data and the position of each value."""
 
     value: Any
     file: str
-    lines: Mapping[ValuePath, int] = field(repr=False)
+    positions: Mapping[ValuePath, Position] = field(default_factory=dict, repr=False)
+    """Empty for values that are not from a file."""
 
     def problem(self, place: ValuePath, message: str, hint: str | None = None) -> FileProblem:
         """Return a problem with the value at a path."""
-        return FileProblem(self.file, find_nearest_line(self.lines, place), place, message, hint)
+        return FileProblem(self.find_position(place), place, message, hint)
+
+    def find_position(self, place: ValuePath) -> Position:
+        """Return the position of a value, or of its nearest parent that has one."""
+        around = (place[:end] for end in range(len(place), -1, -1))
+        found = (self.positions[each] for each in around if each in self.positions)
+        return next(found, Position(self.file))
 
 
 def read_limited_text(path: Path, *, kind: type[ConfigError] = ConfigError) -> str:
@@ -74,7 +78,7 @@ def decode_utf8(data: bytes, *, file: str, kind: type[ConfigError] = ConfigError
 def parse_yaml(
     text: str, *, file: str, yes_and_no: bool = False, kind: type[ConfigError] = ConfigError
 ) -> YamlDocument:
-    """Parse a YAML text. Raises `kind`, which lists every problem with its line.
+    """Parse a YAML text. Raises `kind`, which lists every problem with its position.
 
     With `yes_and_no` the words `yes`, `no`, `on` and `off` are read as true and false; without
     it they are refused, because YAML 1.1 and 1.2 disagree about them.
@@ -85,7 +89,7 @@ def parse_yaml(
     value = reader.document()
     if reader.problems:
         raise build_problems_error(kind, reader.problems)
-    return YamlDocument(value, file, reader.lines)
+    return YamlDocument(value, file, reader.positions)
 
 
 def _join_surrogate_pair(pair: re.Match[str]) -> str:
@@ -93,14 +97,14 @@ def _join_surrogate_pair(pair: re.Match[str]) -> str:
     return pair[1] + chr(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00))
 
 
-def _parse_yaml_events(text: str, file: str, kind: type[ConfigError]) -> Iterator["yaml.Event"]:
+def _parse_yaml_events(text: str, file: str, kind: type[ConfigError]) -> Iterator[yaml.Event]:
     try:
         yield from yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        line = "" if mark is None else f":{mark.line + 1}"
+        spot = Position(file, *((mark.line + 1, mark.column + 1) if mark else ()))
         problem = ", ".join(part for part in (error.context, error.problem) if part)
-        raise kind(f"the file is not YAML: {problem}", where=f"{file}{line}") from None
+        raise kind(f"the file is not YAML: {problem}", where=str(spot)) from None
     except yaml.YAMLError as error:
         problem = " ".join(str(error).split())
         raise kind(f"the file is not YAML: {problem}", where=file) from None

@@ -5,7 +5,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import Field, PrivateAttr, StrictBool, ValidationError
+from pydantic import Field, PrivateAttr, StrictBool
+
+from assay.errors import ManifestError
 
 from .definitions import (
     AgentDefinition,
@@ -20,8 +22,9 @@ from .definitions import (
 )
 from .evaluation_profile import EvaluationProfile, Name, NonBlankText, SuccessCriterion
 from .frozen_models import ExtensibleModel, FrozenDict, FrozenJson, FrozenModel, FrozenOpenModel
-from .manifest_references import SourceFile
-from .manifest_yaml import build_manifest_error, read_manifest, write_manifest
+from .guarded_yaml import write_yaml
+from .manifest_references import SourceFile, read_manifest
+from .model_problems import validate_document
 
 __all__ = [
     "AgentDefinition",
@@ -95,17 +98,14 @@ class Manifest(ExtensibleModel):
         `ManifestError` that lists every problem with file, line and path.
         """
         document = read_manifest(source, root)
-        try:
-            manifest = cls.model_validate(document.value)
-        except ValidationError as error:
-            raise build_manifest_error(error, cls, document) from None
+        manifest = validate_document(document, cls, kind=ManifestError)
         manifest._files = document.files
         manifest._root = document.root
         return manifest
 
     def dump(self) -> str:
         """Return the manifest as YAML. Reading it returns an equal manifest."""
-        return write_manifest(self.model_dump(mode="json", by_alias=True, exclude_defaults=True))
+        return write_yaml(self.model_dump(mode="json", by_alias=True, exclude_defaults=True))
 
     @property
     def agents(self) -> dict[str, AgentDefinition]:

@@ -1,13 +1,16 @@
-"""Resolves the references of a manifest, and records the file and line of each value.
+"""Reads a manifest and resolves its references, with the position of each value.
 
-A reference may only lead to a YAML or JSON file inside one folder: no URL, no link out of the
-folder, no cycle.
+A reference replaces a definition or a part of its `evaluation`: `$ref: file.yaml` or
+`$ref: file.yaml#/pointer`. It may only lead to a YAML or JSON file inside one folder: no URL, no
+link out of the folder, no cycle.
 """
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +18,10 @@ from assay.errors import ManifestError
 
 from .file_problems import (
     FileProblem,
+    Position,
     ValuePath,
     build_problems_error,
     escape_unprintable,
-    find_nearest_line,
     quote_value,
     suggest_name,
 )
@@ -42,23 +45,11 @@ class SourceFile:
 
 
 @dataclass(frozen=True)
-class ManifestDocument:
+class ManifestDocument(YamlDocument):
     """The plain values of a manifest with all references resolved."""
 
-    value: Any
-    file: str
-    spots: Mapping[ValuePath, tuple[str, int]]
-    """File and line of each value that was read from a file."""
-
-    root: Path | None
-    files: tuple[SourceFile, ...]
-
-    def problem(self, place: ValuePath, message: str, hint: str | None = None) -> FileProblem:
-        """Return a problem with the value at a path."""
-        around = (place[:end] for end in range(len(place), -1, -1))
-        spot = next((self.spots[each] for each in around if each in self.spots), None)
-        file, line = spot or (self.file, None)
-        return FileProblem(file, line, place, message, hint)
+    root: Path | None = None
+    files: tuple[SourceFile, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -72,8 +63,7 @@ class _ManifestNode:
     becomes: ValuePath
 
     def problem(self, message: str, hint: str | None = None) -> FileProblem:
-        line = find_nearest_line(self.document.lines, self.place)
-        return FileProblem(self.document.file, line, self.becomes, message, hint)
+        return FileProblem(self.document.find_position(self.place), self.becomes, message, hint)
 
     def at(self, part: str | int) -> "_ManifestNode":
         place, becomes = (*self.place, part), (*self.becomes, part)
@@ -88,7 +78,27 @@ class _UnresolvedReference(Exception):
     """A reference could not be resolved; the problem is recorded."""
 
 
-def read_source_file(path: Path) -> tuple[YamlDocument, SourceFile]:
+def read_manifest(
+    source: str | PathLike[str] | Mapping[str, Any], root: str | PathLike[str] | None
+) -> ManifestDocument:
+    """Read the plain values of a manifest and resolve its references. Raises `ManifestError`."""
+    folder = None if root is None else Path(root).resolve()
+    if isinstance(source, Mapping):
+        return _ReferenceResolver(folder).resolve_references(
+            YamlDocument(source, "manifest"), None, ()
+        )
+    if not isinstance(source, str | PathLike) or not os.fspath(source):
+        message = f"{quote_value(source)} is neither a path nor a mapping"
+        raise ManifestError(message, where="Manifest.load()")
+    path = Path(source)
+    document, file = _read_source_file(path)
+    own = path.parent.resolve()
+    if folder is not None and not own.is_relative_to(folder):
+        raise ManifestError(f"the manifest is outside the folder {str(folder)!r}", where=str(path))
+    return _ReferenceResolver(folder or own).resolve_references(document, path, (file,))
+
+
+def _read_source_file(path: Path) -> tuple[YamlDocument, SourceFile]:
     """Read a manifest's file or one that it refers to, with its digest."""
     # Read once, so that data and digest describe the same content.
     data = read_limited_bytes(path, kind=ManifestError)
@@ -97,13 +107,13 @@ def read_source_file(path: Path) -> tuple[YamlDocument, SourceFile]:
     return document, SourceFile(path, sha256(data).hexdigest())
 
 
-class ReferenceResolver:
+class _ReferenceResolver:
     """Resolves the references of one manifest."""
 
     def __init__(self, root: Path | None) -> None:
         self._root = root
         self._opened: dict[Path, tuple[YamlDocument, SourceFile]] = {}
-        self._spots: dict[ValuePath, tuple[str, int]] = {}
+        self._positions: dict[ValuePath, Position] = {}
         self._followed = 0
         self._problems: list[FileProblem] = []
 
@@ -114,16 +124,16 @@ class ReferenceResolver:
         top = _ManifestNode(document.value, document, (), path, ())
         self._record_positions(top)
         trail: _ReferenceChain = ((path and path.resolve(), ()),)
-        value = dict(document.value)
-        definitions = value.get("definitions")
-        if isinstance(definitions, Mapping):
+        value = document.value
+        # Anything but a mapping of definitions is left to the validation of the manifest.
+        if isinstance(value, Mapping) and isinstance(value.get("definitions"), Mapping):
             node = top.at("definitions")
-            found = {key: self._resolve_definition(node.at(key), trail) for key in definitions}
-            value["definitions"] = found
+            found = {key: self._resolve_definition(node.at(key), trail) for key in node.value}
+            value = {**value, "definitions": found}
         if self._problems:
             raise build_problems_error(ManifestError, self._problems)
         files = (*files, *(source for _, source in self._opened.values()))
-        return ManifestDocument(value, document.file, self._spots, self._root, files)
+        return ManifestDocument(value, document.file, self._positions, self._root, files)
 
     def _resolve_definition(self, node: _ManifestNode, trail: _ReferenceChain) -> Any:
         try:
@@ -190,7 +200,7 @@ class ReferenceResolver:
             # Each file is read once, so that all references see the same content.
             source = path.resolve()
             if source not in self._opened:
-                self._opened[source] = read_source_file(path)
+                self._opened[source] = _read_source_file(path)
             document = self._opened[source][0]
         value, place = self._resolve_pointer(node, document.value, pointer)
         return _ManifestNode(value, document, place, path, node.becomes)
@@ -254,10 +264,10 @@ class ReferenceResolver:
 
     def _record_positions(self, node: _ManifestNode) -> None:
         start = len(node.place)
-        for place, line in node.document.lines.items():
+        for place, position in node.document.positions.items():
             if place[:start] == node.place:
-                self._spots[(*node.becomes, *place[start:])] = (node.document.file, line)
-        if len(self._spots) > _MAX_EXPANDED_VALUES:
+                self._positions[(*node.becomes, *place[start:])] = position
+        if len(self._positions) > _MAX_EXPANDED_VALUES:
             message = f"the references expand to more than {_MAX_EXPANDED_VALUES:,} values"
             raise build_problems_error(ManifestError, [node.problem(message)])
 

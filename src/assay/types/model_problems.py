@@ -1,13 +1,24 @@
-"""Rewords pydantic's errors for the author of a file, with suggestions."""
+"""Validates files with pydantic models, and rewords its errors for the author of a file."""
 
+import re
 import types
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from .file_problems import ValuePath, quote_value, suggest_name
+from assay.errors import ConfigError
+
+from .file_problems import (
+    InvalidValue,
+    ValuePath,
+    build_problems_error,
+    find_close_name,
+    quote_value,
+    suggest_name,
+)
+from .guarded_yaml import YamlDocument
 from .yaml_values import is_number
 
 _WRONG_TYPE_PHRASES = {
@@ -26,21 +37,47 @@ _WRONG_TYPE_PHRASES = {
     "tuple_type": "not a list",
 }
 
-ModelProblem = tuple[ValuePath, str, str | None]
-"""A path, a message and a hint."""
+ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
-def find_model_problems(error: ValidationError, model: type[BaseModel]) -> Iterator[ModelProblem]:
-    """Yield every problem of the values that `model` refused."""
-    found = error.errors(include_url=False)
-    # Pydantic appends "[key]" when the key of a mapping, not its value, is wrong.
-    places = [each["loc"][:-1] if each["loc"][-1:] == ("[key]",) else each["loc"] for each in found]
-    for each, place in zip(found, places, strict=True):
-        end = len(place)
-        nested = any(other[:end] == place and len(other) > end for other in places)
+def validate_document(
+    document: YamlDocument,
+    model: type[ModelT],
+    *,
+    kind: type[ConfigError] = ConfigError,
+    context: Mapping[str, Any] | None = None,
+) -> ModelT:
+    """Validate the data of a file. Raises `kind`, which lists every problem with its position."""
+    try:
+        return model.model_validate(document.value, context=context)
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+    problems = []
+    for each in found:
         # A list whose members were refused is also reported as too short, which misleads.
-        if each["type"] != "too_short" or not nested:
-            yield place, *_describe_model_error(each, place, model)
+        loc = each["loc"]
+        if each["type"] == "too_short" and any(
+            other["loc"][: len(loc)] == loc and other is not each for other in found
+        ):
+            continue
+        place = _find_place(each, document.value)
+        problems.append(document.problem(place, *_describe_model_error(each, place, model)))
+    raise build_problems_error(kind, problems)
+
+
+def _find_place(found: ErrorDetails, value: Any) -> ValuePath:
+    """Return the path of the wrong value as the author of the file wrote it."""
+    error = found.get("ctx", {}).get("error")
+    place: ValuePath = ()
+    for part in (*found["loc"], *(error.place if isinstance(error, InvalidValue) else ())):
+        # A validator may expand a short form such as `tool: a` to `tools: [a]`: the parts of the
+        # path that it adds do not exist in the file. Pydantic itself appends "[key]" when the key
+        # of a mapping, not its value, is wrong.
+        if isinstance(value, Mapping) and isinstance(part, str) and part != "[key]":
+            place, value = (*place, part), value.get(part)
+        elif isinstance(value, list | tuple) and isinstance(part, int):
+            place, value = (*place, part), value[part] if part < len(value) else None
+    return place
 
 
 def _describe_model_error(
@@ -51,19 +88,28 @@ def _describe_model_error(
         return "unknown field", suggest_name(str(place[-1]), _list_known_fields(model, place))
     if kind == "missing":
         return "the field is missing", None
+    if not place and kind in ("model_type", "model_attributes_type"):
+        required = [name for name, field in model.model_fields.items() if field.is_required()]
+        hint = f"the required fields are {', '.join(required)}"
+        return f"the file is {quote_value(given)}, not a mapping", hint
     if kind in _WRONG_TYPE_PHRASES:
-        return f"the value is {quote_value(given)}, {_WRONG_TYPE_PHRASES[kind]}", _suggest_quoting(
-            kind, given
-        )
+        message = f"the value is {quote_value(given)}, {_WRONG_TYPE_PHRASES[kind]}"
+        return message, _suggest_quoting(kind, given)
     if kind == "literal_error":
+        close = find_close_name(str(given), re.findall("'([^']*)'", about["expected"]))
+        if close is not None:
+            return f"unknown value {quote_value(given)}", f"did you mean {close!r}?"
         return f"{quote_value(given)} is not {about['expected']}", None
     if kind == "unknown_type":
         hint = suggest_name(str(about["named"]), about["known"])
         return f"`type` is {quote_value(about['named'])}, which is not a known type", hint
     if kind in ("greater_than", "greater_than_equal", "less_than", "less_than_equal"):
         return f"the value is {quote_value(given)}: {found['msg']}", None
+    if kind in ("string_too_short", "too_short") and about["min_length"] == 1:
+        name = {"String": "text", "Dictionary": "mapping"}.get(about.get("field_type", "String"))
+        return f"the {name or 'list'} is empty", None
     if kind == "value_error":
-        return str(about["error"]), None
+        return str(about["error"]), getattr(about["error"], "hint", None)
     return found["msg"], None
 
 

@@ -1,18 +1,15 @@
-"""Builds plain data from YAML events within limits, and records problems with their lines."""
+"""Builds plain data from YAML events within limits, and records problems with their positions."""
 
 import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 from yaml.resolver import Resolver
 
-from .file_problems import FileProblem, ValuePath, quote_value
-
-if TYPE_CHECKING:
-    import yaml
+from .file_problems import FileProblem, Position, ValuePath, quote_value
 
 # Both count every use of an alias, so that a "billion laughs" file cannot expand in memory.
 MAX_YAML_VALUES = 20_000
@@ -52,8 +49,8 @@ class _MeasuredValue:
 class YamlReader:
     """Reads one document. Each use of an alias counts with the size of its target."""
 
-    def __init__(self, events: Iterator["yaml.Event"], file: str, *, yes_and_no: bool) -> None:
-        self.lines: dict[ValuePath, int] = {}
+    def __init__(self, events: Iterator[yaml.Event], file: str, *, yes_and_no: bool) -> None:
+        self.positions: dict[ValuePath, Position] = {}
         self.problems: list[FileProblem] = []
         self._events = events
         self._file = file
@@ -78,11 +75,11 @@ class YamlReader:
         except _LimitReached:
             return None
         if not found:
-            self.problems.append(FileProblem(self._file, None, (), "the file is empty"))
+            self.problems.append(FileProblem(Position(self._file), (), "the file is empty"))
         return found[0] if found else None
 
-    def _read_value(self, event: "yaml.Event", place: ValuePath) -> _MeasuredValue:
-        self.lines.setdefault(place, _get_event_line(event))
+    def _read_value(self, event: yaml.Event, place: ValuePath) -> _MeasuredValue:
+        self.positions.setdefault(place, self._get_position(event))
         if isinstance(event, yaml.AliasEvent):
             return self._read_alias(event, place)
         values, characters = self._values, self._characters
@@ -105,7 +102,7 @@ class YamlReader:
             self._anchored[anchor] = read
         return read
 
-    def _read_alias(self, event: "yaml.AliasEvent", place: ValuePath) -> _MeasuredValue:
+    def _read_alias(self, event: yaml.AliasEvent, place: ValuePath) -> _MeasuredValue:
         name = str(event.anchor)
         anchored = self._anchored.get(name)
         if anchored is None:
@@ -116,7 +113,7 @@ class YamlReader:
         self._count_value(event, place, anchored)
         return anchored
 
-    def _read_sequence(self, event: "yaml.Event", place: ValuePath) -> tuple[list[Any], int]:
+    def _read_sequence(self, event: yaml.Event, place: ValuePath) -> tuple[list[Any], int]:
         self._refuse_tag(event, place, "seq")
         found: list[_MeasuredValue] = []
         while not isinstance(inner := next(self._events), yaml.SequenceEndEvent):
@@ -124,22 +121,22 @@ class YamlReader:
         height = 1 + max((each.height for each in found), default=0)
         return [each.value for each in found], height
 
-    def _read_mapping(self, event: "yaml.Event", place: ValuePath) -> tuple[dict[str, Any], int]:
+    def _read_mapping(self, event: yaml.Event, place: ValuePath) -> tuple[dict[str, Any], int]:
         self._refuse_tag(event, place, "map")
         found: dict[str, Any] = {}
         height = 0
         while not isinstance(inner := next(self._events), yaml.MappingEndEvent):
             key = self._read_key(inner, place)
             if key in found:
-                first = self.lines[(*place, key)]
+                first = self.positions[(*place, key)].line
                 self._refuse(inner, place, f"the key {key!r} is given twice; first in line {first}")
-            self.lines.setdefault((*place, key), _get_event_line(inner))
+            self.positions.setdefault((*place, key), self._get_position(inner))
             read = self._read_value(next(self._events), (*place, key))
             found.setdefault(key, read.value)
             height = max(height, read.height)
         return found, height + 1
 
-    def _read_key(self, event: "yaml.Event", place: ValuePath) -> str:
+    def _read_key(self, event: yaml.Event, place: ValuePath) -> str:
         # The text itself: YAML would turn the key `no` into False and `1.0` into a float.
         if not isinstance(event, yaml.ScalarEvent):
             self._refuse(event, place, "the mapping has a key that is not text")
@@ -199,7 +196,7 @@ class YamlReader:
             self._refuse(event, place, f"{text} is too large for a number")
         return number
 
-    def _count_value(self, event: "yaml.Event", place: ValuePath, read: _MeasuredValue) -> None:
+    def _count_value(self, event: yaml.Event, place: ValuePath, read: _MeasuredValue) -> None:
         self._values += read.values
         self._characters += read.characters
         hint = "an alias counts each time it is used"
@@ -225,15 +222,15 @@ class YamlReader:
             self._refuse(event, place, f"the tag {quote_value(event.tag)} is not supported")
 
     def _refuse(
-        self, event: "yaml.Event", place: ValuePath, message: str, hint: str | None = None
+        self, event: yaml.Event, place: ValuePath, message: str, hint: str | None = None
     ) -> None:
-        self.problems.append(FileProblem(self._file, _get_event_line(event), place, message, hint))
+        self.problems.append(FileProblem(self._get_position(event), place, message, hint))
         if len(self.problems) >= _MAX_YAML_PROBLEMS:
             raise _LimitReached
 
-
-def _get_event_line(event: "yaml.Event") -> int:
-    return 1 if event.start_mark is None else event.start_mark.line + 1
+    def _get_position(self, event: yaml.Event) -> Position:
+        mark = event.start_mark
+        return Position(self._file, *((1, 1) if mark is None else (mark.line + 1, mark.column + 1)))
 
 
 def _is_plain_scalar(event: Any) -> bool:

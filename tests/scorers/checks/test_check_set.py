@@ -82,3 +82,43 @@ def test_other_checks_are_another_evaluation() -> None:
 def test_what_holds_no_checks_is_refused(source: Any) -> None:
     with pytest.raises(ConfigError, match=r"checks_from\(\)"):
         checks_from(source)
+
+
+@pytest.mark.parametrize(
+    ("text", "refused"),
+    [
+        ("checks:\n  - a: 1\n    a: 3\n", "checks.yaml:3:5: checks[0]: the key 'a' is given twice"),
+        (
+            "checks:\n  - equals: no\n",
+            "checks.yaml:2:13: checks[0].equals: 'no' is YAML's spelling",
+        ),
+        ("checks: [1\nb: 2\n", "checks.yaml:2:2: the file is not YAML"),
+        ("", "checks.yaml: the file is empty"),
+    ],
+)
+def test_a_check_file_is_read_by_the_guarded_reader(
+    text: str, refused: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        checks_from(written(tmp_path, text))
+
+    assert str(caught.value).removeprefix(f"{tmp_path}/").startswith(refused)
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        checks_from(tmp_path / "none.yaml")
+
+
+def test_all_mistakes_of_a_file_are_told_at_once(tmp_path: Path) -> None:
+    path = written(tmp_path, "checks:\n  - matches: (\n  - max_turns: 0\n  - max_tool: 1\n")
+
+    with pytest.raises(ConfigError) as caught:
+        checks_from(path)
+
+    assert [line.split(": ")[1] for line in str(caught.value).splitlines() if ".yaml:" in line] == [
+        "the file has 3 problems",
+        "checks[0].matches",
+        "checks[1].max_turns",
+        "checks[2].max_tool",
+    ]

@@ -5,12 +5,17 @@ from typing import Any
 import pytest
 
 from assay.errors import ConfigError
-from assay.scorers.checks.conditions import is_equal_json, quote_json, read_condition
-from assay.scorers.checks.yaml_node import Node
+from assay.scorers.checks.check_entry import CheckModel
+from assay.scorers.checks.conditions import ConditionOrValue, is_equal_json, quote_json
+from assay.types import YamlDocument, validate_document
+
+
+class Holder(CheckModel):
+    it: ConditionOrValue
 
 
 def problem(condition: Any, value: Any) -> str | None:
-    return read_condition(Node(condition, "c.yaml")).problem(value)
+    return validate_document(YamlDocument({"it": condition}, "c.yaml"), Holder).it.problem(value)
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def test_a_function_that_cannot_say_is_not_judged(function: str, reason: str, fo
         ("own:LIMIT", "is a int, which cannot be called"),
         ("own:later", "is an async function"),
         ("'os.system(1)'", "is not of the form module:function"),
-        ("{at_least: 1}", "the key `function` is missing"),
+        ("{at_least: 1}", "python.function: the field is missing"),
     ],
 )
 def test_a_wrong_function_is_refused_before_anything_is_read(
@@ -100,4 +100,4 @@ def test_a_wrong_function_is_refused_before_anything_is_read(
         made(folder, value)
 
     assert refused in str(caught.value)
-    assert "checks.yaml:3: checks[0].python" in str(caught.value)
+    assert "checks.yaml:3:5: checks[0].python" in str(caught.value)

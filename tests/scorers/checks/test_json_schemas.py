@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from assay.errors import ConfigError, MissingExtra
+from assay.errors import MissingExtra
 from assay.scorers.checks.json_schemas import Schema, compile_schema
-from assay.scorers.checks.yaml_node import Node
+from assay.types import InvalidValue, ValuePath
 
 
 def schema(value: Any) -> Schema:
-    return compile_schema(Node(value, "c.yaml", ("json_schema",)))
+    return compile_schema(value)
 
 
 def test_a_problem_names_the_place() -> None:
@@ -58,25 +58,27 @@ def test_references_within_the_schema_work() -> None:
 
 
 @pytest.mark.parametrize(
-    "value",
+    ("value", "place"),
     [
-        {"$ref": "https://example.com/x.json"},
-        {"properties": {"a": {"$ref": "file:///etc/passwd"}}},
-        {"$ref": "#/$defs/none"},
-        {"anyOf": [{}, {"$ref": "other"}]},
-        {"$id": "https://example.com/"},
-        {"unevaluatedProperties": False},
-        {"pattern": "(?=a)"},
-        {"patternProperties": {"(?=a)": {}}},
-        {"type": "text"},
-        {"properties": {"a": {"minimum": "1"}}},
-        [],
-        "object",
+        ({"$ref": "https://example.com/x.json"}, ("$ref",)),
+        ({"properties": {"a": {"$ref": "file:///etc/passwd"}}}, ("properties", "a", "$ref")),
+        ({"$ref": "#/$defs/none"}, ("$ref",)),
+        ({"anyOf": [{}, {"$ref": "other"}]}, ("anyOf", 1, "$ref")),
+        ({"$id": "https://example.com/"}, ("$id",)),
+        ({"unevaluatedProperties": False}, ("unevaluatedProperties",)),
+        ({"pattern": "(?=a)"}, ("pattern",)),
+        ({"patternProperties": {"(?=a)": {}}}, ("patternProperties", "(?=a)")),
+        ({"type": "text"}, ("type",)),
+        ({"properties": {"a": {"minimum": "1"}}}, ("properties", "a", "minimum")),
+        ([], ()),
+        ("object", ()),
     ],
 )
-def test_what_reaches_out_or_is_wrong_is_refused(value: Any) -> None:
-    with pytest.raises(ConfigError, match=r"^c\.yaml: json_schema"):
+def test_what_reaches_out_or_is_wrong_is_refused(value: Any, place: ValuePath) -> None:
+    with pytest.raises(InvalidValue) as caught:
         schema(value)
+
+    assert caught.value.place == place
 
 
 def test_names_in_data_are_not_taken_for_keywords() -> None:

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from assay.errors import ConfigError
 from assay.scorers import checks_from
-from assay.scorers.checks.rules import RULES, WeightedRule
+from assay.scorers.checks.check_entry import CheckEntry
+from assay.scorers.checks.rules import RULES
 from check_files import session, written
 
 
-def checks(*entries: Any) -> tuple[WeightedRule, ...]:
+def checks(*entries: Any) -> tuple[CheckEntry, ...]:
     return checks_from({"checks": list(entries)}).checks
 
 
@@ -66,13 +67,19 @@ def test_beside_a_weight_the_others_weigh_one() -> None:
         ),
         ([{"matches": "a", "wieght": 1}], "did you mean 'weight'?"),
         ([{"max_turns": 1, "turn": 1}], "`turn` is not allowed with `max_turns`"),
-        ([{"matches": "a", "weight": -1}], "checks[0].weight: -1 is below 0"),
+        (
+            [{"matches": "a", "weight": -1}],
+            "checks[0].weight: the value is -1: Input should be greater than or equal to 0",
+        ),
         ([{"matches": "a", "weight": 0}], "every check has weight 0, so the checks give no score"),
         ([{"matches": "a"}, {"matches": "b"}], "checks[1]: another check is named"),
-        ([{"matches": "a", "name": "x" * 101}], "longer than 100"),
+        (
+            [{"matches": "a", "name": "x" * 101}],
+            "checks[0].name: String should have at most 100 characters",
+        ),
         ([{"matches": "a", "name": 5}], "checks[0].name: the value is 5, not text"),
         ([], "checks: the list is empty"),
-        ([{"max_turns": 1}] * 1001, "more than 1000"),
+        ([{"max_turns": 1}] * 1001, "at most 1000 items"),
     ],
 )
 def test_a_wrong_entry_is_refused(entries: list[Any], refused: str) -> None:
@@ -85,17 +92,17 @@ def test_a_wrong_entry_is_refused(entries: list[Any], refused: str) -> None:
 @pytest.mark.parametrize(
     ("text", "refused"),
     [
-        ("check: []\n", "checks.yaml:1: check: unknown key 'check'"),
-        ("{}\n", "checks.yaml:1: the key `checks` is missing"),
-        ("- a\n", "checks.yaml:1: the value is a list, not a mapping"),
+        ("check: []\n", "checks.yaml: the file has 2 problems\n"),
+        ("{}\n", "checks.yaml:1:1: checks: the field is missing"),
+        ("- a\n", "checks.yaml:1:1: the file is a list, not a mapping"),
         (
             "checks:\n  - name: a\n    target: respose\n    matches: b\n",
-            "checks.yaml:3: checks[0].target: unknown value 'respose'",
+            "checks.yaml:3:5: checks[0].target: unknown value 'respose'",
         ),
         (
             "checks:\n  - matches: a\n  - name: b\n    tool_args_match:\n      tool: c\n"
             "      args: {d: {matches: '('}}\n",
-            "checks.yaml:6: checks[1].tool_args_match.args.d.matches: "
+            "checks.yaml:6:18: checks[1].tool_args_match.args.d.matches: "
             "'(' is not a valid RE2 pattern: missing )",
         ),
     ],

@@ -186,7 +186,7 @@ def test_other_data_under_the_key_is_passed_over() -> None:
 
 
 def test_an_unknown_scope_is_refused_with_those_that_exist() -> None:
-    with pytest.raises(ConfigError, match="unknown value 'everyone'"):
+    with pytest.raises(ConfigError, match="'everyone' is not 'all', 'main' or 'subagents'"):
         checks_from({"checks": [{"tool_called": "bash", "scope": "everyone"}]})
     with pytest.raises(ConfigError, match="`scope` is not allowed with `max_turns`"):
         checks_from({"checks": [{"max_turns": 3, "scope": "main"}]})

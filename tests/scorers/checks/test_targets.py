@@ -6,16 +6,18 @@ import pytest
 
 from assay.errors import ConfigError
 from assay.scorers.checks.conversation import ConversationView
-from assay.scorers.checks.targets import read_target
-from assay.scorers.checks.yaml_node import Node
-from assay.types import Message
+from assay.scorers.checks.targets import TargetedEntry
+from assay.types import Message, YamlDocument, validate_document
 from check_files import session
 from make import asked, sample
 
 
+def entry(**check: Any) -> TargetedEntry:
+    return validate_document(YamlDocument({"name": "it", **check}, "c.yaml"), TargetedEntry)
+
+
 def texts(**check: Any) -> list[str]:
-    target = read_target(Node(check, "c.yaml"))
-    return [passage.text for passage in target.list_passages(ConversationView(session()))]
+    return [passage.text for passage in entry(**check).list_passages(ConversationView(session()))]
 
 
 @pytest.mark.parametrize(
@@ -49,8 +51,7 @@ def test_reasoning_is_read_by_turn() -> None:
     reading = ConversationView(sample(asked("q"), thought))
 
     for turn, count in ((2, 1), (1, 0)):
-        target = read_target(Node({"target": "reasoning", "turn": turn}, "c.yaml"))
-        assert len(target.list_passages(reading)) == count
+        assert len(entry(target="reasoning", turn=turn).list_passages(reading)) == count
 
 
 @pytest.mark.parametrize(
@@ -59,7 +60,7 @@ def test_reasoning_is_read_by_turn() -> None:
         ({"target": "respnse"}, "did you mean 'response'?"),
         ({"target": "response", "tool": "read"}, "is not a part of a tool call"),
         ({"turn": 0}, "turns count from 1"),
-        ({"turn": "last"}, "not a number"),
+        ({"turn": "last"}, "not a whole number"),
         ({"turn": 1.5}, "not a whole number"),
     ],
 )

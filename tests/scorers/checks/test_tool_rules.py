@@ -101,18 +101,27 @@ def test_a_question_that_was_not_answered_is_not_judged(check: dict[str, Any]) -
 @pytest.mark.parametrize(
     ("check", "refused"),
     [
-        ({"tool_called": {"at_least": 1}}, "the key `tool` is missing"),
-        ({"tool_called": {"tool": "a", "at_least": 0}}, "0 is below 1"),
+        ({"tool_called": {"at_least": 1}}, "tool_called.tool: the field is missing"),
+        (
+            {"tool_called": {"tool": "a", "at_least": 0}},
+            "tool_called.at_least: the value is 0: Input should be greater than or equal to 1",
+        ),
         ({"tool_called": {"tool": "a", "at_least": 3, "at_most": 2}}, "2 is below 3"),
         ({"tool_called": 5}, "the value is 5, not text"),
         ({"tool_order": []}, "the list is empty"),
-        ({"tool_order": {"exact": True}}, "the key `tools` is missing"),
-        ({"tool_args_match": {"tool": "a"}}, "the key `args` is missing"),
-        ({"tool_args_match": {"tool": "a", "args": {}}}, "`args` is empty"),
+        ({"tool_order": {"exact": True}}, "tool_order.tools: the field is missing"),
+        ({"tool_args_match": {"tool": "a"}}, "tool_args_match.args: the field is missing"),
+        (
+            {"tool_args_match": {"tool": "a", "args": {}}},
+            "tool_args_match.args: the mapping is empty",
+        ),
         ({"tool_args_match": {"tool": "a", "args": {"$[": 1}}}, "is not a valid path"),
-        ({"max_tools": -1}, "-1 is below 0"),
+        (
+            {"max_tools": -1},
+            "max_tools: the value is -1: Input should be greater than or equal to 0",
+        ),
         ({"no_tool_errors": False}, "the value is false, which checks nothing"),
-        ({"no_tool_errors": {"unmarked": "ok"}}, "known names: 'pass', 'not_judged'"),
+        ({"no_tool_errors": {"unmarked": "ok"}}, "'ok' is not 'pass' or 'not_judged'"),
         ({"tool_called": "a", "tool": "b"}, "`tool` is not allowed with `tool_called`"),
     ],
 )

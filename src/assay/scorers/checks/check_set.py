@@ -6,13 +6,21 @@ from pathlib import Path
 from typing import Any
 
 from assay.errors import ConfigError
-from assay.types import EvaluateResult, Metric, Sample, stable_id
+from assay.types import (
+    EvaluateResult,
+    Metric,
+    Sample,
+    YamlDocument,
+    parse_yaml,
+    read_limited_text,
+    stable_id,
+    validate_document,
+)
 
-from .check_file import read_check_file
+from .check_entry import CheckEntry
 from .conversation import ConversationView
 from .findings import CheckFinding
-from .rules import WeightedRule, read_checks
-from .yaml_node import Node
+from .rules import CheckFile
 
 _MAX_NAMES_SHOWN = 5
 # The limit of the YAML reader, so that a mapping and a file of the same checks are equal.
@@ -26,7 +34,7 @@ class Checks:
     is.
     """
 
-    def __init__(self, checks: tuple[WeightedRule, ...], *, identity: str) -> None:
+    def __init__(self, checks: tuple[CheckEntry, ...], *, identity: str) -> None:
         self.checks = checks
         # A run is identified by the name of its scorer: other checks are another scorer.
         self.__qualname__ = f"{type(self).__qualname__} {identity}"
@@ -37,7 +45,7 @@ class Checks:
     def findings(self, sample: Sample) -> tuple[CheckFinding, ...]:
         """Run all checks on a sample; the findings are in the order of `checks`."""
         reading = ConversationView(sample)
-        return tuple(check.rule(reading) for check in self.checks)
+        return tuple(check.judge(reading) for check in self.checks)
 
     def result(self, findings: tuple[CheckFinding, ...]) -> EvaluateResult:
         """Combine the findings of all checks into a result."""
@@ -50,19 +58,23 @@ def checks_from(source: str | PathLike[str] | Mapping[str, Any]) -> Checks:
     """Read checks from a YAML file, or from a mapping of the same shape.
 
     Names, targets, patterns, schemas and functions are validated here, before a sample is read.
-    Raises `ConfigError` with the file, the line and the key.
+    Raises `ConfigError` with the position and the key of each problem.
     """
+    folder = Path.cwd()
     if isinstance(source, str | PathLike):
-        given = read_check_file(Path(source))
+        path = Path(source)
+        folder = path.absolute().parent
+        given = parse_yaml(read_limited_text(path), file=str(path))
     elif isinstance(source, Mapping):
-        given = Node(_to_plain_data(dict(source)), "checks_from()")
+        given = YamlDocument(_to_plain_data(dict(source)), "checks_from()")
     else:
         raise ConfigError(
             f"`source` is a {type(source).__name__}, not a path or a mapping",
             where="checks_from()",
             hint="pass the path of a YAML file, or a dict with the key 'checks'",
         )
-    return Checks(read_checks(given), identity=stable_id(given.value))
+    found = validate_document(given, CheckFile, context={"folder": folder})
+    return Checks(found.checks, identity=stable_id(given.value))
 
 
 def _to_plain_data(value: Any) -> Any:
@@ -84,14 +96,14 @@ def _to_plain_data(value: Any) -> Any:
     raise ConfigError(f"{value!r:.80} is not plain data", where="checks_from()")
 
 
-def _build_check_metric(check: WeightedRule, finding: CheckFinding) -> Metric:
+def _build_check_metric(check: CheckEntry, finding: CheckFinding) -> Metric:
     if finding.passed is None:
         return Metric(check.name, weight=check.weight, reason=finding.reason)
     score = float(finding.passed) if finding.score is None else finding.score
     return Metric(check.name, score, weight=check.weight, reason=finding.reason)
 
 
-def _summarise_findings(pairs: list[tuple[WeightedRule, CheckFinding]]) -> str:
+def _summarise_findings(pairs: list[tuple[CheckEntry, CheckFinding]]) -> str:
     passed = sum(finding.passed is True for _, finding in pairs)
     words = [f"{passed} of {len(pairs)} checks passed"]
     for label, outcome in (("failed", False), ("not judged", None)):

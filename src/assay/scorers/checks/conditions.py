@@ -2,13 +2,16 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Self
 
-from .patterns import Pattern, compile_pattern
-from .yaml_node import Node
+from pydantic import model_validator
 
-COMPARISONS: dict[str, tuple[str, Callable[[float, float], bool]]] = {
+from assay.types import InvalidValue
+
+from .check_entry import CheckModel, Given, Number, Text, expand_short_form
+from .patterns import PatternText
+
+_COMPARISONS: dict[str, tuple[str, Callable[[float, float], bool]]] = {
     "at_least": ("below", lambda value, bound: value >= bound),
     "at_most": ("above", lambda value, bound: value <= bound),
     "above": ("not above", lambda value, bound: value > bound),
@@ -16,27 +19,54 @@ COMPARISONS: dict[str, tuple[str, Callable[[float, float], bool]]] = {
 }
 """Each comparison with the words for a number that fails it."""
 
-_VALUE_CONDITIONS = ("equals", "contains", "matches", "not_matches")
-CONDITIONS = (*_VALUE_CONDITIONS, *COMPARISONS)
+
+class Bounds(CheckModel):
+    """Numeric comparisons that one value must meet."""
+
+    at_least: Given[Number] = None
+    at_most: Given[Number] = None
+    above: Given[Number] = None
+    below: Given[Number] = None
+
+    @property
+    def is_bounded(self) -> bool:
+        return not self.model_fields_set.isdisjoint(_COMPARISONS)
+
+    def find_number_problem(self, value: Any) -> str | None:
+        """Return the first bound that a value does not meet, or None."""
+        # `isfinite` fails for an int that is too large for a float, so only floats are checked.
+        finite = not isinstance(value, float) or math.isfinite(value)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not finite:
+            return f"is {quote_json(value)}, not a number"
+        for name, (missed, holds) in _COMPARISONS.items():
+            bound = getattr(self, name)
+            if bound is not None and not holds(value, bound):
+                return f"{value} is {missed} {bound}"
+        return None
 
 
-@dataclass(frozen=True)
-class Condition:
+class Condition(Bounds):
     """All conditions that one value must meet."""
 
-    equals: tuple[Any, ...] = ()
-    """Empty, or the one value; None is a value too."""
+    equals: Any = None
+    """Applies only where it is written: null is a value too."""
 
-    contains: str | None = None
-    matches: Pattern | None = None
-    not_matches: Pattern | None = None
-    bounds: tuple[tuple[str, float], ...] = ()
+    contains: Given[Text] = None
+    matches: Given[PatternText] = None
+    not_matches: Given[PatternText] = None
+
+    @model_validator(mode="after")
+    def _is_not_empty(self) -> Self:
+        if not self.model_fields_set:
+            names = ", ".join(type(self).model_fields)
+            raise InvalidValue("the condition is empty", hint=f"add one of {names}")
+        return self
 
     def problem(self, value: Any) -> str | None:
         """Return the first condition that the value does not meet, or None."""
-        if self.equals and not is_equal_json(value, self.equals[0]):
-            return f"is {quote_json(value)}, not {quote_json(self.equals[0])}"
-        if self.bounds and (problem := find_number_problem(value, self.bounds)):
+        if "equals" in self.model_fields_set and not is_equal_json(value, self.equals):
+            return f"is {quote_json(value)}, not {quote_json(self.equals)}"
+        if self.is_bounded and (problem := self.find_number_problem(value)):
             return problem
         if not isinstance(value, str):
             needs_text = self.contains or self.matches or self.not_matches
@@ -50,40 +80,8 @@ class Condition:
         return None
 
 
-def read_condition(given: Node) -> Condition:
-    """Read a condition of a check file: a mapping of `CONDITIONS`, or a plain value to equal."""
-    if not isinstance(given.value, dict):
-        return Condition(equals=(given.value,))
-    given.mapping(CONDITIONS)
-    if not given.value:
-        raise given.wrong("the condition is empty", hint=f"add one of {', '.join(CONDITIONS)}")
-    contains = given.get("contains")
-    matches, not_matches = given.get("matches"), given.get("not_matches")
-    return Condition(
-        equals=(given.value["equals"],) if "equals" in given.value else (),
-        contains=None if contains is None else contains.text(),
-        matches=None if matches is None else compile_pattern(matches),
-        not_matches=None if not_matches is None else compile_pattern(not_matches),
-        bounds=read_bounds(given),
-    )
-
-
-def read_bounds(given: Node) -> tuple[tuple[str, float], ...]:
-    """Read the comparisons among the keys of a mapping."""
-    return tuple((name, given.at(name).number()) for name in COMPARISONS if name in given.value)
-
-
-def find_number_problem(value: Any, bounds: tuple[tuple[str, float], ...]) -> str | None:
-    """Return the first bound that a value does not meet, or None."""
-    # `isfinite` fails for an int that is too large for a float, so only floats are checked.
-    finite = not isinstance(value, float) or math.isfinite(value)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not finite:
-        return f"is {quote_json(value)}, not a number"
-    for name, bound in bounds:
-        missed, holds = COMPARISONS[name]
-        if not holds(value, bound):
-            return f"{value} is {missed} {bound}"
-    return None
+ConditionOrValue = Annotated[Condition, expand_short_form("equals")]
+"""A condition, or a plain value to equal."""
 
 
 def is_equal_json(one: Any, other: Any) -> bool:

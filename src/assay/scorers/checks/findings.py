@@ -1,10 +1,8 @@
-"""The result of a rule on one sample, and the type of rules."""
+"""The result of a check on one sample, and the excerpts that its reason quotes."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from .conversation import ConversationView, Passage
-from .yaml_node import shorten_text
+from .conversation import Passage
 
 _EXCERPT_CONTEXT = 30
 _MAX_CHECK_EXCERPT = 120
@@ -20,9 +18,6 @@ class CheckFinding:
     reason: str
     score: float | None = None
     """Only for rules that return more than pass or fail."""
-
-
-Rule = Callable[[ConversationView], CheckFinding]
 
 
 def mark_unscored(reason: str) -> CheckFinding:
@@ -44,3 +39,8 @@ def describe_beginning(passage: Passage) -> str:
     """Return the position of a passage and its first characters."""
     beginning = cut_excerpt(passage.text) if passage.text else "empty"
     return f"{passage.what} in {passage.place}: {beginning}"
+
+
+def shorten_text(text: str, longest: int) -> str:
+    """Return `text`, cut to `longest` characters with `…` at the end."""
+    return text if len(text) <= longest else f"{text[:longest]}…"

@@ -2,11 +2,11 @@
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from assay.types import quote_value
+from pydantic import PlainValidator
 
-from .yaml_node import Node
+from assay.types import InvalidValue, quote_value
 
 _PATH_STEP = re.compile(
     r"""\.(?P<name>[^\W\d][\w-]*|\*)
@@ -42,11 +42,12 @@ class JsonPath:
         return found
 
 
-def parse_json_path(given: Node) -> JsonPath:
-    """Parse a path of a check file. Raises `ConfigError` for an invalid one."""
-    source = given.text()
+def parse_json_path(source: Any) -> JsonPath:
+    """Parse a path of a check file. Raises `InvalidValue` for an invalid one."""
+    if not isinstance(source, str) or not source:
+        raise InvalidValue(f"the value is {quote_value(source)}, not a path")
     if not source.startswith("$"):
-        raise given.wrong(
+        raise InvalidValue(
             f"{quote_value(source)} does not begin with `$`", hint=f"write $.{source}"
         )
     steps: list[str | int] = []
@@ -55,25 +56,23 @@ def parse_json_path(given: Node) -> JsonPath:
     while position < len(source):
         match = _PATH_STEP.match(source, position)
         if match is None:
-            raise given.wrong(
+            raise InvalidValue(
                 f"{quote_value(source)} is not a valid path: unexpected "
                 f"{quote_value(source[position:])}",
                 hint="valid steps are .name, ['name'], [0], [-1], [*] and .*",
             )
-        step, all_of_them = _parse_step(match)
-        steps.append(step)
-        every.append(all_of_them)
+        bare = match["name"] or match["index"]
+        quoted = match["single"] if match["single"] is not None else match["double"]
+        every.append(bare == _WILDCARD)
+        if bare is None:
+            steps.append(_PATH_ESCAPE.sub(r"\1", quoted))
+        else:
+            steps.append(bare if match["name"] or every[-1] else int(bare))
         position = match.end()
     return JsonPath(source, tuple(steps), tuple(every))
 
 
-def _parse_step(match: re.Match[str]) -> tuple[str | int, bool]:
-    if (name := match["name"]) is not None:
-        return name, name == _WILDCARD
-    if (index := match["index"]) is not None:
-        return (index, True) if index == _WILDCARD else (int(index), False)
-    quoted = match["single"] if match["single"] is not None else match["double"]
-    return _PATH_ESCAPE.sub(r"\1", quoted), False
+JsonPathText = Annotated[JsonPath, PlainValidator(parse_json_path)]
 
 
 def _find_member(value: Any, step: str | int) -> list[tuple[str, Any]]:

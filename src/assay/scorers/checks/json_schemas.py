@@ -3,13 +3,15 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import PlainValidator
 
 from assay.errors import MissingExtra
-from assay.types import quote_value
+from assay.types import InvalidValue, ValuePath, quote_value
 
+from .findings import shorten_text
 from .patterns import Pattern, compile_pattern
-from .yaml_node import Node, shorten_text
 
 _SUBSCHEMAS_BY_NAME = ("$defs", "definitions", "properties", "dependentSchemas")
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
@@ -37,70 +39,77 @@ class Schema:
         return f"{error.json_path}: {shorten_text(error.message, 200)}"
 
 
-def compile_schema(given: Node) -> Schema:
-    """Compile a JSON Schema (2020-12) of a check file. Raises `ConfigError` for an invalid one."""
+def compile_schema(given: Any) -> Schema:
+    """Compile a JSON Schema (2020-12) of a check file. Raises `InvalidValue` for an invalid one."""
     if find_spec("jsonschema") is None:
         raise MissingExtra.needed("checks", by="`json_schema` in a check", package="jsonschema")
     import jsonschema
     from referencing import Registry
 
-    if not isinstance(given.value, bool):
-        given.mapping()
+    if not isinstance(given, bool | dict):
+        raise InvalidValue(f"the value is {quote_value(given)}, not a mapping")
     try:
-        jsonschema.Draft202012Validator.check_schema(given.value)
+        jsonschema.Draft202012Validator.check_schema(given)
     except jsonschema.SchemaError as error:
-        place = given
-        for part in error.absolute_path:
-            place = place.at(part)
-        raise place.wrong(
-            f"the JSON Schema is invalid: {shorten_text(error.message, 160)}"
-        ) from None
-    patterns = {pattern.source: pattern for pattern in _compile_patterns(given, given.value)}
+        message = f"the JSON Schema is invalid: {shorten_text(error.message, 160)}"
+        raise InvalidValue(message, place=tuple(error.absolute_path)) from None
+    patterns: dict[str, Pattern] = {}
+    _compile_patterns(given, (), given, patterns)
     extend: Any = jsonschema.validators.extend  # its stub is not typed
     validator = extend(jsonschema.Draft202012Validator, _build_safe_keywords(patterns))
     # An empty registry: the default one would fetch remote references.
-    return Schema(validator(given.value, registry=Registry()).iter_errors)
+    return Schema(validator(given, registry=Registry()).iter_errors)
 
 
-def _compile_patterns(given: Node, whole: Any) -> Iterator[Pattern]:
-    """Compile every pattern of a schema. Raises `ConfigError` for external references."""
-    if not isinstance(given.value, dict):
-        return
-    for key in given.value:
-        below = given.at(key)
+SchemaMapping = Annotated[Schema, PlainValidator(compile_schema)]
+
+
+def _compile_patterns(
+    schema: Any, place: ValuePath, whole: Any, patterns: dict[str, Pattern]
+) -> None:
+    """Add every pattern of a schema. Raises `InvalidValue` for external references."""
+    for key, below in schema.items() if isinstance(schema, dict) else ():
+        here = (*place, key)
         if key in _UNSUPPORTED_KEYWORDS:
-            raise below.wrong(f"`{key}` is not supported in a check", hint="remove the keyword")
+            message = f"`{key}` is not supported in a check"
+            raise InvalidValue(message, hint="remove the keyword", place=here)
         if key in _REFERENCES:
-            _check_reference(below, whole)
+            _check_reference(below, here, whole)
         elif key == "pattern":
-            yield compile_pattern(below)
-        elif key == "patternProperties":
-            for source in below.value:
-                named = Node(source, below.file, (*below.place, source), below.lines)
-                yield compile_pattern(named)
-                yield from _compile_patterns(below.at(source), whole)
-        elif key in _SUBSCHEMAS_BY_NAME:
-            for name in below.value:
-                yield from _compile_patterns(below.at(name), whole)
+            _compile_pattern_at(below, here, patterns)
+        elif key == "patternProperties" or key in _SUBSCHEMAS_BY_NAME:
+            for name, inner in below.items():
+                if key == "patternProperties":
+                    _compile_pattern_at(name, (*here, name), patterns)
+                _compile_patterns(inner, (*here, name), whole, patterns)
+        elif key not in _DATA_KEYWORDS and isinstance(below, list):
+            for position, inner in enumerate(below):
+                _compile_patterns(inner, (*here, position), whole, patterns)
         elif key not in _DATA_KEYWORDS:
-            members = list(below.items()) if isinstance(below.value, list) and below.value else []
-            for each in members or [below]:
-                yield from _compile_patterns(each, whole)
+            _compile_patterns(below, here, whole, patterns)
 
 
-def _check_reference(given: Node, whole: Any) -> None:
-    reference = given.text()
-    parts = reference.split("/")
-    target = whole
-    if parts[0] != "#":
-        raise given.wrong(
+def _compile_pattern_at(source: Any, place: ValuePath, patterns: dict[str, Pattern]) -> None:
+    try:
+        patterns[source] = compile_pattern(source)
+    except InvalidValue as error:
+        raise InvalidValue(str(error), hint=error.hint, place=place) from None
+
+
+def _check_reference(reference: Any, place: ValuePath, whole: Any) -> None:
+    first, *parts = str(reference).split("/")
+    if first != "#":
+        raise InvalidValue(
             f"{quote_value(reference)} points outside the schema; references are not fetched",
             hint="use #/$defs/NAME",
+            place=place,
         )
-    for part in parts[1:]:
+    target = whole
+    for part in parts:
         name = part.replace("~1", "/").replace("~0", "~")
         if not isinstance(target, dict) or name not in target:
-            raise given.wrong(f"{quote_value(reference)} does not exist in the schema")
+            message = f"{quote_value(reference)} does not exist in the schema"
+            raise InvalidValue(message, place=place)
         target = target[name]
 
 

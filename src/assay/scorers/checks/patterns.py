@@ -4,12 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import PlainValidator
 
 from assay.errors import MissingExtra
-from assay.types import quote_value, replace_lone_surrogates
-
-from .yaml_node import Node
+from assay.types import InvalidValue, quote_value, replace_lone_surrogates
 
 _MAX_PATTERN_LENGTH = 2000
 # RE2's own default: a pattern that needs more is refused.
@@ -46,13 +46,14 @@ class Pattern:
         return PatternMatch(match.start(), match.group(), group)
 
 
-def compile_pattern(given: Node) -> Pattern:
-    """Compile a pattern of a check file. Raises `ConfigError` for one that RE2 rejects."""
-    source = given.text()
+def compile_pattern(source: Any) -> Pattern:
+    """Compile a pattern of a check file. Raises `InvalidValue` for one that RE2 rejects."""
+    if not isinstance(source, str) or not source:
+        raise InvalidValue(f"the value is {quote_value(source)}, not a pattern")
     if find_spec("re2") is None:
         raise MissingExtra.needed("checks", by="a pattern in a check", package="google-re2")
     if len(source) > _MAX_PATTERN_LENGTH:
-        raise given.wrong(f"the pattern is longer than {_MAX_PATTERN_LENGTH} characters")
+        raise InvalidValue(f"the pattern is longer than {_MAX_PATTERN_LENGTH} characters")
     re2 = import_module("re2")
     options = re2.Options()
     options.log_errors = False
@@ -63,10 +64,13 @@ def compile_pattern(given: Node) -> Pattern:
         # google-re2 passes on the bytes of the C++ message.
         detail = error.args[0] if error.args else ""
         problem = detail.decode(errors="replace") if isinstance(detail, bytes) else str(detail)
-        raise given.wrong(
+        raise InvalidValue(
             f"{quote_value(source)} is not a valid RE2 pattern: {problem}",
             hint="RE2 has no look-around and no backreferences; write \\ before a literal ( or *",
         ) from None
     except UnicodeEncodeError:
-        raise given.wrong("the pattern contains a lone surrogate") from None
+        raise InvalidValue("the pattern contains a lone surrogate") from None
     return Pattern(source, compiled.search)
+
+
+PatternText = Annotated[Pattern, PlainValidator(compile_pattern)]

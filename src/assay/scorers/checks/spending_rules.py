@@ -1,88 +1,94 @@
 """Limits on turns, tokens and cost. A check on unknown usage is unscored, never passed."""
 
-from collections.abc import Callable
+from typing import Annotated, ClassVar
+
+from pydantic import Field
 
 from assay.types import Usage
 
+from .check_entry import CheckEntry, Number, WholeNumber
 from .conversation import AgentScope, ConversationView
-from .findings import CheckFinding, Rule, mark_unscored
-from .targets import read_agents
-from .yaml_node import Node
+from .findings import CheckFinding, mark_unscored
 
 
-def read_max_turns(check: Node) -> Rule:
+class MaxTurns(CheckEntry):
     """Pass when the conversation has at most so many turns, of both sides together."""
-    most = check.at("max_turns").whole_number(lowest=1)
 
-    def rule(reading: ConversationView) -> CheckFinding:
+    max_turns: Annotated[WholeNumber, Field(ge=1)]
+
+    def judge(self, reading: ConversationView) -> CheckFinding:
         if why := reading.unscored_reason:
             return mark_unscored(why)
         count = len(reading.turns)
         turns = "1 turn" if count == 1 else f"{count} turns"
-        return CheckFinding(count <= most, f"{turns}, at most {most} allowed")
-
-    return rule
+        return CheckFinding(count <= self.max_turns, f"{turns}, at most {self.max_turns} allowed")
 
 
-def read_max_tokens(check: Node) -> Rule:
-    """Pass when all model calls together used at most so many tokens, input and output."""
-    most = check.at("max_tokens").whole_number(lowest=0)
-    return _limit_spending(most, _sum_tokens, "{:g} tokens", read_agents(check))
+class SpendingRule(CheckEntry):
+    """Limits the sum of all model calls."""
 
+    scope: AgentScope = "all"
+    amount_format: ClassVar[str]
 
-def read_max_cost(check: Node) -> Rule:
-    """Pass when all model calls together cost at most so many US dollars."""
-    most = check.at("max_cost").number(lowest=0)
-    agents = read_agents(check)
-    by_calls = _limit_spending(most, lambda usage: usage.cost_usd, "${:.6g}", agents)
+    def get_spending(self, usage: Usage) -> float | None:
+        """Return the amount that one call used; None is unknown."""
+        raise NotImplementedError
 
-    def rule(reading: ConversationView) -> CheckFinding:
-        trajectory = reading.sample.trajectory
-        total = None if trajectory is None else trajectory.cost_usd
-        # The total of a session includes its subagents.
-        if total is None or agents != "all" or reading.explain_unscored(agents):
-            return by_calls(reading)
-        return CheckFinding(total <= most, f"${total:.6g} in total, at most ${most:.6g} allowed")
-
-    return rule
-
-
-def _sum_tokens(usage: Usage) -> float | None:
-    if usage.input_tokens is None or usage.output_tokens is None:
-        return None
-    return usage.input_tokens + usage.output_tokens
-
-
-def _limit_spending(
-    most: float, spent_by: Callable[[Usage], float | None], shown: str, agents: AgentScope
-) -> Rule:
-    def rule(reading: ConversationView) -> CheckFinding:
-        if why := reading.explain_unscored(agents):
+    def limit_spending(self, reading: ConversationView, most: float) -> CheckFinding:
+        """Pass when all calls together used at most `most`."""
+        if why := reading.explain_unscored(self.scope):
             return mark_unscored(why)
         calls = [
             call
-            for each in reading.list_conversations(agents)
+            for each in reading.list_conversations(self.scope)
             if each.sample.trajectory is not None
             for call in each.sample.trajectory.calls
         ]
         if not calls:
             return mark_unscored("no model call is recorded, so the usage is unknown")
-        found = [None if call.usage is None else spent_by(call.usage) for call in calls]
+        found = [None if call.usage is None else self.get_spending(call.usage) for call in calls]
         known = [amount for amount in found if amount is not None]
-        total, allowed = sum(known), f"at most {shown.format(most)} allowed"
-        if total > most:
-            # Unknown calls can only add to the total: the check fails either way.
-            return CheckFinding(
-                False, f"{shown.format(total)} in {_format_model_calls(len(known))}, {allowed}"
-            )
-        if len(known) < len(calls):
+        total, allowed = sum(known), f"at most {self.amount_format.format(most)} allowed"
+        # Unknown calls can only add to the total: above the limit the check fails either way.
+        if total <= most and len(known) < len(calls):
             unknown = f"{len(calls) - len(known)} of {_format_model_calls(len(calls))}"
             return mark_unscored(f"the usage is unknown for {unknown}; {allowed}")
-        return CheckFinding(
-            True, f"{shown.format(total)} in {_format_model_calls(len(calls))}, {allowed}"
-        )
+        counted = f"{self.amount_format.format(total)} in {_format_model_calls(len(known))}"
+        return CheckFinding(total <= most, f"{counted}, {allowed}")
 
-    return rule
+
+class MaxTokens(SpendingRule):
+    """Pass when all model calls together used at most so many tokens, input and output."""
+
+    max_tokens: Annotated[WholeNumber, Field(ge=0)]
+    amount_format = "{:g} tokens"
+
+    def get_spending(self, usage: Usage) -> float | None:
+        if usage.input_tokens is None or usage.output_tokens is None:
+            return None
+        return usage.input_tokens + usage.output_tokens
+
+    def judge(self, reading: ConversationView) -> CheckFinding:
+        return self.limit_spending(reading, self.max_tokens)
+
+
+class MaxCost(SpendingRule):
+    """Pass when all model calls together cost at most so many US dollars."""
+
+    max_cost: Annotated[Number, Field(ge=0)]
+    amount_format = "${:.6g}"
+
+    def get_spending(self, usage: Usage) -> float | None:
+        return usage.cost_usd
+
+    def judge(self, reading: ConversationView) -> CheckFinding:
+        trajectory = reading.sample.trajectory
+        total = None if trajectory is None else trajectory.cost_usd
+        # The total of a session includes its subagents.
+        if total is None or self.scope != "all" or reading.explain_unscored(self.scope):
+            return self.limit_spending(reading, self.max_cost)
+        reason = f"${total:.6g} in total, at most ${self.max_cost:.6g} allowed"
+        return CheckFinding(total <= self.max_cost, reason)
 
 
 def _format_model_calls(count: int) -> str:

@@ -2,10 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import get_args
+from functools import cached_property
+from typing import Annotated, Literal, Self
 
+from pydantic import AfterValidator, model_validator
+
+from assay.types import InvalidValue
+
+from .check_entry import CheckEntry, Given, Text, WholeNumber
 from .conversation import AgentScope, ConversationView, Passage, RecordedCall
-from .yaml_node import Node
 
 _TARGET_ROLES = {
     "prompt": "user",
@@ -19,10 +24,29 @@ _CALL_PARTS: dict[str, Callable[[RecordedCall], Passage | None]] = {
     "tool.output": lambda call: _build_part_passage(call, call.output, "output"),
     "tool.error": lambda call: _build_part_passage(call, call.error, "error"),
 }
-TARGETS = (*_TARGET_ROLES, "reasoning", *_CALL_PARTS)
+TargetName = Literal[
+    "prompt",
+    "prompt_concat",
+    "response",
+    "response_concat",
+    "reasoning",
+    "tool.name",
+    "tool.args",
+    "tool.output",
+    "tool.error",
+]
 # Targets that default to the main conversation: the prompts of a subagent come from an agent, and
 # its response goes to one.
 _MAIN_TARGETS = ("prompt", "prompt_concat", "response")
+
+
+def _check_turn(number: int) -> int:
+    if number == 0:
+        raise InvalidValue("turns count from 1", hint="1 is the first turn and -1 the last")
+    return number
+
+
+Turn = Annotated[WholeNumber, AfterValidator(_check_turn)]
 
 
 @dataclass(frozen=True)
@@ -64,33 +88,45 @@ class Scope:
         return tool + turn + (" by subagents" if self.agents == "subagents" else "")
 
 
-@dataclass(frozen=True)
-class TextTarget:
-    """A named text of the conversation, or one part of its tool calls."""
+class TargetedEntry(CheckEntry):
+    """A check of a named text of the conversation, or of one part of its tool calls."""
 
-    name: str
-    scope: Scope
+    target: TargetName = "response"
+    tool: Given[Text] = None
+    turn: Given[Turn] = None
+    scope: Given[AgentScope] = None
+
+    @model_validator(mode="after")
+    def _tool_needs_a_part_of_a_call(self) -> Self:
+        if self.tool is not None and self.target not in _CALL_PARTS:
+            raise InvalidValue(
+                f"`{self.target}` is not a part of a tool call",
+                hint=f"targets with a tool: {[*_CALL_PARTS]}",
+                place=("tool",),
+            )
+        return self
+
+    @cached_property
+    def limits(self) -> Scope:
+        agents: AgentScope = "main" if self.target in _MAIN_TARGETS else "all"
+        return Scope(self.turn, self.tool, self.scope or agents)
 
     @property
-    def of_agent(self) -> bool:
+    def is_by_agent(self) -> bool:
         """Whether the agent produced the text."""
-        return _TARGET_ROLES.get(self.name) != "user"
-
-    @property
-    def words(self) -> str:
-        return f"`{self.name}`{self.scope.words}"
+        return _TARGET_ROLES.get(self.target) != "user"
 
     def list_passages(self, reading: ConversationView) -> list[Passage]:
         """Return the passages that the target selects."""
-        if part := _CALL_PARTS.get(self.name):
-            parts = map(part, self.scope.calls(reading))
+        if part := _CALL_PARTS.get(self.target):
+            parts = map(part, self.limits.calls(reading))
             return [passage for passage in parts if passage is not None]
-        turn = self.scope.resolve_turn(reading)
-        if self.scope.turn is not None and turn is None:
+        turn = self.limits.resolve_turn(reading)
+        if self.turn is not None and turn is None:
             return []
         return [
             passage
-            for each in reading.list_conversations(self.scope.agents)
+            for each in reading.list_conversations(self.limits.agents)
             for passage in self._list_conversation_passages(each, turn)
         ]
 
@@ -102,53 +138,22 @@ class TextTarget:
             if reading.main_turn != turn:
                 return []
             turn = None  # all turns of a subagent belong to the main turn that started it
-        if self.name == "reasoning":
+        if self.target == "reasoning":
             thoughts = (each for each in reading.thoughts if turn in (None, each.find_turn(0)))
             return [replace(each, agent=reading.agent) for each in thoughts]
-        found = self._find_passage(reading, turn)
-        return [] if found is None else [found]
-
-    def _find_passage(self, reading: ConversationView, turn: int | None) -> Passage | None:
+        role = _TARGET_ROLES[self.target]
+        found: Passage | None
         if turn is not None:
-            same_role = reading.turns[turn - 1].role == _TARGET_ROLES[self.name]
-            return reading.read_turn(turn, self.name) if same_role else None
-        if self.name == "response":
-            return reading.response
-        if self.name != "prompt":
-            return reading.join_turns(_TARGET_ROLES[self.name], self.name)
-        asked = [n for n, turn in enumerate(reading.turns, start=1) if turn.role == "user"]
-        return reading.read_turn(asked[-1], self.name) if asked else None
-
-
-def read_target(check: Node) -> TextTarget:
-    """Read the target of a check with its scope; the default is `response`."""
-    given = check.get("target")
-    name = "response" if given is None else given.one_of(TARGETS)
-    scope = read_scope(check, default="main" if name in _MAIN_TARGETS else "all")
-    if scope.tool is not None and name not in _CALL_PARTS:
-        raise check.at("tool").wrong(
-            f"`{name}` is not a part of a tool call", hint=f"targets with a tool: {[*_CALL_PARTS]}"
-        )
-    return TextTarget(name, scope)
-
-
-def read_scope(check: Node, *, default: AgentScope = "all") -> Scope:
-    """Read the turn, the tool and the agents that a check is limited to."""
-    turn = check.get("turn")
-    number = None if turn is None else turn.whole_number()
-    if turn is not None and number == 0:
-        raise turn.wrong("turns count from 1", hint="1 is the first turn and -1 the last")
-    tool = check.get("tool")
-    return Scope(number, None if tool is None else tool.text(), read_agents(check, default))
-
-
-def read_agents(check: Node, default: AgentScope = "all") -> AgentScope:
-    """Read the agents whose conversations a check covers."""
-    given = check.get("scope")
-    if given is None:
-        return default
-    name = given.one_of(get_args(AgentScope))
-    return next(each for each in get_args(AgentScope) if each == name)
+            same_role = reading.turns[turn - 1].role == role
+            found = reading.read_turn(turn, self.target) if same_role else None
+        elif self.target == "response":
+            found = reading.response
+        elif self.target == "prompt":
+            asked = [n for n, each in enumerate(reading.turns, start=1) if each.role == role]
+            found = reading.read_turn(asked[-1], self.target) if asked else None
+        else:
+            found = reading.join_turns(role, self.target)
+        return [] if found is None else [found]
 
 
 def _build_arguments_passage(call: RecordedCall) -> Passage | None:

@@ -1,151 +1,147 @@
 """Rules about a text of the conversation."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
+from pydantic import BeforeValidator, model_validator
 from pydantic_core import from_json
 
-from .conditions import (
-    COMPARISONS,
-    CONDITIONS,
-    Condition,
-    find_number_problem,
-    is_equal_json,
-    quote_json,
-    read_bounds,
-    read_condition,
-)
-from .conversation import ConversationView, Passage
-from .findings import CheckFinding, Rule, cut_excerpt, describe_beginning, mark_unscored
-from .json_paths import parse_json_path
-from .json_schemas import compile_schema
-from .patterns import compile_pattern
-from .targets import TextTarget, read_target
-from .yaml_node import Node
+from assay.types import InvalidValue
 
-TEXT_KEYS = ("target", "tool", "turn", "scope", "of", "absent")
+from .check_entry import Given, Texts, expand_short_form
+from .conditions import Bounds, Condition, is_equal_json, quote_json
+from .conversation import ConversationView, Passage
+from .findings import CheckFinding, cut_excerpt, describe_beginning, mark_unscored
+from .json_paths import JsonPathText
+from .json_schemas import SchemaMapping
+from .patterns import PatternText
+from .targets import TargetedEntry
 
 Match = tuple[bool, str]
 """Whether one passage passes, and why."""
 
-PassageTest = Callable[[Passage], Match]
 
-
-@dataclass(frozen=True)
-class TextRule:
+class TextRule(TargetedEntry):
     """Applies a test to the passages of a target."""
 
-    target: TextTarget
-    test: PassageTest
-    every: bool
-    """Whether all passages must pass, or one."""
+    of: Given[Literal["any", "every"]] = None
+    """Whether one passage must pass, or all of them."""
 
-    absent: bool | None
-    """Whether a missing target passes; None: the check is unscored."""
+    absent: Given[Literal["pass", "fail"]] = None
+    """The outcome for a conversation without the target."""
 
-    def __call__(self, reading: ConversationView) -> CheckFinding:
-        agents = self.target.scope.agents
-        if self.target.of_agent and (why := reading.explain_unscored(agents)):
+    needs_every: ClassVar[bool] = True
+    """The default of `of`."""
+
+    passes_without_target: ClassVar[bool] = False
+    """The default of `absent`. A forbidden text is not in a missing target; any other rule needs
+    the target to exist."""
+
+    def test(self, passage: Passage) -> Match:
+        """Apply the rule to one passage."""
+        raise NotImplementedError
+
+    def judge(self, reading: ConversationView) -> CheckFinding:
+        if self.is_by_agent and (why := reading.explain_unscored(self.limits.agents)):
             return mark_unscored(why)
-        passages = self.target.list_passages(reading)
+        passages = self.list_passages(reading)
         if not passages:
-            return CheckFinding(self.absent, f"there is no {self.target.words}")
+            passed: bool | None = self.passes_without_target
+            if self.absent is not None:
+                passed = self.absent == "pass"
+            elif self.target == "reasoning":
+                # Many formats omit reasoning: its absence does not show that there was none.
+                passed = None
+            return CheckFinding(passed, f"there is no `{self.target}`{self.limits.words}")
+        every = self.needs_every if self.of is None else self.of == "every"
         first: CheckFinding | None = None
         for passage in passages:
             try:
-                passed, reason = self.test(passage)
+                found = CheckFinding(*self.test(passage))
             except RecursionError:
                 return mark_unscored(f"{passage.what} in {passage.place} is nested too deep")
             # With `every` the first failure decides, with `any` the first pass.
-            if passed is not self.every:
-                return CheckFinding(passed, reason)
-            first = first or CheckFinding(passed, reason)
+            if found.passed is not every:
+                return found
+            first = first or found
         assert first is not None  # there is a passage
         more = f"; the same of {len(passages) - 1} more" if len(passages) > 1 else ""
         return CheckFinding(first.passed, first.reason + more)
 
 
-def read_text_rule(name: str, check: Node) -> Rule:
-    """Read the text rule `name` of a check, with its target."""
-    make, of = _TESTS[name]
-    test = make(check.at(name))
-    target = read_target(check)
-    given = check.get("of")
-    if given is not None:
-        of = "every" if given.one_of(("any", "every")) == "every" else "any"
-    # A forbidden text is not in a missing target; any other rule needs the target to exist.
-    absent: bool | None = name in _NEGATED_RULES
-    if (given := check.get("absent")) is not None:
-        absent = given.one_of(("pass", "fail")) == "pass"
-    elif target.name == "reasoning":
-        # Many formats omit reasoning: a record without it does not show that there was none.
-        absent = None
-    return TextRule(target, test, of == "every", absent)
+class Matches(TextRule):
+    """Pass when the pattern matches anywhere in the text."""
+
+    matches: PatternText
+    needs_every = False
+
+    def test(self, passage: Passage) -> Match:
+        return _search_passage(self.matches, passage)
 
 
-def _read_matches(given: Node) -> PassageTest:
-    pattern = compile_pattern(given)
+class NotMatches(TextRule):
+    """Pass when the pattern matches nowhere in the text."""
 
-    def match_passage(passage: Passage) -> Match:
-        found = pattern.search(passage.text)
-        if found is None:
-            return (
-                False,
-                f"no match for {quote_json(pattern.source)}: {describe_beginning(passage)}",
-            )
-        piece = cut_excerpt(passage.text, found.start, len(found.text))
-        return True, f"{passage.what} in {passage.describe_place(found.start)}: match in {piece}"
+    not_matches: PatternText
+    passes_without_target = True
 
-    return match_passage
+    def test(self, passage: Passage) -> Match:
+        matched, reason = _search_passage(self.not_matches, passage)
+        return not matched, reason if matched else f"{passage.what} in {passage.place}: no match"
 
 
-def _read_contains(given: Node) -> PassageTest:
-    words = given.texts()
+def _search_passage(pattern: PatternText, passage: Passage) -> Match:
+    found = pattern.search(passage.text)
+    if found is None:
+        reason = f"no match for {quote_json(pattern.source)}: {describe_beginning(passage)}"
+        return False, reason
+    piece = cut_excerpt(passage.text, found.start, len(found.text))
+    return True, f"{passage.what} in {passage.describe_place(found.start)}: match in {piece}"
 
-    def match_passage(passage: Passage) -> Match:
-        for word in words:
+
+class Contains(TextRule):
+    """Pass when the text contains all of the words."""
+
+    contains: Texts
+    needs_every = False
+
+    def test(self, passage: Passage) -> Match:
+        for word in self.contains:
             if word not in passage.text:
                 return False, f"no {quote_json(word)}: {describe_beginning(passage)}"
-        start = passage.text.index(words[0])
-        piece = cut_excerpt(passage.text, start, len(words[0]))
+        start = passage.text.index(self.contains[0])
+        piece = cut_excerpt(passage.text, start, len(self.contains[0]))
         return True, f"{passage.what} in {passage.describe_place(start)}: found in {piece}"
 
-    return match_passage
 
+class NotContains(TextRule):
+    """Pass when the text contains none of the words."""
 
-def _read_not_contains(given: Node) -> PassageTest:
-    words = given.texts()
+    not_contains: Texts
+    passes_without_target = True
 
-    def match_passage(passage: Passage) -> Match:
-        for word in words:
+    def test(self, passage: Passage) -> Match:
+        for word in self.not_contains:
             if (start := passage.text.find(word)) >= 0:
                 piece = cut_excerpt(passage.text, start, len(word))
                 place = passage.describe_place(start)
                 return False, f"{passage.what} in {place}: {quote_json(word)} in {piece}"
         return True, f"{passage.what} in {passage.place}: not found"
 
-    return match_passage
+
+def _refuse_null_text(value: Any) -> Any:
+    if value is None:
+        raise InvalidValue("the value is null, which no text equals")
+    return value
 
 
-def _read_not_matches(given: Node) -> PassageTest:
-    matching = _read_matches(given)
+class Equals(TextRule):
+    """Pass when the text, or its JSON value, equals the value."""
 
-    def match_passage(passage: Passage) -> Match:
-        matched, reason = matching(passage)
-        if matched:
-            return False, reason
-        return True, f"{passage.what} in {passage.place}: no match"
+    equals: Annotated[Any, BeforeValidator(_refuse_null_text)]
+    needs_every = False
 
-    return match_passage
-
-
-def _read_equals(given: Node) -> PassageTest:
-    wanted = given.value
-    if wanted is None:
-        raise given.wrong("the value is null, which no text equals")
-
-    def match_passage(passage: Passage) -> Match:
+    def test(self, passage: Passage) -> Match:
+        wanted = self.equals
         if isinstance(wanted, str):
             # Models and tools often end a text with a line break.
             equal = passage.text.strip() == wanted.strip()
@@ -156,109 +152,96 @@ def _read_equals(given: Node) -> PassageTest:
             return True, f"{passage.what} in {passage.place}: equals {quote_json(wanted)}"
         return False, f"the text is not {quote_json(wanted)}: {describe_beginning(passage)}"
 
-    return match_passage
+
+class PathCondition(Condition):
+    """A path, and the conditions that a value at the path must meet, if any."""
+
+    path: JsonPathText
 
 
-def _read_json_path(given: Node) -> PassageTest:
-    condition: Condition | None = None
-    if isinstance(given.value, str):
-        path = parse_json_path(given)
-    else:
-        given.mapping(("path", *CONDITIONS))
-        if "path" not in given.value:
-            raise given.wrong("the key `path` is missing", hint="for example path: $.status")
-        path = parse_json_path(given.at("path"))
-        rest = {key: value for key, value in given.value.items() if key != "path"}
-        if rest:
-            condition = read_condition(Node(rest, given.file, given.place, given.lines))
+class JsonPathRule(TextRule):
+    """Pass when the text is JSON and a value at the path meets the conditions."""
 
-    def match_passage(passage: Passage) -> Match:
+    json_path: Annotated[PathCondition, expand_short_form("path")]
+
+    def test(self, passage: Passage) -> Match:
         readable, value = parse_json_passage(passage)
         if not readable:
             return False, f"the text is not JSON: {describe_beginning(passage)}"
+        path = self.json_path.path
         found = path.find(value)
         where = f"{passage.what} in {passage.place}"
         if not found:
             return False, f"no value at {path.source} of {where}: {cut_excerpt(passage.text)}"
-        problems = [None if condition is None else condition.problem(each) for _, each in found]
+        problems = [self.json_path.problem(each) for _, each in found]
         if None in problems:
             place, member = found[problems.index(None)]
             return True, f"{place} of {where}: is {quote_json(member)}"
         return False, f"{found[0][0]} of {where}: {problems[0]}"
 
-    return match_passage
 
+class JsonSchemaRule(TextRule):
+    """Pass when the text is JSON that the schema allows."""
 
-def _read_json_schema(given: Node) -> PassageTest:
-    schema = compile_schema(given)
+    json_schema: SchemaMapping
 
-    def match_passage(passage: Passage) -> Match:
+    def test(self, passage: Passage) -> Match:
         readable, value = parse_json_passage(passage)
         if not readable:
             return False, f"the text is not JSON: {describe_beginning(passage)}"
         where = f"{passage.what} in {passage.place}"
-        problem = schema.problem(value)
+        problem = self.json_schema.problem(value)
         if problem is None:
             return True, f"{where}: matches the schema"
         return False, f"{where}: does not match the schema at {problem}"
 
-    return match_passage
+
+class NumberBounds(Bounds):
+    """The position of a number in a text, and its bounds."""
+
+    pattern: Given[PatternText] = None
+    path: Given[JsonPathText] = None
+
+    @model_validator(mode="after")
+    def _can_be_decided(self) -> Self:
+        if not self.is_bounded:
+            names = ", ".join(Bounds.model_fields)
+            raise InvalidValue("the check has no bound", hint=f"add one of {names}")
+        if self.pattern is not None and self.path is not None:
+            raise InvalidValue("the check has both `pattern` and `path`", hint="keep one of them")
+        return self
+
+    def find_number(self, passage: Passage) -> float | None:
+        """Return the number at the path, in the match of the pattern, or of the whole text."""
+        value: Any = passage.text
+        if self.path is not None:
+            readable, whole = parse_json_passage(passage)
+            found = self.path.find(whole) if readable else []
+            value = found[0][1] if found else None
+        elif self.pattern is not None:
+            match = self.pattern.search(passage.text)
+            value = match and (match.text if match.group is None else match.group)
+        if isinstance(value, str):
+            try:
+                # A longer text is not a number; parsing megabytes of digits would take long.
+                return float(value.strip()) if len(value) <= 100 else None
+            except ValueError:
+                return None
+        return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _read_number_bounds(given: Node) -> PassageTest:
-    given.mapping(("pattern", "path", *COMPARISONS))
-    bounds = read_bounds(given)
-    if not bounds:
-        raise given.wrong("the check has no bound", hint=f"add one of {', '.join(COMPARISONS)}")
-    if "pattern" in given.value and "path" in given.value:
-        raise given.wrong("the check has both `pattern` and `path`", hint="keep one of them")
-    find = _build_number_finder(given)
+class NumberRule(TextRule):
+    """Pass when a number in the text is within bounds."""
 
-    def match_passage(passage: Passage) -> Match:
-        value = find(passage)
+    number: NumberBounds
+
+    def test(self, passage: Passage) -> Match:
+        value = self.number.find_number(passage)
         if value is None:
             return False, f"no number found: {describe_beginning(passage)}"
-        problem = find_number_problem(value, bounds)
+        problem = self.number.find_number_problem(value)
         where = f"{passage.what} in {passage.place}"
         return problem is None, f"{where}: {problem or f'{value} is within bounds'}"
-
-    return match_passage
-
-
-def _build_number_finder(given: Node) -> Callable[[Passage], float | None]:
-    """Return the function that reads the number: by path, by pattern, or the whole text."""
-    if (at := given.get("path")) is not None:
-        path = parse_json_path(at)
-
-        def by_path(passage: Passage) -> float | None:
-            readable, value = parse_json_passage(passage)
-            found = path.find(value) if readable else []
-            return _to_number(found[0][1]) if found else None
-
-        return by_path
-    if (at := given.get("pattern")) is not None:
-        pattern = compile_pattern(at)
-
-        def by_pattern(passage: Passage) -> float | None:
-            match = pattern.search(passage.text)
-            return (
-                None
-                if match is None
-                else _to_number(match.text if match.group is None else match.group)
-            )
-
-        return by_pattern
-    return lambda passage: _to_number(passage.text)
-
-
-def _to_number(value: Any) -> float | None:
-    if isinstance(value, str):
-        try:
-            # A longer text is not a number; parsing megabytes of digits would take long.
-            return float(value.strip()) if len(value) <= 100 else None
-        except ValueError:
-            return None
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def parse_json_passage(passage: Passage) -> tuple[bool, Any]:
@@ -269,17 +252,3 @@ def parse_json_passage(passage: Passage) -> tuple[bool, Any]:
         return True, from_json(passage.text, allow_inf_nan=False)
     except ValueError:
         return False, None
-
-
-_NEGATED_RULES = ("not_matches", "not_contains")
-_TESTS: dict[str, tuple[Callable[[Node], PassageTest], Literal["any", "every"]]] = {
-    "matches": (_read_matches, "any"),
-    "not_matches": (_read_not_matches, "every"),
-    "contains": (_read_contains, "any"),
-    "not_contains": (_read_not_contains, "every"),
-    "equals": (_read_equals, "any"),
-    "json_path": (_read_json_path, "every"),
-    "json_schema": (_read_json_schema, "every"),
-    "number": (_read_number_bounds, "every"),
-}
-TEXT_RULES = tuple(_TESTS)

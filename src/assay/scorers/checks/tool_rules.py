@@ -1,170 +1,174 @@
 """Rules about tool calls: which tools, in which order, with which arguments."""
 
-from dataclasses import replace
-from typing import Any
+from functools import cached_property
+from typing import Annotated, Any, Literal, Self
 
-from .conditions import Condition, quote_json, read_condition
-from .conversation import ConversationView, RecordedCall
-from .findings import CheckFinding, Rule, cut_excerpt, mark_unscored
+from pydantic import BeforeValidator, Field, PlainValidator, StrictBool, model_validator
+
+from assay.types import InvalidValue
+
+from .check_entry import (
+    CheckEntry,
+    CheckModel,
+    Given,
+    Text,
+    Texts,
+    WholeNumber,
+    expand_short_form,
+)
+from .conditions import Condition, ConditionOrValue, quote_json
+from .conversation import AgentScope, ConversationView, RecordedCall
+from .findings import CheckFinding, cut_excerpt, mark_unscored
 from .json_paths import JsonPath, parse_json_path
-from .targets import read_scope
-from .yaml_node import Node
+from .targets import Scope, Turn
 
 _MAX_CALLS_SHOWN = 12
 
 
-def read_tool_called(check: Node) -> Rule:
-    """Pass when each named tool was called, at least `at_least` and at most `at_most` times."""
-    given = check.at("tool_called")
-    least, most = 1, None
-    if isinstance(given.value, dict):
-        given.mapping(("tool", "at_least", "at_most"))
-        if "tool" not in given.value:
-            raise given.wrong(
-                "the key `tool` is missing", hint="for example {tool: read, at_least: 2}"
-            )
-        names = given.at("tool").texts()
-        least = at.whole_number(lowest=1) if (at := given.get("at_least")) else 1
-        most = at.whole_number(lowest=least) if (at := given.get("at_most")) else None
-    else:
-        names = given.texts()
-    scope = read_scope(check)
+class ToolRule(CheckEntry):
+    """A rule about the calls in a turn, or in the whole conversation."""
 
-    def rule(reading: ConversationView) -> CheckFinding:
-        if why := reading.explain_unscored(scope.agents):
+    turn: Given[Turn] = None
+    scope: AgentScope = "all"
+
+    @cached_property
+    def limits(self) -> Scope:
+        return Scope(self.turn, None, self.scope)
+
+    def judge(self, reading: ConversationView) -> CheckFinding:
+        if why := reading.explain_unscored(self.scope):
             return mark_unscored(why)
+        return self.judge_calls(self.limits.calls(reading), reading)
+
+    def judge_calls(self, calls: list[RecordedCall], reading: ConversationView) -> CheckFinding:
+        """Apply the rule to the calls within the limits."""
+        raise NotImplementedError
+
+
+class ToolCount(CheckModel):
+    """How often each of some tools must be called."""
+
+    tool: Texts
+    at_least: Annotated[WholeNumber, Field(ge=1)] = 1
+    at_most: Given[WholeNumber] = None
+
+    @model_validator(mode="after")
+    def _bounds_are_ascending(self) -> Self:
+        if self.at_most is not None and self.at_most < self.at_least:
+            raise InvalidValue(f"{self.at_most} is below {self.at_least}", place=("at_most",))
+        return self
+
+
+class ToolCalled(ToolRule):
+    """Pass when each named tool was called, at least `at_least` and at most `at_most` times."""
+
+    tool_called: Annotated[ToolCount, expand_short_form("tool")]
+
+    def judge_calls(self, calls: list[RecordedCall], reading: ConversationView) -> CheckFinding:
+        least, most = self.tool_called.at_least, self.tool_called.at_most
         reasons = []
-        for name in names:
-            calls = replace(scope, tool=name).calls(reading)
-            reason = _describe_times(name, calls)
-            if len(calls) < least or (most is not None and len(calls) > most):
-                wanted = f"at least {least}" if len(calls) < least else f"at most {most}"
-                others = "" if calls else f"; {_describe_calls(scope.calls(reading))}"
+        for name in self.tool_called.tool:
+            own = [call for call in calls if call.name == name]
+            reason = _describe_times(name, own)
+            if len(own) < least or (most is not None and len(own) > most):
+                wanted = f"at least {least}" if len(own) < least else f"at most {most}"
+                others = "" if own else f"; {_describe_calls(calls)}"
                 return CheckFinding(False, f"{reason}, {wanted} wanted{others}")
             reasons.append(reason)
         return CheckFinding(True, "; ".join(reasons))
 
-    return rule
 
-
-def read_tool_not_called(check: Node) -> Rule:
+class ToolNotCalled(ToolRule):
     """Pass when none of the named tools was called."""
-    names = check.at("tool_not_called").texts()
-    scope = read_scope(check)
 
-    def rule(reading: ConversationView) -> CheckFinding:
-        if why := reading.explain_unscored(scope.agents):
-            return mark_unscored(why)
-        for call in scope.calls(reading):
-            if call.name in names:
-                return CheckFinding(False, f"{call.place} calls {_describe_call(call)}")
-        calls = _format_tool_calls(scope.calls(reading))
-        return CheckFinding(True, f"{calls}, none to these tools")
+    tool_not_called: Texts
 
-    return rule
-
-
-def read_tool_order(check: Node) -> Rule:
-    """Pass when the tools were called in this order; `exact` allows no other calls."""
-    given = check.at("tool_order")
-    exact = False
-    listed = given
-    if isinstance(given.value, dict):
-        given.mapping(("tools", "exact"))
-        if "tools" not in given.value:
-            raise given.wrong("the key `tools` is missing", hint="for example tools: [read, edit]")
-        listed = given.at("tools")
-        exact = at.flag() if (at := given.get("exact")) else False
-    names = [each.text() for each in listed.items()]
-    scope = read_scope(check)
-
-    def rule(reading: ConversationView) -> CheckFinding:
-        if why := reading.explain_unscored(scope.agents):
-            return mark_unscored(why)
-        calls = scope.calls(reading)
-        if not exact:
-            return _check_order(names, calls)
-        if [call.name for call in calls] == names:
-            return CheckFinding(True, f"exactly these {len(names)} calls were made")
-        expected = ", ".join(map(repr, names))
-        return CheckFinding(False, f"not exactly {expected}; {_describe_calls(calls)}")
-
-    return rule
-
-
-def _check_order(names: list[str], calls: list[RecordedCall]) -> CheckFinding:
-    places: list[str] = []
-    # One iterator for all names: each search continues after the call that the last one found.
-    remaining = iter(calls)
-    for name in names:
-        found = next((call for call in remaining if call.name == name), None)
-        if found is None:
-            after = f" after {names[len(places) - 1]!r} in {places[-1]}" if places else ""
-            return CheckFinding(False, f"no call of {name!r}{after}; {_describe_calls(calls)}")
-        places.append(found.place)
-    steps = ", ".join(f"{name!r} in {place}" for name, place in zip(names, places, strict=True))
-    return CheckFinding(True, steps)
-
-
-def read_tool_args_match(check: Node) -> Rule:
-    """Pass when a call of the tool has arguments that meet all conditions."""
-    given = check.at("tool_args_match")
-    given.mapping(("tool", "args", "of"))
-    for key in ("tool", "args"):
-        if key not in given.value:
-            raise given.wrong(
-                f"the key `{key}` is missing",
-                hint="for example {tool: bash, args: {command: ls}}",
-            )
-    name = given.at("tool").text()
-    conditions = _read_argument_conditions(given.at("args"))
-    every = (of := given.get("of")) is not None and of.one_of(("any", "every")) == "every"
-    scope = replace(read_scope(check), tool=name)
-
-    def rule(reading: ConversationView) -> CheckFinding:
-        if why := reading.explain_unscored(scope.agents):
-            return mark_unscored(why)
-        calls = scope.calls(reading)
-        if not calls:
-            return CheckFinding(
-                False, f"no call{scope.words}; {_describe_calls(reading.list_calls(scope.agents))}"
-            )
-        first: tuple[bool, str] | None = None
+    def judge_calls(self, calls: list[RecordedCall], reading: ConversationView) -> CheckFinding:
         for call in calls:
-            problem = _find_argument_problem(call, conditions)
-            outcome = (
-                problem is None,
-                f"{call.place} calls {_describe_call(call)}: {problem or 'matches'}",
-            )
-            if outcome[0] is not every:
-                return CheckFinding(*outcome)
-            first = first or outcome
+            if call.name in self.tool_not_called:
+                return CheckFinding(False, f"{call.place} calls {_describe_call(call)}")
+        return CheckFinding(True, f"{_format_tool_calls(calls)}, none to these tools")
+
+
+class CallOrder(CheckModel):
+    """Tools in their order; `exact` allows no other calls."""
+
+    tools: Annotated[tuple[Text, ...], Field(min_length=1)]
+    exact: StrictBool = False
+
+
+class ToolOrder(ToolRule):
+    """Pass when the tools were called in this order."""
+
+    tool_order: Annotated[CallOrder, expand_short_form("tools")]
+
+    def judge_calls(self, calls: list[RecordedCall], reading: ConversationView) -> CheckFinding:
+        names = self.tool_order.tools
+        if self.tool_order.exact:
+            if tuple(call.name for call in calls) == names:
+                return CheckFinding(True, f"exactly these {len(names)} calls were made")
+            expected = ", ".join(map(repr, names))
+            return CheckFinding(False, f"not exactly {expected}; {_describe_calls(calls)}")
+        places: list[str] = []
+        # One iterator for all names: each search continues after the call that the last one found.
+        remaining = iter(calls)
+        for name in names:
+            found = next((call for call in remaining if call.name == name), None)
+            if found is None:
+                after = f" after {names[len(places) - 1]!r} in {places[-1]}" if places else ""
+                return CheckFinding(False, f"no call of {name!r}{after}; {_describe_calls(calls)}")
+            places.append(found.place)
+        steps = (f"{name!r} in {place}" for name, place in zip(names, places, strict=True))
+        return CheckFinding(True, ", ".join(steps))
+
+
+def _parse_argument_path(name: str) -> JsonPath:
+    return parse_json_path(name) if name.startswith("$") else JsonPath(name, (name,), (False,))
+
+
+class ArgumentConditions(CheckModel):
+    """The conditions on the arguments of a tool's calls, by name or path."""
+
+    tool: Text
+    args: Annotated[
+        dict[Annotated[JsonPath, PlainValidator(_parse_argument_path)], ConditionOrValue],
+        Field(min_length=1),
+    ]
+    of: Literal["any", "every"] = "any"
+    """Whether one call must meet them, or all of them."""
+
+
+class ToolArgsMatch(ToolRule):
+    """Pass when a call of the tool has arguments that meet all conditions."""
+
+    tool_args_match: ArgumentConditions
+
+    @cached_property
+    def limits(self) -> Scope:
+        return Scope(self.turn, self.tool_args_match.tool, self.scope)
+
+    def judge_calls(self, calls: list[RecordedCall], reading: ConversationView) -> CheckFinding:
+        if not calls:
+            others = _describe_calls(reading.list_calls(self.scope))
+            return CheckFinding(False, f"no call{self.limits.words}; {others}")
+        every = self.tool_args_match.of == "every"
+        first: CheckFinding | None = None
+        for call in calls:
+            problem = _find_argument_problem(call, self.tool_args_match.args)
+            reason = f"{call.place} calls {_describe_call(call)}: {problem or 'matches'}"
+            found = CheckFinding(problem is None, reason)
+            if found.passed is not every:
+                return found
+            first = first or found
         assert first is not None  # there is a call
         more = f"; the same of {len(calls) - 1} more" if len(calls) > 1 else ""
-        return CheckFinding(first[0], first[1] + more)
-
-    return rule
+        return CheckFinding(first.passed, first.reason + more)
 
 
-def _read_argument_conditions(given: Node) -> list[tuple[JsonPath, Condition]]:
-    if not given.mapping():
-        raise given.wrong("`args` is empty", hint="for example {command: {matches: ^ls}}")
-    found = []
-    for name in given.value:
-        if name.startswith("$"):
-            path = parse_json_path(Node(name, given.file, (*given.place, name), given.lines))
-        else:
-            path = JsonPath(name, (name,), (False,))
-        found.append((path, read_condition(given.at(name))))
-    return found
-
-
-def _find_argument_problem(
-    call: RecordedCall, conditions: list[tuple[JsonPath, Condition]]
-) -> str | None:
+def _find_argument_problem(call: RecordedCall, conditions: dict[JsonPath, Condition]) -> str | None:
     if call.asked.malformed:
         return "its arguments are not a JSON object"
-    for path, condition in conditions:
+    for path, condition in conditions.items():
         found: list[tuple[str, Any]] = path.find(call.asked.arguments)
         if not found:
             return f"the argument {path.source!r} is missing"
@@ -174,63 +178,63 @@ def _find_argument_problem(
     return None
 
 
-def read_max_tools(check: Node) -> Rule:
-    """Pass when at most so many calls were made, of any tool or of one."""
-    most = check.at("max_tools").whole_number(lowest=0)
-    scope = read_scope(check)
+class OneToolRule(ToolRule):
+    """A rule about the calls of any tool, or of one."""
 
-    def rule(reading: ConversationView) -> CheckFinding:
-        if why := reading.explain_unscored(scope.agents):
-            return mark_unscored(why)
-        calls = scope.calls(reading)
-        over = (
-            ""
-            if len(calls) <= most
-            else f"; number {most + 1} is {_describe_call_place(calls[most])}"
-        )
-        return CheckFinding(
-            len(calls) <= most, f"{_format_tool_calls(calls)}, at most {most} allowed{over}"
-        )
+    tool: Given[Text] = None
 
-    return rule
+    @cached_property
+    def limits(self) -> Scope:
+        return Scope(self.turn, self.tool, self.scope)
 
 
-def read_no_tool_errors(check: Node) -> Rule:
+class MaxTools(OneToolRule):
+    """Pass when at most so many calls were made."""
+
+    max_tools: Annotated[WholeNumber, Field(ge=0)]
+
+    def judge_calls(self, calls: list[RecordedCall], reading: ConversationView) -> CheckFinding:
+        most, over = self.max_tools, ""
+        if len(calls) > most:
+            over = f"; number {most + 1} is {_describe_call_place(calls[most])}"
+        reason = f"{_format_tool_calls(calls)}, at most {most} allowed{over}"
+        return CheckFinding(len(calls) <= most, reason)
+
+
+class UnmarkedCalls(CheckModel):
+    """The outcome for calls whose record does not show whether they failed."""
+
+    unmarked: Literal["pass", "not_judged"] = "not_judged"
+
+
+def _expand_true(value: Any) -> Any:
+    if value is False:
+        raise InvalidValue("the value is false, which checks nothing", hint="remove the check")
+    return {} if value is True else value
+
+
+class NoToolErrors(OneToolRule):
     """Pass when every call was answered and no answer is marked as an error.
 
     A record that does not show whether the tool failed is unscored, unless `unmarked` is `pass`.
     """
-    given = check.at("no_tool_errors")
-    lenient = False
-    if isinstance(given.value, dict):
-        given.mapping(("unmarked",))
-        at = given.get("unmarked")
-        lenient = at is not None and at.one_of(("pass", "not_judged")) == "pass"
-    elif not given.flag():
-        raise given.wrong("the value is false, which checks nothing", hint="remove the check")
-    scope = read_scope(check)
 
-    def rule(reading: ConversationView) -> CheckFinding:
-        if why := reading.explain_unscored(scope.agents):
-            return mark_unscored(why)
-        calls = scope.calls(reading)
+    no_tool_errors: Annotated[UnmarkedCalls, BeforeValidator(_expand_true)]
+
+    def judge_calls(self, calls: list[RecordedCall], reading: ConversationView) -> CheckFinding:
         failed = [call for call in calls if call.failed]
         if failed:
             more = f"; and {len(failed) - 1} more" if len(failed) > 1 else ""
-            first = (
-                f"{_describe_call_place(failed[0])} failed: {cut_excerpt(failed[0].error or '')}"
-            )
-            return CheckFinding(False, first + more)
+            error = cut_excerpt(failed[0].error or "")
+            return CheckFinding(False, f"{_describe_call_place(failed[0])} failed: {error}{more}")
         unmarked = [call for call in calls if not call.marked]
-        if unmarked and not lenient:
+        if unmarked and self.no_tool_errors.unmarked == "not_judged":
             where = (
                 f"{len(unmarked)} of {_format_tool_calls(calls)}, "
                 f"the first {_describe_call_place(unmarked[0])}"
             )
             return mark_unscored(f"the record does not show whether tools failed: {where}")
         return CheckFinding(True, f"{_format_tool_calls(calls)}, none failed")
-
-    return rule
 
 
 def _describe_times(name: str, calls: list[RecordedCall]) -> str:

@@ -1,21 +1,12 @@
-"""Read rubrics by name and from files. Errors name the line and the key."""
+"""Read rubrics by name and from files. Errors name the position and the key."""
 
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from assay.errors import ConfigError
-from assay.types import (
-    YamlDocument,
-    build_problems_error,
-    find_model_problems,
-    parse_yaml,
-    quote_value,
-    read_limited_text,
-)
+from assay.types import YamlDocument, parse_yaml, read_limited_text, validate_document
 
 from .rubric import Rubric
 
@@ -31,12 +22,12 @@ def rubric_names() -> list[str]:
 def read_rubric(source: Rubric | str | Path | Mapping[str, Any]) -> Rubric:
     """Read a rubric by its name, from a YAML or JSON file, or from plain values.
 
-    Raises `ConfigError` with the line and the key of the problem.
+    Raises `ConfigError` with the position and the key of each problem.
     """
     if isinstance(source, Rubric):
         return source
     if isinstance(source, Mapping):
-        return _validate_rubric(YamlDocument(dict(source), "rubric", {}))
+        return validate_document(YamlDocument(dict(source), "rubric"), Rubric)
     path = Path(source)
     name = str(source).lower()
 
@@ -54,19 +45,4 @@ def read_rubric(source: Rubric | str | Path | Mapping[str, Any]) -> Rubric:
 
 def parse_rubric(text: str, *, where: str) -> Rubric:
     """Parse a rubric from YAML; JSON is YAML too."""
-    document = parse_yaml(text, file=where)
-    if not isinstance(document.value, dict):
-        raise ConfigError(
-            f"the rubric is {quote_value(document.value)}, not a mapping",
-            where=where,
-            hint="a rubric has `name`, `description` and a list of `criteria`",
-        )
-    return _validate_rubric(document)
-
-
-def _validate_rubric(document: YamlDocument) -> Rubric:
-    try:
-        return Rubric.model_validate(document.value)
-    except ValidationError as error:
-        found = [document.problem(*complaint) for complaint in find_model_problems(error, Rubric)]
-    raise build_problems_error(ConfigError, found)
+    return validate_document(parse_yaml(text, file=where), Rubric)
