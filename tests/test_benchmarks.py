@@ -16,7 +16,7 @@ def run(script: str, *options: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, str(BENCHMARKS / script), *options],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
 
 
@@ -94,3 +94,12 @@ def test_what_cannot_be_measured_is_refused(wrong: list[str]) -> None:
     assert done.returncode == 2
     assert wrong[-1] in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_starting_is_measured_for_each_command_and_the_first_evaluation() -> None:
+    found = figures("start_up.py", "--rounds", "1")
+
+    assert {"assay runs", "assay show", "assay compare", "assay gate"} < set(found)
+    assert all(0 < figure["cpu_s"] for figure in found.values())
+    assert found["assay gate"]["budget_s"] == 0.35
+    assert found["first evaluate()"]["budget_s"] == 0.3

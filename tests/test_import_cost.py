@@ -84,6 +84,69 @@ def test_help_and_version_load_neither_the_models_nor_rich(arguments: list[str])
     assert not {"pydantic", "pydantic_core", "rich", "assay.types"} & loaded
 
 
+_RECORDED = """
+import asyncio
+from assay import EvalConfig, evaluate
+
+dataset = [{"id": f"r{n}", "question": f"Say {n}", "answer": str(n)} for n in range(20)]
+for right in (10, 20):
+    config = EvalConfig(endpoint="mock:echo", score_fn=lambda s: float(int(s.ground_truth) < right))
+    asyncio.run(evaluate(dataset, config, store="STORE"))
+"""
+_READ = """
+from assay.cli import main
+from assay.store import Store
+
+with Store.open("STORE") as store:
+    run = store.runs()[-1].id
+main([word.replace("FIRST", run) for word in WORDS] + ["--store", "STORE"])
+"""
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, set[str]]:
+    """A store with two runs, and the modules that recording them loaded."""
+    store = str(tmp_path_factory.mktemp("recorded") / "assay.db")
+    return store, loaded_by(_RECORDED.replace("STORE", store))
+
+
+NUMERICAL = {"numpy", "scipy"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["runs"],
+        ["show", "latest"],
+        ["compare", "FIRST", "latest"],
+        ["gate", "latest", "--min", "0.5", "--proven", "--baseline", "FIRST"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_reading_a_small_run_loads_no_numerical_library(
+    words: list[str], recorded: tuple[str, set[str]]
+) -> None:
+    store, _ = recorded
+    loaded = loaded_by(_READ.replace("STORE", store).replace("WORDS", repr(words)))
+
+    assert f"assay.cli.{words[0]}" in loaded
+    assert not NUMERICAL & loaded
+
+
+def test_evaluating_loads_no_numerical_library(recorded: tuple[str, set[str]]) -> None:
+    _, loaded = recorded
+
+    assert "assay.runner" in loaded
+    assert not NUMERICAL & loaded
+
+
+def test_random_signs_of_many_differences_are_drawn_with_numpy() -> None:
+    """The guard's own proof: what is loaded late is seen as well."""
+    loaded = loaded_by("from assay.stats import sign_flip_test\nsign_flip_test(range(1, 30))")
+
+    assert NUMERICAL & loaded == {"numpy"}
+
+
 _CONNECTED = """
 from assay.providers import connect, parse_model
 for name in ("mock:echo", "vllm:m", "openai-compatible:m@http://127.0.0.1:1/v1"):

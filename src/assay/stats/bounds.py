@@ -8,6 +8,7 @@ from typing import Literal
 
 from assay.errors import ConfigError
 
+from .distributions import compute_binomial_cdf
 from .result_types import check_finite
 from .statistics import (
     Bounds,
@@ -113,10 +114,7 @@ def rows_for_percentile(percent: float, *, confidence: float = 0.95) -> int | No
 
 def _find_binomial_quantile(level: float, n: int, share: float) -> int:
     """Return the smallest count that a binomial variable exceeds with at most 1 - `level`."""
-    # `scipy.stats.binom.ppf` does the same, but importing scipy.stats takes a second.
-    from scipy.special import bdtr
-
-    return bisect_left(range(n), level, key=lambda count: float(bdtr(count, n, share)))
+    return bisect_left(range(n), level, key=lambda count: compute_binomial_cdf(count, n, share))
 
 
 def _to_share(percent: float) -> float:

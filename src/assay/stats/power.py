@@ -8,14 +8,11 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
+from .distributions import compute_student_quantile
 from .paired_tests import compute_stdev, find_fewest_pairs
 from .result_types import NOISE
 from .statistics import check_confidence
-
-if TYPE_CHECKING:
-    from .paired_tests import FloatArray
 
 _POWER = 0.8
 # Up to this many pairs the power of the sign test is summed exactly; above it the normal
@@ -109,51 +106,80 @@ def _find_detectable_turn(n: int, noise: float, turning: float, confidence: floa
 
 def _compute_sign_test_power(n: int, losses: float, wins: float, confidence: float) -> float:
     """Return the power of the exact sign test for these shares of losses and wins in n pairs."""
-    import numpy
-    from scipy.special import bdtr, ndtr, ndtri
-
-    differing = losses + wins
+    differing = min(losses + wins, 1.0)
     alpha = 1 - confidence
     if n > _MOST_EXACT:
-        away = (losses - wins) * math.sqrt(n) - float(ndtri(1 - alpha / 2)) * math.sqrt(differing)
-        return float(ndtr(away / math.sqrt(max(differing - (losses - wins) ** 2, NOISE))))
-    counts = numpy.arange(1, n + 1)
-    chances = _compute_binomial(n, differing)[1:]
-    most_wins = _compute_most_wins(n, alpha)[1:]
-    shown = numpy.where(
-        most_wins >= 0, bdtr(numpy.maximum(most_wins, 0), counts, wins / differing), 0
-    )
-    return float((chances * shown).sum())
+        from statistics import NormalDist
+
+        critical = NormalDist().inv_cdf(1 - alpha / 2)
+        away = (losses - wins) * math.sqrt(n) - critical * math.sqrt(differing)
+        return NormalDist().cdf(away / math.sqrt(max(differing - (losses - wins) ** 2, NOISE)))
+    tail = _WinTail(wins / differing)
+    power = 0.0
+    for most in _list_most_wins(n, alpha):
+        tail.add_pair()
+        if most > tail.most:
+            tail.allow_win()
+        power += _compute_binomial(tail.pairs, n, differing) * tail.chance
+    return power
 
 
-def _compute_binomial(n: int, share: float) -> "FloatArray":
+class _WinTail:
+    """The chance of at most `most` wins in a growing number of pairs.
+
+    Each step takes a few operations: the chances follow from those of one pair or one win fewer.
+    """
+
+    def __init__(self, share: float) -> None:
+        self.pairs = 0
+        self.most = -1
+        self.chance = 0.0
+        self._share = share
+        self._exactly = 0.0
+
+    def add_pair(self) -> None:
+        self.pairs += 1
+        if self.most >= 0:
+            self.chance -= self._share * self._exactly
+            self._exactly *= (1 - self._share) * self.pairs / (self.pairs - self.most)
+
+    @property
+    def next_chance(self) -> float:
+        """The chance of exactly one win more than `most`."""
+        if self.most < 0:
+            return (1 - self._share) ** self.pairs
+        odds = self._share / (1 - self._share)
+        return self._exactly * odds * (self.pairs - self.most) / (self.most + 1)
+
+    def allow_win(self) -> None:
+        self._exactly = self.next_chance
+        self.chance += self._exactly
+        self.most += 1
+
+
+def _compute_binomial(count: int, n: int, share: float) -> float:
     # By logarithms: the binomial coefficients of n = 2000 overflow a float.
-    import numpy
-    from scipy.special import gammaln, xlog1py, xlogy
-
-    counts = numpy.arange(n + 1)
-    ways = gammaln(n + 1) - gammaln(counts + 1) - gammaln(n - counts + 1)
-    chances = numpy.exp(ways + xlogy(counts, share) + xlog1py(n - counts, -min(share, 1.0)))
-    return numpy.asarray(chances)
+    if share == 1:
+        return float(count == n)
+    ways = math.lgamma(n + 1) - math.lgamma(count + 1) - math.lgamma(n - count + 1)
+    return math.exp(ways + count * math.log(share) + (n - count) * math.log1p(-share))
 
 
 @lru_cache(maxsize=8)
-def _compute_most_wins(n: int, alpha: float) -> "FloatArray":
-    """Return the most wins with which the test is significant, for 0 to n differing pairs.
+def _list_most_wins(n: int, alpha: float) -> list[int]:
+    """Return the most wins with which the test is significant, for 1 to n differing pairs.
 
     -1 where not even 0 wins are few enough.
     """
-    import numpy
-    from scipy.special import bdtr
-
-    most = numpy.full(n + 1, -1.0)
-    wins = -1
-    # One more pair allows at most one more win, so each step continues from the last.
-    for count in range(1, n + 1):
-        if 2 * bdtr(wins + 1, count, 0.5) <= alpha + NOISE:
-            wins += 1
-        most[count] = wins
-    return most
+    listed = []
+    tail = _WinTail(0.5)
+    for _ in range(n):
+        tail.add_pair()
+        # One more pair allows at most one more win, so each step continues from the last.
+        if 2 * (tail.chance + tail.next_chance) <= alpha + NOISE:
+            tail.allow_win()
+        listed.append(tail.most)
+    return listed
 
 
 def _find_smallest(is_shown: Callable[[float], bool]) -> float | None:
@@ -171,11 +197,9 @@ def _find_smallest(is_shown: Callable[[float], bool]) -> float | None:
 def _find_by_spread(
     differences: Sequence[float], scores: BinaryScores | None, confidence: float
 ) -> float | None:
-    from scipy.special import stdtrit
-
     n = len(differences)
-    significant = float(stdtrit(n - 1, (1 + confidence) / 2)) / math.sqrt(n)
-    powerful = float(stdtrit(n - 1, _POWER)) / math.sqrt(n)
+    significant = compute_student_quantile((1 + confidence) / 2, n - 1) / math.sqrt(n)
+    powerful = compute_student_quantile(_POWER, n - 1) / math.sqrt(n)
     if scores is None:
         return (significant + powerful) * compute_stdev(differences)
     width = scores.high - scores.low

@@ -9,6 +9,7 @@ from typing import Literal
 
 from assay.errors import ConfigError
 
+from .distributions import compute_beta_quantile, compute_student_quantile
 from .percentiles import RunningPercentiles
 from .result_types import NOISE, check_all_finite, check_finite
 
@@ -198,11 +199,9 @@ def compute_beta_limits(total: float, n: int, confidence: float) -> Bounds:
     `total` is the sum of the scores. Exact for scores of 0 and 1. For fractions the sum takes the
     place of the count, which kept its confidence on every distribution it was measured on.
     """
-    from scipy.special import betaincinv
-
     alpha = (1 - confidence) / 2
-    low = float(betaincinv(total, n - total + 1, alpha)) if total > NOISE else 0.0
-    high = float(betaincinv(total + 1, n - total, 1 - alpha)) if total < n - NOISE else 1.0
+    low = compute_beta_quantile(alpha, total, n - total + 1) if total > NOISE else 0.0
+    high = compute_beta_quantile(1 - alpha, total + 1, n - total) if total < n - NOISE else 1.0
     return low, high
 
 
@@ -214,11 +213,9 @@ def compute_t_interval(mean: float, stdev: float | None, n: int, confidence: flo
     if not stdev:
         # The width would be 0, a certainty that no set of samples supports.
         return Interval(mean, None, None, n, confidence, reason="all scores are equal: no spread")
-    from scipy.special import stdtrit
-
     error = stdev / math.sqrt(n)
-    away = float(stdtrit(n - 1, (1 + confidence) / 2)) * error
-    at_least = mean - float(stdtrit(n - 1, confidence)) * error
+    away = compute_student_quantile((1 + confidence) / 2, n - 1) * error
+    at_least = mean - compute_student_quantile(confidence, n - 1) * error
     return Interval(mean, mean - away, mean + away, n, confidence, "t", at_least)
 
 
