@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from assay.cli import main
-from assay.cli.export import parse_finite_number
-from assay.types import EvaluateResult, Sample
+from assay.cli.export import Tokens, parse_finite_number
+from assay.errors import TokenError
+from assay.types import EvaluateResult, ModelCall, Sample, Trajectory
 from make import asked, said, sample
 from recorded_runs import record, samples, stopped
+from tiny_trainer import tiny_tokenizer
 
 
 @pytest.fixture
@@ -199,3 +201,45 @@ def test_a_run_without_a_store_is_refused(folder: Path, capsys: pytest.CaptureFi
 def test_a_score_is_a_finite_number(text: str) -> None:
     with pytest.raises(ArgumentTypeError):
         parse_finite_number(text)
+
+
+def rolled_out(*calls: ModelCall) -> Sample:
+    return Sample(
+        id="s",
+        prompt=[asked("hi")],
+        trajectory=Trajectory(messages=[asked("hi"), said("yo")], calls=list(calls)),
+    )
+
+
+RECORDED = ModelCall(prompt_ids=(1, 2), completion_ids=(3, 4), message_index=1)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("tokenizer")
+    tiny_tokenizer().save_pretrained(path)
+    return path
+
+
+def test_recorded_tokens_are_taken_whatever_tokenizer_is_there(tokenizer: Path) -> None:
+    tokens = Tokens(tokenizer)
+
+    (made,) = tokens(rolled_out(RECORDED))
+
+    assert (made.tokens, made.loss_mask) == ([1, 2, 3, 4], [0.0, 0.0, 1.0, 1.0])
+    assert list(tokens.notes()) == []
+
+
+def test_tokens_made_of_text_are_counted(tokenizer: Path) -> None:
+    tokens = Tokens(tokenizer)
+
+    (made,) = tokens(rolled_out())
+
+    trained = [token for token, on in zip(made.tokens, made.loss_mask, strict=True) if on]
+    assert tiny_tokenizer().decode(trained) == "yo[end]"
+    assert list(tokens.notes()) == ["1 samples have no recorded tokens; their text was retokenized"]
+
+
+def test_without_a_tokenizer_text_is_not_made_into_tokens() -> None:
+    with pytest.raises(TokenError):
+        Tokens(None)(rolled_out())

@@ -272,7 +272,7 @@ def test_the_database_may_be_named_by_the_environment(tmp_path: Path) -> None:
         (["nowhere", "-o", "s.jsonl"], "nowhere: the file or folder does not exist"),
         ([DATA, "--format", "eval"], "--format eval has no effect without an output file"),
         ([DATA, "-o", "s", "--since", "yesterday"], "'yesterday' is neither a date"),
-        ([DATA, "-o", "none/s.jsonl"], "none/s.jsonl: the file cannot be written: No such file"),
+        ([DATA, "-o", "none/s.jsonl"], "none/s.jsonl cannot be written: No such file"),
         ([DATA, "-o", "s", "--children", "all"], "argument --children: invalid choice"),
     ],
 )

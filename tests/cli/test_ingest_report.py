@@ -2,9 +2,13 @@
 
 import json
 
-from assay.cli.ingest_report import IngestReport
+import pytest
+
+from assay.cli.ingest_report import IngestReport, format_sample_line
 from assay.errors import BadRow, StoreError, WireError
 from assay.sessions import read_opencode
+from assay.types import Message
+from make import asked, said, sample
 
 
 def account() -> IngestReport:
@@ -47,7 +51,7 @@ def test_the_same_is_told_as_json() -> None:
     made = account()
     made.skip("ses_x", BadRow("odd", where="here"))
 
-    told = json.loads(made.json())
+    told = made.plain()
 
     assert told["skipped"] == [{"session": "ses_x", "problem": "here: odd"}]
     assert (told["written"], told["file"], told["format"]) == (2, "s.jsonl", "eval")
@@ -63,7 +67,7 @@ def test_unknown_kinds_are_counted_most_frequent_first() -> None:
     made.stream.reading.unknown_kinds.update(mirror=1, hologram=11)
 
     assert "unknown       12 records of 2 unknown kinds: hologram (11), mirror (1)" in made.lines()
-    told = json.loads(made.json())
+    told = made.plain()
     assert (told["unknown_records"], list(told["unknown_kinds"])) == (12, ["hologram", "mirror"])
     assert made.complete
 
@@ -82,4 +86,23 @@ def test_untested_versions_are_in_the_json() -> None:
     made = account()
     made.stream.reading.untested_versions.update({"9.9.9": 2})
 
-    assert json.loads(made.json())["untested_versions"] == {"9.9.9": 2}
+    assert made.plain()["untested_versions"] == {"9.9.9": 2}
+
+
+WHOLE = sample(asked("a"), said("b"), id="s")
+
+
+@pytest.mark.parametrize("form", ["sample", "eval", "atif"])
+def test_a_line_is_one_json_object(form: str) -> None:
+    line, lost = format_sample_line(WHOLE, form)
+
+    assert "\n" not in line
+    assert isinstance(json.loads(line), dict)
+    assert lost == 0
+
+
+def test_what_a_format_has_no_place_for_is_counted() -> None:
+    thinking = sample(Message(role="assistant", content="a", reasoning="r"))
+
+    assert format_sample_line(thinking, "eval")[1] == 1
+    assert format_sample_line(thinking, "sample")[1] == 0

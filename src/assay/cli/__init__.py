@@ -25,7 +25,6 @@ from assay import __version__
 from assay.errors import AssayError, ConfigError
 
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, choose_exit_status
-from .terminal import sanitize_lines
 
 __all__ = ["main"]
 
@@ -217,5 +216,6 @@ def _print_error(text: str) -> None:
     # Imported here: `--help` stays instant.
     from assay.types import redact
 
-    # An error may quote a dataset or a model, whose control characters must not reach a terminal.
-    print(sanitize_lines(redact(text)), file=sys.stderr)
+    from .output import print_message
+
+    print_message(redact(text))

@@ -1,7 +1,6 @@
 """`assay bundle`: a run with its results, dataset rows and code as one file."""
 
 import json
-import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -22,13 +21,13 @@ from assay.datasets import (
 )
 from assay.errors import ConfigError
 from assay.stats import format_plural
-from assay.types import compute_file_sha256, create_private, replace_private
+from assay.types import compute_file_sha256, create_private
 
 from .bundle_input import BundleInput, open_bundle_input
 from .bundle_samples import SampleFiles, redact_values
 from .exit_status import EXIT_PASS
+from .output import format_field, print_report, write_whole
 from .store_option import add_store_option
-from .terminal import format_field, print_json, sanitize_lines
 
 # The manifest lists all of them; the terminal shows enough to recognise the project.
 _MAX_LISTED_CODE_FILES = 10
@@ -84,7 +83,11 @@ def main(args: Namespace) -> int:
         given = open_bundle_input(args, stack)
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="assay-bundle-")))
         manifest = _write_parts(given, folder)
-        _write_bundle(output, _list_bundle_members(given, folder))
+        with write_whole(output) as unfinished:
+            with unfinished.open("r+b") as file:
+                write_archive(file, _list_bundle_members(given, folder))
+            # Read back before it is published: a bundle that cannot be opened is not left behind.
+            Bundle.open(unfinished)
     _print_bundle(args, given, manifest)
     return EXIT_PASS
 
@@ -129,37 +132,14 @@ def _list_bundle_members(given: BundleInput, folder: Path) -> list[tuple[str, Pa
     ]
 
 
-def _write_bundle(output: Path, members: list[tuple[str, Path]]) -> None:
-    # A temporary name in the same folder, so that the final rename is atomic.
-    unfinished = output.with_name(f".{os.getpid()}.{output.name}")
-    unfinished.unlink(missing_ok=True)
-    try:
-        create_private(unfinished)
-        with unfinished.open("r+b") as file:
-            write_archive(file, members)
-        # Read back before it is published: a bundle that cannot be opened is never left behind.
-        Bundle.open(unfinished)
-        replace_private(unfinished, output)
-    except OSError as error:
-        unfinished.unlink(missing_ok=True)
-        raise ConfigError(f"{output} cannot be written: {error.strerror}") from None
-    # Also on Ctrl-C: a partial file would look like a bundle.
-    except BaseException:
-        unfinished.unlink(missing_ok=True)
-        raise
-
-
 def _print_bundle(args: Namespace, given: BundleInput, manifest: BundleManifest) -> None:
-    if args.json:
-        plain = manifest.model_dump(mode="json")
-        print_json({"bundle": str(args.output), **plain, "notes": list(given.notes)})
-        return
     size = _format_size(args.output.stat().st_size)
     lines = [format_field("bundle", f"{args.output} ({size})"), *format_bundle_manifest(manifest)]
     lines += [format_field("note", note) for note in given.notes]
     if manifest.code is not None:
         lines += ["", "to repeat it elsewhere:", f"  assay eval --bundle {args.output.name}"]
-    print(sanitize_lines("\n".join(lines)))
+    plain = manifest.model_dump(mode="json")
+    print_report(args, lines, {"bundle": str(args.output), **plain, "notes": list(given.notes)})
 
 
 def format_bundle_manifest(manifest: BundleManifest) -> Iterator[str]:

@@ -11,7 +11,7 @@ from assay.certify import ChangeClass, ManifestChange, compare_manifests
 from assay.types import Manifest
 
 from .exit_status import EXIT_FAIL, EXIT_PASS
-from .terminal import format_field, print_json, sanitize_lines
+from .output import format_field, print_report
 
 # In the order of the report: what a reviewer must see comes first.
 _CHANGE_CLASSES: tuple[ChangeClass, ...] = ("weakened", "moved", "strengthened", "other")
@@ -42,10 +42,9 @@ def main(args: Namespace) -> int:
     """Exit status: 0, 1 when the options refuse a change, 2 when a manifest is invalid."""
     changes = compare_manifests(Manifest.load(args.old), Manifest.load(args.new), agent=args.agent)
     status = EXIT_FAIL if has_refused_change(changes, args) else EXIT_PASS
-    if args.json:
-        print_json({"exit_status": status, **changes_to_dict(changes)})
-    else:
-        print(sanitize_lines("\n".join(format_manifest_changes(changes))))
+    print_report(
+        args, format_manifest_changes(changes), {"exit_status": status, **changes_to_dict(changes)}
+    )
     return status
 
 

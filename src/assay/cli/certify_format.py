@@ -6,7 +6,7 @@ from assay.certify import CertificationResult, CriterionOutcome, LatencyFigures
 from assay.stats import format_number
 
 from .certify_plan import format_threshold
-from .terminal import cut, format_field, pad, sanitize_to_line
+from .output import cut, format_field, pad, sanitize_to_line
 
 # With the gaps 66 columns, which leaves 14 for the status within 80.
 _CRITERION_WIDTH, _VALUE_WIDTH, _THRESHOLD_WIDTH, _INTERVAL_WIDTH = 22, 10, 12, 18

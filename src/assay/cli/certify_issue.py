@@ -2,7 +2,6 @@
 
 import os
 import re
-import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from assay.types import Manifest
 from .certify_diff import add_guard_options, format_manifest_changes
 from .certify_keygen import add_passphrase_option, read_passphrase
 from .option_numbers import parse_count
-from .terminal import sanitize_lines
+from .output import print_message
 
 # in-toto names algorithms by a word and digests in lower-case hexadecimal.
 _ALGORITHM_AND_DIGEST = re.compile(r"([A-Za-z][A-Za-z0-9_]{0,31}):([0-9a-f]{8,256})")
@@ -111,5 +110,5 @@ def compare_with_old_manifest(args: Namespace) -> tuple[ManifestChange, ...]:
         return ()
     old, new = Manifest.load(args.baseline), Manifest.load(args.manifest)
     changes = compare_manifests(old, new, agent=args.agent)
-    print(sanitize_lines("\n".join(format_manifest_changes(changes))), file=sys.stderr)
+    print_message("\n".join(format_manifest_changes(changes)))
     return changes

@@ -8,7 +8,7 @@ from assay.certify import generate_key
 from assay.errors import ConfigError
 
 from .exit_status import EXIT_PASS
-from .terminal import format_field, print_json, sanitize_lines
+from .output import format_field, print_report
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -48,14 +48,11 @@ def read_passphrase(args: Namespace) -> str | None:
 def main(args: Namespace) -> int:
     """Exit status: 0 written, 2 the file already exists or cannot be written."""
     made = generate_key(args.output, passphrase=read_passphrase(args))
-    if args.json:
-        files = {"private": str(made.private), "public": str(made.public)}
-        print_json({**files, "key_id": made.key_id})
-        return EXIT_PASS
     lines = [
         format_field("private", f"{made.private}: keep it secret; it signs certificates"),
         format_field("public", f"{made.public}: share it; it verifies certificates"),
         format_field("key id", made.key_id),
     ]
-    print(sanitize_lines("\n".join(lines)))
+    files = {"private": str(made.private), "public": str(made.public)}
+    print_report(args, lines, {**files, "key_id": made.key_id})
     return EXIT_PASS

@@ -18,8 +18,13 @@ from assay.certify import (
 
 from .certify_options import add_certify_options, build_certify_settings
 from .exit_status import EXIT_PASS
-from .redirect import redirect_output_to_stderr
-from .terminal import cut, format_field, pad, print_json, sanitize_lines
+from .output import (
+    cut,
+    format_field,
+    pad,
+    print_report,
+    redirect_output_to_stderr,
+)
 
 _PLAN_NAME_WIDTH, _PLAN_GRADER_WIDTH, _PLAN_THRESHOLD_WIDTH, _PLAN_NEEDED_WIDTH = 18, 24, 11, 24
 
@@ -40,11 +45,10 @@ def main(args: Namespace) -> int:
         reports = [report_plan(plan) for plan in plans]
         # A plan has clients with open connections.
         asyncio.run(_close_plans(plans))
-    if args.json:
-        print_json({"plans": [json.loads(report.model_dump_json()) for report in reports]})
-    else:
-        texts = ["\n".join(format_plan(report)) for report in reports]
-        print(sanitize_lines("\n\n".join([*texts, *format_skipped_agents(reports[0].manifest)])))
+    texts = ["\n".join(format_plan(report)) for report in reports]
+    texts += format_skipped_agents(reports[0].manifest)
+    plain = {"plans": [json.loads(report.model_dump_json()) for report in reports]}
+    print_report(args, ["\n\n".join(texts)], plain)
     return EXIT_PASS
 
 

@@ -49,12 +49,17 @@ from .exit_status import (
     choose_exit_status,
 )
 from .github_summary import write_github_summary
+from .output import (
+    format_field,
+    print_json,
+    print_message,
+    redirect_output_to_stderr,
+    sanitize_lines,
+)
 from .progress_bar import choose_display
-from .redirect import redirect_output_to_stderr
 from .resume import format_options, format_resume_hint, join_resume_command
 from .signals import exit_interrupted, stop_on_signals, tick_periodically
 from .store_option import add_store_option, build_next_command, find_store_location
-from .terminal import format_field, print_json, sanitize_lines
 
 _CERTIFY_RESUME_OPTIONS = (
     "agent runner tools judge dataset limit seed timeout concurrency latency_concurrency warmup "
@@ -127,7 +132,7 @@ def _print_set_aside(aside: list[Path]) -> None:
     for path in aside:
         if path.name.startswith("certificate") and not path.with_suffix("").exists():
             message = f"{path} is the earlier certificate; this run did not renew it"
-            print(sanitize_lines(message), file=sys.stderr)
+            print_message(message)
 
 
 def _set_aside_earlier_results(args: Namespace) -> list[Path]:
@@ -280,7 +285,7 @@ def _print_certifications(
             print(sanitize_lines("\n\n".join([*texts, *format_skipped_agents(plans[0].manifest)])))
     for end in ends:
         if end.problem is not None:
-            print(sanitize_lines(f"{end.agent}: {end.problem}"), file=sys.stderr)
+            print_message(f"{end.agent}: {end.problem}")
 
 
 def _agent_outcome_to_dict(end: _AgentOutcome) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from .certify_options import is_endpoint_file
 from .exit_status import EXIT_FAIL, EXIT_PASS
 from .judge_backends import read_endpoint_option
 from .option_numbers import parse_count
-from .terminal import format_field, print_json, sanitize_lines, sanitize_to_line
+from .output import format_field, print_report, sanitize_to_line
 
 # Capitals for the one status that fails the verification.
 _FINDING_LABELS = {"ok": "ok", "mismatch": "MISMATCH", "unchecked": "not checked"}
@@ -138,10 +138,11 @@ def main(args: Namespace) -> int:
     )
     found = verify_certificate(args.certificate, args.manifest, agent=args.agent, policy=policy)
     status = EXIT_PASS if found.verified else EXIT_FAIL
-    if args.json:
-        print_json({"exit_status": status, **json.loads(found.model_dump_json())})
-    else:
-        print(sanitize_lines("\n".join(format_verification(found, str(args.certificate)))))
+    print_report(
+        args,
+        format_verification(found, str(args.certificate)),
+        {"exit_status": status, **json.loads(found.model_dump_json())},
+    )
     return status
 
 

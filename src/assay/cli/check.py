@@ -1,6 +1,5 @@
 """`assay check`: run rule-based checks on recorded conversations (no model calls)."""
 
-import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -14,8 +13,8 @@ from assay.scorers import Checks, checks_from
 from assay.types import Sample
 
 from .exit_status import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_PASS
-from .ingest_output import write_file, write_stdout
 from .option_numbers import parse_count
+from .output import cut, format_field, pad, print_report, write_samples
 from .sample_input import (
     SampleInput,
     is_sample_file,
@@ -24,7 +23,6 @@ from .sample_input import (
     refuse_to_overwrite,
 )
 from .store_option import add_store_option
-from .terminal import cut, format_field, pad, print_json, sanitize_lines
 
 # A broken rule fails on every sample; the counts are complete all the same.
 _MAX_LISTED_FINDINGS = 20
@@ -66,21 +64,8 @@ def main(args: Namespace) -> int:
         else:
             given = open_run_samples(args, stack, limit=args.limit)
         report = CheckReport(checks, given, args.output)
-        samples = map(report.judge, given.samples)
-        if args.output is None:
-            for _ in samples:
-                pass
-        elif args.output == "-":
-            write_stdout(samples, Sample.to_json)
-        else:
-            write_file(Path(args.output), samples, Sample.to_json)
-    # stdout carries the samples.
-    if args.output == "-":
-        print(sanitize_lines("\n".join(report.lines())), file=sys.stderr)
-    elif args.json:
-        print_json(report.json())
-    else:
-        print(sanitize_lines("\n".join(report.lines())))
+        write_samples(args.output, map(report.judge, given.samples))
+    print_report(args, report.lines(), report.json())
     return report.exit_status
 
 

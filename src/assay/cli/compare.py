@@ -9,8 +9,8 @@ from assay.store import PROVENANCE, Run
 
 from .exit_status import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_PASS
 from .option_numbers import parse_count
+from .output import format_field, print_report
 from .store_option import add_store_option, open_store
-from .terminal import format_field, print_json, sanitize_lines
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -39,21 +39,18 @@ def main(args: Namespace) -> int:
         a, b = store.run(args.a), store.run(args.b)
         bounds = find_shared_bounds(a.spec.config, b.spec.config)
         comparison = compare_results(a.results(), b.results(), bounds=bounds, limit=args.limit)
-    if args.json:
-        print_json(
-            {
-                "a": a.id,
-                "b": b.id,
-                "configurations_differ_in": list_config_differences(a, b),
-                "conclusion": str(comparison.conclusion),
-                **json.loads(comparison.model_dump_json()),
-            }
-        )
-    else:
-        parts = ", ".join(list_config_differences(a, b)) or "nothing of their configurations"
-        fields = {"first run": a.id, "second run": b.id, "differ in": parts}
-        runs = [format_field(label, text) for label, text in fields.items()]
-        print(sanitize_lines("\n".join([*runs, *comparison.lines()])))
+    different = list_config_differences(a, b)
+    parts = ", ".join(different) or "nothing of their configurations"
+    fields = {"first run": a.id, "second run": b.id, "differ in": parts}
+    plain = {
+        "a": a.id,
+        "b": b.id,
+        "configurations_differ_in": different,
+        "conclusion": str(comparison.conclusion),
+        **json.loads(comparison.model_dump_json()),
+    }
+    runs = [format_field(label, text) for label, text in fields.items()]
+    print_report(args, [*runs, *comparison.lines()], plain)
     # Without the option the command only reports: a script may compare runs that differ on purpose.
     if not args.fail_on_regression:
         return EXIT_PASS

@@ -24,9 +24,9 @@ from .eval_overrides import (
     apply_plain_http_option,
 )
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_PASS
+from .output import format_field, print_report, sanitize_to_line
 from .resume import redact_option_value
 from .store_option import add_store_option, find_store_location, open_store
-from .terminal import format_field, print_json, sanitize_lines, sanitize_to_line
 
 _REQUIREMENT = re.compile(r"""(?P<package>[\w.-]+).*;.*extra\s*==\s*['"](?P<extra>[\w-]+)['"]""")
 # Users do not install it.
@@ -62,10 +62,7 @@ def main(args: Namespace) -> int:
         store=check_store(args),
         endpoints=asyncio.run(check_endpoints(asked)),
     )
-    if args.json:
-        print_json(findings.plain())
-    else:
-        print(sanitize_lines("\n".join(findings.lines())))
+    print_report(args, findings.lines(), findings.plain())
     return EXIT_PASS if findings.well else EXIT_INCONCLUSIVE
 
 

@@ -26,14 +26,17 @@ from .eval_overrides import (
 )
 from .exit_status import EXIT_USAGE_ERROR, InconclusiveError
 from .option_numbers import parse_count
+from .output import (
+    print_message,
+    print_report,
+    redirect_output_to_stderr,
+)
 from .progress_bar import Display, choose_display
-from .redirect import redirect_output_to_stderr
 from .resume import build_resume_command, format_resume_hint
 from .run_code import describe_run_code
 from .run_summary import EvalCommandReport
 from .signals import exit_interrupted, stop_on_signals, tick_periodically
 from .store_option import add_store_option, build_next_command, find_store_location
-from .terminal import print_json, sanitize_lines
 
 if TYPE_CHECKING:
     from .eval_bundle import TrustedBundle
@@ -230,12 +233,9 @@ def _evaluate_and_summarise(
 
 
 def _print_run_summary(ending: EvalCommandReport, args: Namespace) -> int:
-    if args.json:
-        print_json(ending.plain())
-    else:
-        print(sanitize_lines("\n".join(ending.lines())))
+    print_report(args, ending.lines(), ending.plain())
     if ending.problem is not None:
-        print(sanitize_lines(ending.problem), file=sys.stderr)
+        print_message(ending.problem)
     if ending.report.interrupted:
         exit_interrupted()
     return ending.exit_status

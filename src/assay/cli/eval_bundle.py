@@ -19,9 +19,9 @@ from .bundle import format_bundle_manifest
 from .bundle_import import import_bundle
 from .eval_file import EvalFile, load_eval_file
 from .eval_overrides import names_model
+from .output import print_message
 from .run_code import RECORDED_OPTIONS
 from .store_option import find_store_location
-from .terminal import sanitize_lines
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def confirm_code(bundle: Bundle, *, quiet: bool) -> bool:
         return True
     listing = "\n".join(format_bundle_manifest(bundle.manifest))
     notice = "The code of this bundle runs on this machine with your permissions."
-    print(sanitize_lines(f"{listing}\n{notice}"), file=sys.stderr)
+    print_message(f"{listing}\n{notice}")
     if not interactive:
         return True
     print("Run it? [y/N] ", end="", file=sys.stderr, flush=True)

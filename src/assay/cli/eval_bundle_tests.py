@@ -21,8 +21,8 @@ from .exit_status import (
     EXIT_PASS,
     InconclusiveError,
 )
+from .output import format_field, print_report
 from .store_option import build_next_command
-from .terminal import format_field, print_json, sanitize_lines
 
 _EXIT_STATUS_BY_PYTEST_CODE = {0: EXIT_PASS, 1: EXIT_FAIL, 2: EXIT_INTERRUPTED}
 _FORWARDED_OPTIONS = ("model", "limit", "fail_on_error", "max_cost_usd")
@@ -94,10 +94,7 @@ def _print_test_runs(args: Namespace, summary: Path, baselines: dict[str, str]) 
         for test in tests
         if test["run"] is not None and test["test"] in baselines
     ]
-    if args.json:
-        found = [{"test": test, "bundled": old, "run": new} for test, old, new in compared]
-        print_json({"summary": str(summary), "tests": found})
-        return
     lines = [format_field("summary", summary), "next:"]
     lines += [f"  {build_next_command(args, 'compare', old, new)}" for _, old, new in compared]
-    print(sanitize_lines("\n".join(lines)))
+    found = [{"test": test, "bundled": old, "run": new} for test, old, new in compared]
+    print_report(args, lines, {"summary": str(summary), "tests": found})

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from math import isfinite
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from assay.datasets import load_samples
-from assay.errors import ConfigError
+from assay.errors import ConfigError, TokenError
 from assay.export import (
     FAILED,
     FORMATS,
@@ -23,15 +24,20 @@ from assay.export import (
     Split,
     export_samples,
     format_named,
+    load_tokenizer,
 )
+from assay.formats import find_tools
 from assay.stats import format_plural
+from assay.types import Sample, ToolSpec
 
 from .exit_status import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_PASS
-from .export_tokens import Tokens
 from .option_numbers import parse_count
+from .output import cut, format_field, print_message, print_report
 from .sample_input import SampleInput, open_sample_input, refuse_to_overwrite
 from .store_option import add_store_option
-from .terminal import cut, format_field, print_json, sanitize_lines
+
+if TYPE_CHECKING:
+    from assay.train import Retokenizer
 
 _EXPORT_LINE_WIDTH = 80
 # The n-gram length that GPT-3 and later models were decontaminated with.
@@ -182,6 +188,37 @@ def parse_finite_number(text: str) -> float:
     return value
 
 
+class Tokens:
+    """Adds tokens and a loss mask to samples: recorded ones, else retokenized and counted."""
+
+    def __init__(self, tokenizer: Path | None) -> None:
+        self._retokenizer: Retokenizer | None = None
+        if tokenizer is not None:
+            # Imported on demand: recorded tokens need none of the packages behind it.
+            from assay import train
+
+            self._retokenizer = train.Retokenizer(load_tokenizer(tokenizer))
+        self.made = 0
+
+    def __call__(self, sample: Sample) -> list[Sample]:
+        from assay.train import tokenize_sample
+
+        try:
+            return tokenize_sample(sample)
+        except TokenError:
+            if self._retokenizer is None:
+                raise
+        tools = [ToolSpec.model_validate(tool["function"]) for tool in find_tools(sample)]
+        found = self._retokenizer.samples(sample, tools=tools)
+        self.made += 1
+        return found
+
+    def notes(self) -> Iterator[str]:
+        """Yield the notes for the report of the export."""
+        if self.made:
+            yield f"{self.made} samples have no recorded tokens; their text was retokenized"
+
+
 def _build_length_limit(args: Namespace) -> Lengths | None:
     if args.max_tokens is None:
         if args.tokenizer is not None and args.format != "trl-sft-tokens":
@@ -205,11 +242,7 @@ def _load_overlap_texts(args: Namespace) -> EvaluationTexts | None:
 
 def _print_export_report(args: Namespace, given: SampleInput, report: ExportReport) -> None:
     # Omissions go to stderr, where they are also seen when stdout is a pipe.
-    if args.json:
-        unread = {"count": given.unread, "problems": given.problems}
-        print_json({"source": given.name, **report.json(), "not_read": unread})
-        return
-    result = [
+    lines = [
         format_field("source", given.name, columns=66),
         format_field("samples", f"{report.read} read, {report.used} used"),
         *(
@@ -217,11 +250,13 @@ def _print_export_report(args: Namespace, given: SampleInput, report: ExportRepo
             for file, rows in report.files.items()
         ),
     ]
-    print(sanitize_lines("\n".join(result)))
-    if rest := list(_format_left_out(given, report)):
-        # Flushed, so that the omissions follow the result when both streams are one file.
+    unread = {"count": given.unread, "problems": given.problems}
+    print_report(args, lines, {"source": given.name, **report.json(), "not_read": unread})
+    omissions = "\n".join(_format_left_out(given, report))
+    if omissions and not args.json:
+        # Flushed, so that they follow the result when both streams are one file.
         sys.stdout.flush()
-        print(sanitize_lines("\n".join(rest)), file=sys.stderr)
+        print_message(omissions)
 
 
 def _format_left_out(given: SampleInput, report: ExportReport) -> Iterator[str]:

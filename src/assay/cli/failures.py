@@ -6,7 +6,7 @@ from typing import Any
 
 from assay.store import FailureGroup
 
-from .terminal import cut, measure_line_width
+from .output import cut, measure_line_width
 
 # A provider may return a whole HTML page as its error.
 _MAX_FAILURE_CHARS = 1000

@@ -16,8 +16,8 @@ from assay.stats import (
 )
 from assay.store import Run, RunRow, Store
 
+from .output import format_field, print_report
 from .store_option import add_store_option, open_store
-from .terminal import format_field, print_json, sanitize_lines
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -66,16 +66,15 @@ def main(args: Namespace) -> int:
     with open_store(args) as store:
         run = store.run(args.run)
         verdict = _judge_recorded_run(store, run, rule, args)
-    if args.json:
-        print_json(
-            {
-                "run": run.id,
-                "exit_status": verdict.exit_status,
-                **json.loads(verdict.model_dump_json()),
-            }
-        )
-    else:
-        print(sanitize_lines("\n".join([format_field("run", run.id), *verdict.lines()])))
+    print_report(
+        args,
+        [format_field("run", run.id), *verdict.lines()],
+        {
+            "run": run.id,
+            "exit_status": verdict.exit_status,
+            **json.loads(verdict.model_dump_json()),
+        },
+    )
     return verdict.exit_status
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import secrets
-import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -18,13 +17,12 @@ from assay.types import Sample, stable_id
 
 from .dates import parse_moment
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_PASS
-from .ingest_output import FORMATS, write_file, write_stdout
-from .ingest_report import IngestReport
+from .ingest_report import FORMATS, IngestReport
 from .ingest_sources import SOURCES, Stream, find_default_path, read_sessions
 from .option_numbers import parse_count
+from .output import print_message, print_report, write_samples
 from .sample_input import refuse_to_overwrite
 from .store_option import add_store_option, build_next_command, find_store_location
-from .terminal import sanitize_lines
 
 # Samples are held in memory until their batch is committed.
 _STORE_BATCH_SIZE = 64
@@ -125,16 +123,15 @@ def main(args: Namespace) -> int:
         format=args.format,
         max_output_chars=args.max_output_chars,
     )
-    if args.output == "-":
-        write_stdout(_iterate_samples(stream, account), account.build_formatter(args.format))
-    elif args.output is not None:
-        target = Path(args.output)
-        _refuse_to_overwrite_sessions(target, path, args.source)
-        write_file(target, _iterate_samples(stream, account), account.build_formatter(args.format))
-    else:
+    if args.output is None:
         _store_sessions(stream, account, args)
+    else:
+        _refuse_to_overwrite_sessions(Path(args.output), path, args.source)
+        write_samples(args.output, _iterate_samples(stream, account), account.format_line)
     _print_skipped(account)
-    _print_ingest_report(account, args)
+    if account.run is not None:
+        account.next = build_next_command(args, "show", account.run)
+    print_report(args, account.lines(), account.plain())
     return EXIT_PASS if account.complete else EXIT_INCONCLUSIVE
 
 
@@ -181,7 +178,7 @@ def _iterate_samples(stream: Stream, account: IngestReport) -> Iterator[Sample]:
 
 def _print_skipped(account: IngestReport) -> None:
     for each in account.skipped[account.named :]:
-        print(sanitize_lines(f"skipped {each.session_id}: {each.problem}"), file=sys.stderr)
+        print_message(f"skipped {each.session_id}: {each.problem}")
     account.named = len(account.skipped)
 
 
@@ -241,11 +238,3 @@ async def _record_sessions(
         numbered = enumerate(chain([first], samples))
         while batch := list(islice(numbered, _STORE_BATCH_SIZE)):
             await asyncio.gather(*(record(sample, index) for index, sample in batch))
-
-
-def _print_ingest_report(account: IngestReport, args: Namespace) -> None:
-    if account.run is not None:
-        account.next = build_next_command(args, "show", account.run)
-    stream = sys.stderr if args.output == "-" else sys.stdout
-    text = account.json() if args.json else sanitize_lines("\n".join(account.lines()))
-    print(text, file=stream)

@@ -2,22 +2,40 @@
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from assay.errors import AssayError, BadRow, StoreError
-from assay.formats import cut_outputs
+from assay.formats import Converted, cut_outputs, to_atif, to_eval_record, to_vertex
 from assay.sessions import CONVERSION_ERRORS, TranscriptReading, UnreadableSession
 from assay.stats import format_plural
 from assay.types import Sample
 
-from .ingest_output import LineFormatter, format_sample_line
 from .ingest_sources import Stream
-from .terminal import format_field
+from .output import format_field
 
 # --json lists all of them.
 _MAX_LISTED_MISSING = 20
 _MAX_LISTED_KINDS = 10
+
+
+FORMATS = ("sample", "eval", "atif", "vertex")
+_CONVERSIONS: dict[str, Callable[[Sample], Converted[dict[str, Any]]]] = {
+    "eval": to_eval_record,
+    "atif": to_atif,
+    "vertex": to_vertex,
+}
+
+
+def format_sample_line(sample: Sample, form: str) -> tuple[str, int]:
+    """Return a sample as one line of JSON, and the number of values the format cannot represent."""
+    conversion = _CONVERSIONS.get(form)
+    if conversion is None:
+        return sample.to_json(), 0
+    converted = conversion(sample)
+    text = json.dumps(converted.value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text, len(converted.dropped)
 
 
 @dataclass
@@ -59,22 +77,18 @@ class IngestReport:
             return self.stored
         return self.stream.reading.read - self.unwritten
 
-    def build_formatter(self, form: str) -> LineFormatter:
-        """Return a formatter that skips a sample it cannot write like an unreadable one."""
-
-        def write(sample: Sample) -> str | None:
-            try:
-                if self.max_output_chars is not None:
-                    sample, cut = cut_outputs(sample, self.max_output_chars)
-                    self.outputs_cut += cut
-                line, lost = format_sample_line(sample, form)
-            except CONVERSION_ERRORS as error:
-                self.skip(sample.id, BadRow(f"the session cannot be written: {error}"))
-                return None
-            self.unplaced += lost
-            return line
-
-        return write
+    def format_line(self, sample: Sample) -> str | None:
+        """Return a sample as one line of JSON; None for one that the format cannot represent."""
+        try:
+            if self.max_output_chars is not None:
+                sample, cut = cut_outputs(sample, self.max_output_chars)
+                self.outputs_cut += cut
+            line, lost = format_sample_line(sample, self.format)
+        except CONVERSION_ERRORS as error:
+            self.skip(sample.id, BadRow(f"the session cannot be written: {error}"))
+            return None
+        self.unplaced += lost
+        return line
 
     def skip(self, session_id: str, problem: BadRow) -> None:
         self.unwritten += 1
@@ -98,7 +112,7 @@ class IngestReport:
         return not isinstance(error, StoreError)
 
     def lines(self) -> list[str]:
-        """Return the report as text; `json` has the same content."""
+        """Return the report as text; `plain` has the same content."""
         reading = self.stream.reading
         sessions = f"{self.written} written"
         if reading.inlined:
@@ -141,9 +155,10 @@ class IngestReport:
             lines.append(format_field("file", f"{self.output} ({self.format})"))
         return lines
 
-    def json(self) -> str:
+    def plain(self) -> dict[str, Any]:
+        """Return the report as plain values."""
         reading = self.stream.reading
-        value: dict[str, Any] = {
+        return {
             "source": str(self.stream.path),
             "written": self.written,
             "inlined": reading.inlined,
@@ -165,7 +180,6 @@ class IngestReport:
             "run": self.run,
             "store": self.store,
         }
-        return json.dumps(value, indent=2)
 
 
 def _format_unknown_kinds(kinds: Counter[str]) -> str:

@@ -2,9 +2,7 @@
 
 import asyncio
 import json
-import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
@@ -24,19 +22,22 @@ from assay.runner import (
 )
 from assay.scorers import Calibrator, Judge, VertexJudge, read_labels
 from assay.store import Store
-from assay.types import Sample
 
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_PASS, InconclusiveError
-from .ingest_output import write_file, write_stdout
 from .judge_backends import add_backend_options, build_judge
 from .judge_report import JudgeReport
 from .option_numbers import parse_count
+from .output import (
+    format_field,
+    print_message,
+    print_report,
+    write_samples,
+)
 from .progress_bar import choose_display
 from .resume import format_options, format_resume_hint, join_resume_command
 from .sample_input import SAMPLE_FILE_SUFFIXES, refuse_to_overwrite
 from .signals import exit_interrupted, stop_on_signals, tick_periodically
 from .store_option import add_store_option, build_next_command, find_store_location
-from .terminal import format_field, print_json, sanitize_lines
 
 _JUDGE_CONCURRENCY = 20
 # Options that define the judging or its speed; a resumed run must get the same ones.
@@ -107,7 +108,7 @@ def main(args: Namespace) -> int:
         except (EndpointError, RunStopped) as error:
             # The judge refuses the key, or never answers: no other sample would be judged.
             raise InconclusiveError(f"{error}\n{_format_hint(args, 'latest')}") from error
-        _write_judged_samples(_count_judged_samples(report, judged), args)
+        write_samples(args.output, map(judged.add, report.samples))
     _print_judge_report(report, judged, args)
     if report.interrupted:
         exit_interrupted()
@@ -176,54 +177,30 @@ class _RunControlArguments(TypedDict):
     stop: Stop
 
 
-def _count_judged_samples(report: EvalReport, judged: JudgeReport) -> Iterator[Sample]:
-    for sample in report.samples:
-        judged.add(sample)
-        yield sample
-
-
-def _write_judged_samples(samples: Iterator[Sample], args: Namespace) -> None:
-    if args.output == "-":
-        write_stdout(samples, Sample.to_json)
-    elif args.output is not None:
-        write_file(Path(args.output), samples, Sample.to_json)
-    else:
-        for _ in samples:
-            pass
-
-
 def _print_judge_report(report: EvalReport, judged: JudgeReport, args: Namespace) -> None:
     following = build_next_command(args, "show", report.run_id)
-    stream = sys.stderr if args.output == "-" else sys.stdout
-    if args.json:
-        value = {
-            "run": report.run_id,
-            "store": report.store,
-            "interrupted": report.interrupted,
-            "summary": json.loads(report.summary.model_dump_json()),
-            **judged.plain(),
-            "next": [following],
-        }
-        if stream is sys.stdout:
-            print_json(value)
-        else:
-            print(json.dumps(value), file=stream)
-    else:
-        lines = [
-            # The rest of the summary is about the samples' own model calls.
-            *takewhile(lambda line: not line.startswith("latency"), report.summary.lines()),
-            *judged.lines(),
-            format_field("run", report.run_id),
-            format_field("store", report.store),
-            "next:",
-            f"  {following}",
-        ]
-        print(sanitize_lines("\n".join(lines)), file=stream)
+    lines = [
+        # The rest of the summary is about the samples' own model calls.
+        *takewhile(lambda line: not line.startswith("latency"), report.summary.lines()),
+        *judged.lines(),
+        format_field("run", report.run_id),
+        format_field("store", report.store),
+        "next:",
+        f"  {following}",
+    ]
+    plain = {
+        "run": report.run_id,
+        "store": report.store,
+        "interrupted": report.interrupted,
+        "summary": json.loads(report.summary.model_dump_json()),
+        **judged.plain(),
+        "next": [following],
+    }
+    print_report(args, lines, plain)
     for problem in judged.problems:
-        print(sanitize_lines(f"not judged: {problem}"), file=sys.stderr)
+        print_message(f"not judged: {problem}")
     if report.interrupted:
-        text = f"interrupted; {_format_hint(args, report.run_id)}"
-        print(sanitize_lines(text), file=sys.stderr)
+        print_message(f"interrupted; {_format_hint(args, report.run_id)}")
 
 
 def _format_hint(args: Namespace, run_id: str) -> str:

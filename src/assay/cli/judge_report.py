@@ -62,8 +62,8 @@ class JudgeReport:
     def complete(self) -> bool:
         return not self.unreadable and not self.failed
 
-    def add(self, sample: Sample) -> None:
-        """Count one sample of the run."""
+    def add(self, sample: Sample) -> Sample:
+        """Count one sample of the run, and return it."""
         if self.calibrator is not None:
             self.calibrator.add(sample)
         result = sample.score
@@ -79,6 +79,7 @@ class JudgeReport:
             self.judged += 1
         if result is not None:
             self._add_result(result)
+        return sample
 
     def _note_problem(self, sample: Sample, problem: str) -> None:
         if len(self.problems) < _MAX_JUDGE_PROBLEMS:

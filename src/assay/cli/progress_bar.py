@@ -13,7 +13,7 @@ from rich.text import Text
 
 from assay.runner import Progress
 
-from .terminal import cut
+from .output import cut
 
 _PROGRESS_INTERVAL_S = 5.0
 _PROGRESS_BAR_WIDTH = 40

@@ -16,9 +16,9 @@ from assay.types import make_private_folder
 
 from .eval_file import EvalFile, load_eval_file
 from .option_numbers import parse_count
+from .output import print_report
 from .quickstart_task import evaluate_with_display, find_task_file
 from .store_option import add_store_option, build_next_command, find_store_location
-from .terminal import print_json, sanitize_lines
 
 FOLDER = Path("assay-quickstart")
 
@@ -77,10 +77,7 @@ def main(args: Namespace) -> int:
     with Store.open(find_store_location(args)) as store:
         stages = [_run_stage(title, file, args, store) for title, file in files.items()]
         tour = _compare_and_export(stages, args, store)
-    if args.json:
-        print_json(tour.plain())
-    else:
-        print(sanitize_lines("\n".join(tour.lines())))
+    print_report(args, tour.lines(), tour.plain())
     return 0
 
 

@@ -27,11 +27,11 @@ from assay.train import (
 )
 
 from .eval_file import import_file
+from .output import is_ascii_only, print_report
 from .quickstart_task import evaluate_with_display, find_task_file
 from .quickstart_training_report import Measured, QuickstartTrainingReport, StageTime
 from .signals import exit_interrupted, run_until_stopped
 from .store_option import build_next_command, find_store_location
-from .terminal import is_ascii_only, print_json, sanitize_lines
 from .train_display import TrainDisplay, stop_after_step
 from .train_grpo import format_grpo_step
 from .train_sft import format_sft_step
@@ -49,10 +49,7 @@ def train_and_compare(args: Namespace) -> int:
     task = import_file(find_task_file("sums.py"))
     with Store.open(find_store_location(args)) as store:
         report = _QuickstartTraining(task, args, folder, store).run()
-    if args.json:
-        print_json(report.plain())
-    else:
-        print(sanitize_lines("\n".join(report.lines(ascii_only=is_ascii_only()))))
+    print_report(args, report.lines(ascii_only=is_ascii_only()), report.plain())
     return 0
 
 

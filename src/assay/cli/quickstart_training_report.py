@@ -12,7 +12,7 @@ from assay.runner import EvalReport
 from assay.stats import WIDTH, Comparison, Conclusion, format_interval, format_labelled
 from assay.train import GRPOResult, SFTResult
 
-from .terminal import format_field
+from .output import format_field
 
 _UNICODE_BLOCKS = "▁▂▃▄▅▆▇█"
 _ASCII_BLOCKS = "_.-=+*%#"

@@ -10,8 +10,8 @@ from assay.store import FailureGroup, RetriedAttempts
 
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_PASS
 from .failures import failures_to_dicts, format_failures
+from .output import format_field
 from .resume import format_resume_hint
-from .terminal import format_field
 
 # --json lists more of the skipped rows.
 _MAX_LISTED_SKIPPED = 3

@@ -14,8 +14,8 @@ from assay.types import Sample
 from . import runs_backup, runs_delete, runs_import, runs_prune
 from .labels import build_label, build_session_label
 from .option_numbers import parse_count
+from .output import cut, print_report
 from .store_option import add_store_option, open_store
-from .terminal import cut, print_json
 
 _RUNS_LINE_WIDTH = 80
 _SESSION_PLACE_WIDTH = 30
@@ -62,20 +62,18 @@ def main(args: Namespace) -> int:
         where = store.where
         shown, more = found[: args.limit], len(found) > args.limit
         sessions = _load_first_sessions(store, shown)
-    if args.json:
-        labels = {
-            run_id: {"first_session": label.plain()}
-            for run_id, sample in sessions.items()
-            if (label := build_session_label(sample)) is not None
-        }
-        described_runs = [run_to_dict(row) | labels.get(row.id, {}) for row in shown]
-        print_json({"store": where, "runs": described_runs, "more": more})
-    elif not shown:
-        print("the store has no runs yet; `assay eval FILE.py` records one")
-    else:
-        print("\n".join(format_runs(shown, sessions)))
-        if more:
-            print("older runs are not shown; pass --limit to show more")
+    lines = format_runs(shown, sessions)
+    if more:
+        lines.append("older runs are not shown; pass --limit to show more")
+    if not shown:
+        lines = ["the store has no runs yet; `assay eval FILE.py` records one"]
+    labels = {
+        run_id: {"first_session": label.plain()}
+        for run_id, sample in sessions.items()
+        if (label := build_session_label(sample)) is not None
+    }
+    runs = [run_to_dict(row) | labels.get(row.id, {}) for row in shown]
+    print_report(args, lines, {"store": where, "runs": runs, "more": more})
     return 0
 
 

@@ -3,8 +3,8 @@
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from pathlib import Path
 
+from .output import print_report
 from .store_option import add_store_option, open_store
-from .terminal import print_json, sanitize_lines
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -23,8 +23,6 @@ def main(args: Namespace) -> int:
     with open_store(args) as store:
         store.backup(args.file)
         where = store.where
-    if args.json:
-        print_json({"store": where, "backup": str(args.file)})
-    else:
-        print(sanitize_lines(f"copied {where} to {args.file}"))
+    plain = {"store": where, "backup": str(args.file)}
+    print_report(args, [f"copied {where} to {args.file}"], plain)
     return 0

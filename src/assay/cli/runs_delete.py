@@ -4,8 +4,8 @@ from argparse import SUPPRESS, ArgumentParser, Namespace
 
 from assay.store import RunRow, Store
 
+from .output import print_report, sanitize_to_line
 from .store_option import add_store_option, open_store
-from .terminal import print_json, sanitize_to_line
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -41,10 +41,9 @@ def delete_runs(store: Store, rows: list[RunRow], args: Namespace) -> None:
     # Not by default: rewriting a large file takes long and needs its size in free space.
     if args.compact:
         store.compact()
-    if args.json:
-        print_json({"store": store.where, "deleted": deleted, "compacted": args.compact})
-        return
-    for row, each in zip(rows, deleted, strict=True):
-        print(f"deleted {row.id}  {sanitize_to_line(row.spec.name)}: {each['results']} results")
-    if not deleted:
-        print("no run was deleted")
+    lines = [
+        f"deleted {row.id}  {sanitize_to_line(row.spec.name)}: {each['results']} results"
+        for row, each in zip(rows, deleted, strict=True)
+    ]
+    plain = {"store": store.where, "deleted": deleted, "compacted": args.compact}
+    print_report(args, lines or ["no run was deleted"], plain)

@@ -8,8 +8,8 @@ from assay.errors import ConfigError
 from assay.store import Store
 
 from .bundle_import import import_bundle
+from .output import format_field, print_report
 from .store_option import add_store_option, build_next_command, find_store_location
-from .terminal import format_field, print_json, sanitize_lines
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -28,10 +28,7 @@ def main(args: Namespace) -> int:
     bundle = Bundle.open(args.file)
     with Store.open(find_store_location(args)) as store:
         ids, where = import_bundle(bundle, store), store.where
-    if args.json:
-        print_json({"store": where, "bundle": str(args.file), "runs": ids})
-        return 0
     lines = [format_field("run", each) for each in ids]
     lines += ["next:", *(f"  {build_next_command(args, 'show', each)}" for each in ids)]
-    print(sanitize_lines("\n".join(lines)))
+    print_report(args, lines, {"store": where, "bundle": str(args.file), "runs": ids})
     return 0

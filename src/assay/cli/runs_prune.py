@@ -8,9 +8,9 @@ from assay.store import RunRow
 
 from .dates import parse_moment
 from .option_numbers import parse_whole_number
+from .output import print_report, sanitize_to_line
 from .runs_delete import add_delete_options, delete_runs
 from .store_option import open_store
-from .terminal import print_json, sanitize_to_line
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -49,12 +49,12 @@ def main(args: Namespace) -> int:
             delete_runs(store, chosen, args)
             return 0
         where = store.where
-    if args.json:
-        print_json({"store": where, "would_delete": [row.id for row in chosen]})
-        return 0
-    for row in chosen:
-        print(f"{row.id}  {sanitize_to_line(row.spec.name)}: {row.totals.recorded} results")
-    print(f"{len(chosen)} runs would be deleted; pass --yes to delete them")
+    lines = [
+        f"{row.id}  {sanitize_to_line(row.spec.name)}: {row.totals.recorded} results"
+        for row in chosen
+    ]
+    lines.append(f"{len(chosen)} runs would be deleted; pass --yes to delete them")
+    print_report(args, lines, {"store": where, "would_delete": [row.id for row in chosen]})
     return 0
 
 

@@ -9,7 +9,7 @@ from rich.text import Text
 from assay.types import DataBlock, EvaluateResult, Message, Sample, ToolCall
 
 from .labels import build_session_label
-from .terminal import sanitize_text, sanitize_to_line
+from .output import sanitize_text, sanitize_to_line
 
 if TYPE_CHECKING:
     from rich.text import Text

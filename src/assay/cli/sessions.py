@@ -19,8 +19,8 @@ from .eval_overrides import (
 )
 from .exit_status import InconclusiveError
 from .option_numbers import parse_count
+from .output import cut, print_report, sanitize_to_line
 from .store_option import add_store_option, open_store
-from .terminal import cut, print_json, sanitize_lines, sanitize_to_line
 
 _SESSIONS_COLUMNS = "{:<12}{:>9}  {:<17}{}"
 
@@ -79,15 +79,13 @@ def _list_stored_sessions(store: Store, args: Namespace) -> int:
     # One more than is shown, to detect whether there are more.
     found = store.list_sessions(status=status, limit=args.limit + 1)
     shown, more = found[: args.limit], len(found) > args.limit
-    if args.json:
-        rows = [asdict(row) for row in shown]
-        print_json({"store": store.where, "sessions": rows, "more": more})
-    elif not shown:
-        print("the store has no sessions yet; `assay eval FILE.py --save-sessions` stores some")
-    else:
-        print(sanitize_lines("\n".join(format_sessions(shown))))
-        if more:
-            print("older sessions are not shown; pass --limit to show more")
+    lines = format_sessions(shown)
+    if more:
+        lines.append("older sessions are not shown; pass --limit to show more")
+    if not shown:
+        lines = ["the store has no sessions yet; `assay eval FILE.py --save-sessions` stores some"]
+    rows = [asdict(row) for row in shown]
+    print_report(args, lines, {"store": store.where, "sessions": rows, "more": more})
     return 0
 
 
@@ -104,9 +102,6 @@ def format_sessions(rows: list[SessionRow]) -> list[str]:
 
 
 def _show_session(session: AgentSession, args: Namespace) -> int:
-    if args.json:
-        print_json(session.to_dict())
-        return 0
     endpoint = session.endpoint
     lines = [
         f"session   {session.id}",
@@ -119,7 +114,7 @@ def _show_session(session: AgentSession, args: Namespace) -> int:
         lines += ["", f"--- {number} {message.role}"]
         lines += [message.text] if message.text else []
         lines += [f"calls {call.name}({call.arguments})" for call in message.tool_calls]
-    print(sanitize_lines("\n".join(lines)))
+    print_report(args, lines, session.to_dict())
     return 0
 
 
@@ -146,11 +141,9 @@ def _continue_session(store: Store, args: Namespace) -> int:
         # Branched after the call: a question without an answer must leave no branch behind.
         continued = store.branch_session(session.id, args.branch, at=seen).id
     store.continue_session(continued, added, after=seen, status=session.status)
-    if args.json:
-        plain_added = [message.to_dict() for message in added]
-        print_json({"session": continued, "messages": plain_added, "status": session.status})
-    else:
-        print(sanitize_lines(added[-1].text))
+    messages = [message.to_dict() for message in added]
+    plain = {"session": continued, "messages": messages, "status": session.status}
+    print_report(args, [added[-1].text], plain)
     return 0
 
 

@@ -15,12 +15,7 @@ from assay.types import Sample
 from .failures import failures_to_dicts, format_failures
 from .labels import SessionLabel, build_label, build_session_label
 from .option_numbers import parse_count
-from .run_summary import format_retries
-from .runs import run_to_dict
-from .sample_transcript import Transcript
-from .show_training import format_training, read_training, training_to_dict
-from .store_option import add_store_option, build_next_command, open_store
-from .terminal import (
+from .output import (
     cut,
     format_field,
     measure_line_width,
@@ -30,6 +25,11 @@ from .terminal import (
     sanitize_lines,
     sanitize_to_line,
 )
+from .run_summary import format_retries
+from .runs import run_to_dict
+from .sample_transcript import Transcript
+from .show_training import format_training, read_training, training_to_dict
+from .store_option import add_store_option, build_next_command, open_store
 
 _SHOWN_ID_WIDTH = 26
 _SCORE_WIDTH = 18

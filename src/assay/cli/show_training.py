@@ -8,7 +8,7 @@ from typing import Any
 from assay.stats import Interval, mean_interval
 from assay.store import ResultRow, Run
 
-from .terminal import format_field
+from .output import format_field
 
 # A long training is shown in groups of steps, so that the table fits a screen.
 _MAX_TABLE_LINES = 12

@@ -14,9 +14,9 @@ from typing import Any, NoReturn, TypeVar
 from assay.runner import Stop
 
 from .exit_status import EXIT_INTERRUPTED
+from .output import print_message
 from .progress_bar import Display
 from .resume import format_resume_hint
-from .terminal import sanitize_lines
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # An event loop that has not handled the second signal by then is blocked by user code.
@@ -165,7 +165,7 @@ class _SignalListener:
         command = None if self._resume_command is None else self._resume_command()
         kept = "recorded results are kept" if command is None else format_resume_hint(command)
         with suppress(OSError, ValueError):
-            print(sanitize_lines(f"interrupted; {kept}"), file=sys.stderr)
+            print_message(f"interrupted; {kept}")
         exit_interrupted()
 
 

@@ -15,8 +15,8 @@ from rich.text import Text
 from assay.runner import Stop
 from assay.train import WeightsUnchanged
 
+from .output import sanitize_to_line
 from .progress_bar import Display, build_live_display, draw_progress
-from .terminal import sanitize_to_line
 
 _STEP_INTERVAL_S = 5.0
 

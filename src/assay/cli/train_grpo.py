@@ -26,12 +26,16 @@ from .eval_file import format_user_traceback
 from .eval_overrides import parse_seconds
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_PASS, InconclusiveError
 from .option_numbers import parse_count
-from .redirect import redirect_output_to_stderr
+from .output import (
+    format_field,
+    print_message,
+    print_report,
+    redirect_output_to_stderr,
+)
 from .resume import format_options, format_resume_hint
 from .show_training import format_reward
 from .signals import exit_interrupted, stop_on_signals
 from .store_option import add_store_option, build_next_command, find_store_location
-from .terminal import format_field, print_json, sanitize_lines
 from .train_display import TrainDisplay
 from .train_grpo_file import TrainFile, load_train_file
 
@@ -83,13 +87,10 @@ def main(args: Namespace) -> int:
         # A worker of a distributed training: the main process prints the report.
         return choose_grpo_exit_status(result)
     command = build_next_command(args, "show", result.run_id)
-    if args.json:
-        print_json({**grpo_result_to_dict(result), "next": [command]})
-    else:
-        lines = [*format_grpo_result(result), "next:", f"  {command}"]
-        print(sanitize_lines("\n".join(lines)))
+    lines = [*format_grpo_result(result), "next:", f"  {command}"]
+    print_report(args, lines, {**grpo_result_to_dict(result), "next": [command]})
     if result.interrupted:
-        print(sanitize_lines(f"interrupted; {_format_hint(args)}"), file=sys.stderr)
+        print_message(f"interrupted; {_format_hint(args)}")
         exit_interrupted()
     if choose_grpo_exit_status(result) == EXIT_INCONCLUSIVE:
         print("no rollout was judged; the model is unchanged", file=sys.stderr)

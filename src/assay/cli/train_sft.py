@@ -1,7 +1,6 @@
 """`assay train sft`: supervised fine-tuning on samples."""
 
 import shlex
-import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,8 @@ from assay.train import Lora, SFTConfig, SFTResult, SFTStep, sft_train
 
 from .exit_status import EXIT_INTERRUPTED, EXIT_PASS, InconclusiveError
 from .option_numbers import parse_count
+from .output import format_field, print_message, print_report
 from .resume import format_options, format_resume_hint
-from .terminal import format_field, print_json, sanitize_lines
 from .train_display import TrainDisplay, stop_after_step
 
 # Options with the name of their setting; one that is not given keeps the setting's default.
@@ -146,13 +145,10 @@ def _add_data_options(parser: ArgumentParser) -> None:
 def main(args: Namespace) -> int:
     """Exit status: 0 trained, 3 aborted, 130 interrupted with a checkpoint."""
     result = _train_with_display(_build_sft_config_from_options(args), args)
-    if args.json:
-        print_json(sft_result_to_dict(result))
-    else:
-        print(sanitize_lines("\n".join(format_sft_result(result))))
+    print_report(args, format_sft_result(result), sft_result_to_dict(result))
     if not result.interrupted:
         return EXIT_PASS
-    print(sanitize_lines(f"interrupted; {_format_hint(args)}"), file=sys.stderr)
+    print_message(f"interrupted; {_format_hint(args)}")
     return EXIT_INTERRUPTED
 
 

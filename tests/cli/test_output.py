@@ -1,24 +1,33 @@
 """Text of strangers on the terminal: nothing of it is an instruction."""
 
 import json
+import os
+import subprocess
 import sys
 import unicodedata
+from collections.abc import Iterator
 from io import BytesIO, TextIOWrapper
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.cli.terminal import (
+from assay.cli.output import (
     cut,
     is_ascii_only,
     pad,
     print_json,
+    redirect_output_to_stderr,
     render,
     sanitize_lines,
     sanitize_text,
     sanitize_to_line,
+    write_samples,
 )
+from assay.errors import ConfigError
+from assay.types import Sample
+from make import asked, said, sample
 
 
 @pytest.mark.parametrize(
@@ -111,3 +120,103 @@ def test_no_stream_at_all_counts_as_one_of_few_characters(
     monkeypatch.setattr(sys, "stdout", None)
 
     assert is_ascii_only()
+
+
+SCRIPT = """
+import os, subprocess, sys
+from assay.cli.output import redirect_output_to_stderr
+
+print("before")
+with redirect_output_to_stderr():
+    print("printed")
+    subprocess.run(["echo", "by a child"])
+    os.write(1, b"by number\\n")
+    sys.__stdout__.write("to the stream itself\\n")
+print("after")
+"""
+FAILING = """
+from assay.cli.output import redirect_output_to_stderr
+
+try:
+    with redirect_output_to_stderr():
+        raise KeyError
+except KeyError:
+    print("restored")
+"""
+SHORT = """
+from assay.cli.output import redirect_output_to_stderr
+
+with redirect_output_to_stderr():
+    print("inside")
+print("outside")
+"""
+
+
+def run(script: str, redirection: str = "") -> "subprocess.CompletedProcess[str]":
+    shell = ["sh", "-c", f'exec "$0" -c "$1" {redirection}', sys.executable, script]
+    return subprocess.run(shell, capture_output=True, text=True, timeout=300)
+
+
+def test_nothing_that_is_written_inside_reaches_stdout() -> None:
+    ended = run(SCRIPT)
+
+    assert (ended.returncode, ended.stdout) == (0, "before\nafter\n")
+    assert sorted(ended.stderr.splitlines()) == [
+        "by a child",
+        "by number",
+        "printed",
+        "to the stream itself",
+    ]
+
+
+def test_stdout_is_restored_after_an_error() -> None:
+    ended = run(FAILING)
+
+    assert (ended.stdout, ended.stderr) == ("restored\n", "")
+
+
+@pytest.mark.parametrize(
+    ("redirection", "stdout", "stderr"), [("1>&-", "", "inside\n"), ("2>&-", "outside\n", "")]
+)
+def test_a_stream_may_be_closed(redirection: str, stdout: str, stderr: str) -> None:
+    ended = run(SHORT, redirection)
+
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, stdout, stderr)
+
+
+def test_streams_in_memory_leave_the_descriptors_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    before = os.fstat(1)
+
+    with redirect_output_to_stderr():
+        print("inside")
+        assert os.fstat(1) == before
+    print("outside")
+
+    assert capsys.readouterr() == ("outside\n", "inside\n")
+
+
+WHOLE = sample(asked("a"), said("b"), id="s")
+
+
+def test_samples_without_a_line_are_left_out(tmp_path: Path) -> None:
+    lines = iter([None, "{}"])
+
+    write_samples(str(tmp_path / "a.jsonl"), iter([WHOLE, WHOLE]), lambda _: next(lines))
+
+    assert (tmp_path / "a.jsonl").read_text() == "{}\n"
+
+
+def test_an_interrupted_file_is_not_left_behind(tmp_path: Path) -> None:
+    def interrupted() -> Iterator[Sample]:
+        yield WHOLE
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_samples(str(tmp_path / "a.jsonl"), interrupted(), lambda _: "{}")
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"none/a\.jsonl cannot be written: No such file"):
+        write_samples(str(tmp_path / "none" / "a.jsonl"), [])

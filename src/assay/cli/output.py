@@ -1,0 +1,209 @@
+"""Output of commands: results to stdout as text or JSON, the rest to stderr, samples to files.
+
+Texts of datasets and models are untrusted: they must never control the terminal.
+"""
+
+import json
+import os
+import shutil
+import sys
+import unicodedata
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, redirect_stdout
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from rich.cells import cell_len
+
+from assay.errors import ConfigError
+from assay.types import Sample, create_private, replace_private
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+# By number: child processes inherit the descriptor, not `sys.stdout`.
+_STDOUT_FD = 1
+_REPLACEMENT = "\ufffd"
+# Zero-width joiners are format characters too, but scripts and emoji are spelled with them.
+_JOINERS = "\u200c\u200d"
+
+# Columns of the label in a report line such as `run           r-1`.
+_LABEL_WIDTH = 14
+_MAX_RENDER_WIDTH = 100
+# For logs and pipes, where no terminal limits the line.
+_PIPE_LINE_WIDTH = 250
+
+
+def sanitize_to_line(text: str) -> str:
+    """Return `text` on one line, with control, format and unknown characters as U+FFFD."""
+    return "".join(map(_replace_control_character, " ".join(text.split())))
+
+
+def sanitize_lines(text: str) -> str:
+    """Replace control characters line by line; indentation is kept."""
+    return "\n".join("".join(map(_replace_control_character, line)) for line in text.split("\n"))
+
+
+def sanitize_text(text: str) -> str:
+    """Replace control characters; tabs become spaces and a carriage return ends a line."""
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").expandtabs(4)
+    return sanitize_lines(lines)
+
+
+def _replace_control_character(character: str) -> str:
+    category = unicodedata.category(character)
+    # Line and paragraph separators break lines in some terminals.
+    if category in ("Zl", "Zp"):
+        return " "
+    return _REPLACEMENT if category[0] == "C" and character not in _JOINERS else character
+
+
+def render(content: "RenderableType") -> None:
+    """Print a rich renderable: coloured on a terminal only, in ASCII if stdout has nothing else."""
+    from rich.console import Console
+
+    # Rendered first and printed by us: rich would end the process itself on a closed pipe.
+    buffer = StringIO()
+    console = Console(
+        file=buffer,
+        width=min(shutil.get_terminal_size().columns, _MAX_RENDER_WIDTH),
+        force_terminal=sys.stdout is not None and sys.stdout.isatty(),
+        highlight=False,
+    )
+    console.print(content)
+    print(buffer.getvalue(), end="")
+
+
+def measure_line_width() -> int:
+    """Return the columns of a list line: the terminal's width, or many without a terminal."""
+    terminal = sys.stdout is not None and sys.stdout.isatty()
+    # COLUMNS is honoured without a terminal, as argparse does.
+    if not terminal and not os.environ.get("COLUMNS"):
+        return _PIPE_LINE_WIDTH
+    return max(shutil.get_terminal_size().columns, 80)
+
+
+def print_report(args: Namespace, lines: Iterable[str], value: Any) -> None:
+    """Print the result of a command: `lines`, or with `--json` the same content as `value`."""
+    # With `-o -` the samples go to stdout.
+    stream = sys.stderr if getattr(args, "output", None) == "-" else sys.stdout
+    if args.json:
+        print_json(value, stream)
+    else:
+        print(sanitize_lines("\n".join(lines)), file=stream)
+
+
+def print_json(value: Any, stream: TextIO | None = None) -> None:
+    """Print one JSON value in ASCII, so that no character of it acts on the terminal."""
+    print(json.dumps(value, indent=2, allow_nan=False).replace("\x7f", "\\u007f"), file=stream)
+
+
+def print_message(text: str) -> None:
+    """Print a problem, a hint or a note to stderr: stdout is for results."""
+    print(sanitize_lines(text), file=sys.stderr)
+
+
+@contextmanager
+def redirect_output_to_stderr() -> Iterator[None]:
+    """Redirect the stdout of user code to stderr, for child processes as well."""
+    with ExitStack() as restored:
+        if _are_process_streams():
+            kept = os.dup(_STDOUT_FD)
+            restored.callback(os.close, kept)
+            restored.callback(os.dup2, kept, _STDOUT_FD)
+            # Flushed at both switches: buffered text belongs to the stream it was printed to.
+            sys.stdout.flush()
+            restored.callback(sys.stdout.flush)
+            os.dup2(sys.stderr.fileno(), _STDOUT_FD)
+        restored.enter_context(redirect_stdout(sys.stderr))
+        yield
+
+
+def _are_process_streams() -> bool:
+    # False for closed and replaced streams: after stdout was closed, descriptor 1 may be any file.
+    try:
+        return sys.stdout.fileno() == _STDOUT_FD and sys.stderr.fileno() >= 0
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+def write_samples(
+    output: str | None,
+    samples: Iterable[Sample],
+    to_line: Callable[[Sample], str | None] = Sample.to_json,
+) -> None:
+    """Write samples as JSON lines to a file, or for `-` to stdout; without an output, read them.
+
+    `to_line` returns None for a sample that cannot be written.
+    """
+    lines = (f"{line}\n".encode() for line in map(to_line, samples) if line is not None)
+    if output is None:
+        for _ in lines:
+            pass
+    elif output == "-":
+        # Bytes: the encoding of the terminal may lack characters of the samples.
+        sys.stdout.buffer.writelines(lines)
+        sys.stdout.buffer.flush()
+    else:
+        with write_whole(Path(output)) as unfinished, unfinished.open("r+b") as file:
+            file.writelines(lines)
+
+
+@contextmanager
+def write_whole(target: Path) -> Iterator[Path]:
+    """Yield an empty private file that becomes `target` at the end, so that it is never partial.
+
+    Raises `ConfigError` if the file cannot be written.
+    """
+    # In the same folder, so that the rename is atomic; with the suffix, which readers go by.
+    unfinished = target.with_name(f".{os.getpid()}.{target.name}")
+    try:
+        unfinished.unlink(missing_ok=True)
+        create_private(unfinished)
+    except OSError as error:
+        raise ConfigError(
+            f"{target} cannot be written: {error.strerror}",
+            hint="check that the folder exists and is writable",
+        ) from None
+    try:
+        yield unfinished
+        replace_private(unfinished, target)
+    # Also on Ctrl-C: a partial file would look like a complete one.
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+
+
+def cut(text: str, columns: int) -> str:
+    """Sanitize `text` and shorten it to so many columns; `…` marks the cut."""
+    shown = sanitize_to_line(text)
+    if cell_len(shown) <= columns:
+        return shown
+    # A character takes at least one column, so only this prefix needs measuring.
+    shown = shown[: columns - 1]
+    while cell_len(shown) > columns - 1:
+        shown = shown[:-1]
+    return f"{shown}…"
+
+
+def format_field(label: str, text: object, *, columns: int | None = None) -> str:
+    """Return a report line: the label in its column, then `text`, `cut` if `columns` is given."""
+    return f"{label:<{_LABEL_WIDTH}}{text if columns is None else cut(str(text), columns)}"
+
+
+def pad(text: str, columns: int) -> str:
+    """`cut` the text, then fill it with spaces to so many columns."""
+    shown = cut(text, columns)
+    return shown + " " * (columns - cell_len(shown))
+
+
+def is_ascii_only() -> bool:
+    """Whether stdout cannot encode the characters that tables are drawn with."""
+    encoding = getattr(sys.stdout, "encoding", None) or "ascii"
+    try:
+        "─│…".encode(encoding)
+    except UnicodeEncodeError:
+        return True
+    return False
