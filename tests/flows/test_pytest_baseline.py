@@ -1,11 +1,15 @@
 """Baselines in whole pytest sessions: written, compared with, and what is said of the rest."""
 
+import importlib.util
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from assay.pytest_plugin.worker_files import SessionFiles
 from evaluation_sessions import run, write_tests
 
 EVALUATIONS = """
@@ -102,12 +106,59 @@ def test_what_a_killed_session_left_is_told_and_not_mixed_in(tmp_path: Path) -> 
     assert list(session.tests) == ["test_killed"]
     assert len(session.rows("")) == 1
     told = " ".join(session.output.split())
-    assert "a killed session left its samples in .assay/summary.json.parts/" in told
+    assert "a killed session left the verdicts of its tests in .assay/summary.json.parts/" in told
+    assert "and their samples in the store; no summary contains them" in told
     (left,) = (tmp_path / ".assay" / "summary.json.parts").iterdir()
-    (record,) = left.glob("*.json")
-    assert json.loads(record.read_text())["test"] == "test_evals.py::test_done"
-    (note,) = left.glob("*.begun")
-    assert json.loads(note.read_text())["test"] == "test_evals.py::test_killed"
+    done, killed_one = SessionFiles(left.parent.with_name("summary.json"), left.name).read("")
+    assert (done.record.test, done.record.passed) == ("test_evals.py::test_done", True)
+    assert [sample.reward for sample in done.samples()] == [1.0]
+    assert killed_one.record.test == "test_evals.py::test_killed"
+    assert killed_one.record.reason == "the process ended while the test ran"
+
+
+def test_a_session_records_its_samples_once(tmp_path: Path) -> None:
+    write_tests(
+        tmp_path,
+        """
+        @evaluation_test([{"id": "a", "question": "Needle?"}])
+        def test_first(question):
+            return 1.0
+
+        def test_second(pytestconfig):
+            home = pytestconfig.rootpath / ".assay"
+            files = [path for path in home.rglob("*") if path.is_file()]
+            holding = [path.name for path in files if b"Needle" in path.read_bytes()]
+            assert {name.partition("-")[0] for name in holding} == {"assay.db"}
+        """,
+    )
+
+    session = run(tmp_path)
+
+    assert session.status == 0, session.output
+    assert [sample.input["question"] for sample in session.rows("")] == ["Needle?"]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("xdist") is None, reason="needs pytest-xdist")
+def test_samples_are_read_from_the_store_that_a_worker_used(tmp_path: Path) -> None:
+    """The process that writes the summary does not load this conftest, its workers do."""
+    (tmp_path / "evals").mkdir()
+    (tmp_path / "evals" / "conftest.py").write_text(
+        "import os\nos.environ['ASSAY_STORE'] = 'elsewhere.db'\n"
+    )
+    write_tests(
+        tmp_path / "evals",
+        """
+        @evaluation_test(rows(a="yes"))
+        def test_elsewhere(reply):
+            return 1.0
+        """,
+    )
+
+    session = run(tmp_path, "-n", "1")
+
+    assert session.status == 0, session.output
+    assert (tmp_path / "elsewhere.db").exists()
+    assert [sample.reward for sample in session.rows("")] == [1.0]
 
 
 def test_a_summary_that_cannot_be_written_fails_the_session(tmp_path: Path) -> None:

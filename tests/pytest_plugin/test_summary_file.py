@@ -2,6 +2,8 @@
 
 import json
 import subprocess
+import weakref
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +21,6 @@ from assay.pytest_plugin.summary_file import (
     rows_path_of,
     write_summary,
 )
-from assay.pytest_plugin.worker_files import SessionFiles
 from assay.types import EvaluateResult, Sample
 
 ONE = Record(
@@ -40,12 +41,9 @@ TWO = replace(
 
 def written(folder: Path, *records: Record) -> Path:
     summary = folder / "summary.json"
-    parts = SessionFiles(summary, "1-1")
-    for record in records:
-        score = EvaluateResult(score=1.0)
-        parts.write(record, [Sample(id="a", prompt="q", score=score), Sample(id="b", prompt="q")])
-    write_summary(summary, parts.read(), root=folder)
-    parts.remove()
+    score = EvaluateResult(score=1.0)
+    samples = [Sample(id="a", prompt="q", score=score), Sample(id="b", prompt="q")]
+    write_summary(summary, records, samples * len(records), root=folder)
     return summary
 
 
@@ -87,6 +85,36 @@ def test_the_samples_beside_it_are_a_dataset(tmp_path: Path) -> None:
 
     assert [(sample.id, sample.reward) for sample in loaded] == [("a", 1.0), ("b", None)]
     assert [sample.id for sample in read_rows(summary)] == ["a", "b"]
+
+
+def test_samples_are_written_one_at_a_time(tmp_path: Path) -> None:
+    alive: list[weakref.ref[Sample]] = []
+
+    def stream() -> Iterator[Sample]:
+        for number in range(20):
+            assert sum(each() is not None for each in alive) <= 1
+            sample = Sample(id=str(number))
+            alive.append(weakref.ref(sample))
+            yield sample
+
+    write_summary(tmp_path / "summary.json", [ONE], stream(), root=tmp_path)
+
+    assert len(list(read_rows(tmp_path / "summary.json"))) == 20
+
+
+def test_samples_that_cannot_be_read_leave_the_earlier_files(tmp_path: Path) -> None:
+    summary = written(tmp_path, ONE)
+    before = summary.read_text(), rows_path_of(summary).read_text()
+
+    def stream() -> Iterator[Sample]:
+        yield Sample(id="a")
+        raise OSError("store gone")
+
+    with pytest.raises(OSError, match="store gone"):
+        write_summary(summary, [TWO], stream(), root=tmp_path)
+
+    assert (summary.read_text(), rows_path_of(summary).read_text()) == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["summary.json", "summary.jsonl"]
 
 
 def test_a_copy_is_a_summary_of_its_own(tmp_path: Path) -> None:

@@ -1,12 +1,14 @@
 """This session against an earlier summary, test by test, paired by sample."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from assay.errors import ConfigError
 from assay.stats import (
     NOISE,
+    Bounds,
     Comparison,
     Conclusion,
     adjust_p_values,
@@ -18,8 +20,8 @@ from assay.stats import (
 )
 from assay.types import Sample
 
-from .summary_file import read_rows, read_sample_lines, read_summary
-from .worker_files import StoredTest
+from .summary_file import read_rows, read_summary
+from .worker_files import RecordedTest
 
 # The probability that a session fails although no test changed.
 _ALPHA = 0.05
@@ -65,7 +67,7 @@ class ComparedRow:
 
 
 def compare_with_baseline(
-    baseline: Path, parts: Sequence[StoredTest], *, tolerance: float | None
+    baseline: Path, tests: Sequence[RecordedTest], *, tolerance: float | None
 ) -> list[TestComparison]:
     """Compare each test with the same test of `baseline`, and decide about all of them together.
 
@@ -74,20 +76,24 @@ def compare_with_baseline(
     times, however many tests it has.
     """
     before = {test["test"]: test for test in read_summary(baseline)["tests"]}
-    now = {part.record.test: part for part in parts}
-    old = _group_by_test(read_rows(baseline))
+    now = {test.record.test: test for test in tests}
     results: list[TestComparison] = []
-    compared: dict[str, Comparison] = {}
+    bounds: dict[str, Bounds | None] = {}
     for test in sorted(before.keys() & now.keys()):
         earlier = before[test].get("config") or {}
         try:
             # A test that was aborted has no configuration to compare.
-            bounds = find_shared_bounds(earlier, now[test].record.config or earlier)
+            bounds[test] = find_shared_bounds(earlier, now[test].record.config or earlier)
         except ConfigError as error:
             hint = "write a new baseline with --assay-update-baseline"
             results.append(TestComparison(test, None, True, f"{error.message}; {hint}"))
-        else:
-            compared[test] = compare(old.get(test, []), _read_result_rows(now[test]), bounds=bounds)
+    # A test whose baseline has no samples has no pairs.
+    compared = dict.fromkeys(bounds, compare([], []))
+    # The samples of a test are adjacent in the file, so that they need not be kept in memory.
+    for test, samples in groupby(read_rows(baseline), _read_test_name):
+        if test in bounds:
+            new = _read_scores(now[test].samples())
+            compared[test] = compare(_read_scores(samples), new, bounds=bounds[test])
     own = {test: now[test].record.tolerance for test in compared}
     allowed = {test: tolerance if own[test] is None else own[test] for test in compared}
     # A tolerance is a fixed rule without a p-value: such tests are not part of the correction.
@@ -194,20 +200,11 @@ def _suggest_tolerance(comparison: Comparison) -> str:
     return ""
 
 
-def _read_result_rows(part: StoredTest) -> list[ComparedRow]:
-    if part.rows is None:
-        return []
-    return _group_by_test(read_sample_lines(part.rows)).get(part.record.test, [])
+def _read_test_name(sample: Sample) -> str:
+    return str((sample.model_extra or {}).get("test"))
 
 
-def _group_by_test(samples: Iterable[Sample]) -> dict[str, list[ComparedRow]]:
-    # Keeps narrow rows only: whole samples of a large baseline would not fit into memory.
-    found: dict[str, list[ComparedRow]] = {}
-    repeats: dict[tuple[str, str], int] = {}
-    for sample in samples:
-        test = str((sample.model_extra or {}).get("test"))
-        repeat = repeats.get((test, sample.id), 0)
-        repeats[test, sample.id] = repeat + 1
-        row = ComparedRow(sample.id, repeat, sample.reward, sample.reward is not None)
-        found.setdefault(test, []).append(row)
-    return found
+def _read_scores(samples: Iterable[Sample]) -> Iterator[ComparedRow]:
+    for sample_id, repeats in groupby(samples, lambda sample: sample.id):
+        for repeat, sample in enumerate(repeats):
+            yield ComparedRow(sample_id, repeat, sample.reward, sample.reward is not None)

@@ -90,6 +90,7 @@ class Evaluation:
     def __post_init__(self) -> None:
         # Kept as long as the evaluation: redaction ends when the redactor is collected.
         self._redactor = build_token_redactor(self.options)
+        self._settings = self.evaluations.settings
 
     def run(self) -> None:
         """Evaluate every sample with every endpoint of this test. Fills `runs`."""
@@ -127,7 +128,7 @@ class Evaluation:
         file, rows = self._load_samples().file, self.options.samples
         if file is not None:
             return compute_file_sha256(file)
-        in_memory = isinstance(rows, list | tuple) and self.evaluations.rows is None
+        in_memory = isinstance(rows, list | tuple) and self._settings.rows is None
         return digest_rows(rows) if in_memory else None
 
     @property
@@ -161,7 +162,7 @@ class Evaluation:
         self.runs.append(run)
 
     def _read_stopped(self, run_id: str) -> TestRun:
-        where = self.evaluations.store
+        where = self._settings.store
         with Store.open(where, create=False) as store:
             run = store.run(run_id)
             return TestRun(None, build_eval_report(run, store, reopen=where, interrupted=False), "")
@@ -190,12 +191,12 @@ class Evaluation:
             **{
                 "fail_on_error": options.fail_on_error,
                 "max_cost_usd": options.max_cost_usd,
-                **self.evaluations.limits(),
+                **self._settings.limits(),
             },
         )
 
     async def _evaluate_endpoint(self, config: EvalConfig, stop: Stop, name: str | None) -> TestRun:
-        store = self.evaluations.store
+        store = self._settings.store
         metadata = self._build_metadata(config, name)
         samples = self._load_samples().with_metadata(metadata)
         report = await evaluate(samples, config, store=store, stop=stop)
@@ -233,16 +234,16 @@ class Evaluation:
         options = self.options
         if not isinstance(options, TranslatedOptions) or not options.completion_params:
             return {}
-        if self.evaluations.model:
-            return {"completion_params": {"model": self.evaluations.model}}
+        if self._settings.model:
+            return {"completion_params": {"model": self._settings.model}}
         pairs = zip(options.endpoints or (endpoint,), options.completion_params, strict=True)
         return {"completion_params": next(params for one, params in pairs if one is endpoint)}
 
     def _load_samples(self, most: int | None = None) -> SampleStream:
-        limits = [self.options.max_samples, self.evaluations.limit, most]
+        limits = [self.options.max_samples, self._settings.limit, most]
         known = [limit for limit in limits if limit is not None]
-        if self.evaluations.rows is not None:
-            rows = BundledRows(self.evaluations.rows, self._list_record_names())
+        if self._settings.rows is not None:
+            rows = BundledRows(self._settings.rows, self._list_record_names())
             return load_samples(rows, min(known) if known else None)
         return load_samples(
             _locate_samples(self.options.samples, self.item.path),
@@ -258,10 +259,10 @@ class Evaluation:
         return frozenset({nodeid, *(f"{nodeid}[{name}]" for name in names)})
 
     def _list_endpoints(self) -> list[tuple[str | None, Endpoint | None]]:
-        one = self.evaluations.model or self.item.funcargs.get(
+        one = self._settings.model or self.item.funcargs.get(
             ENDPOINT_ARGUMENT, self.options.endpoint
         )
-        if not self.options.groupwise or not self.options.endpoints or self.evaluations.model:
+        if not self.options.groupwise or not self.options.endpoints or self._settings.model:
             return [(None, _parse_test_endpoint(one))]
         names = name_endpoints(self.options.endpoints)
         return list(zip(names, map(_parse_test_endpoint, self.options.endpoints), strict=True))
@@ -288,7 +289,7 @@ class Evaluation:
         return await rescore(
             run.report.run_id,
             _wrap_as_user_function(lambda sample: results.of(run.endpoint, sample), self.options),
-            store=self.evaluations.store,
+            store=self._settings.store,
             how=RescoreOptions(
                 name=self.item.name,
                 keep_failed=True,

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 class PendingReports:
     """Holds the reports of this process back; those of xdist workers are on disk."""
 
-    def __init__(self, config: "pytest.Config", parts: SessionFiles) -> None:
+    def __init__(self, config: "pytest.Config", files: SessionFiles) -> None:
         self._config = config
-        self._parts = parts
+        self._files = files
         self._own: dict[str, list[pytest.TestReport]] = {}
 
     def run(self, item: "pytest.Item", nextitem: "pytest.Item | None") -> None:
@@ -48,7 +48,7 @@ class PendingReports:
             for report in reports
         ]
         try:
-            self._parts.write_reports(nodeid, plain)
+            self._files.write_reports(nodeid, plain)
         except (TypeError, ValueError):
             # A plugin put an object on the report that is not JSON: it cannot leave the worker.
             return False
@@ -72,7 +72,7 @@ class PendingReports:
         load = self._config.hook.pytest_report_from_serializable
         return {
             nodeid: [load(config=self._config, data=each) for each in plain]
-            for nodeid, plain in self._parts.read_reports().items()
+            for nodeid, plain in self._files.read_reports().items()
         }
 
     def _log(self, reports: "list[pytest.TestReport]") -> None:

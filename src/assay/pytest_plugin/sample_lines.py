@@ -188,7 +188,7 @@ def _shorten_line(text: str) -> str:
 
 def _format_show_command(run: TestRun, evaluations: Evaluations, *sample: str) -> str:
     # `store` of a report has no password, so the command may be printed.
-    store = ["--store", run.report.store] if evaluations.store_must_be_named else []
+    store = ["--store", run.report.store] if evaluations.settings.store_must_be_named else []
     # An id that looks like an option must not be taken for one.
     guard = ["--"] if any(word.startswith("-") for word in sample) else []
     words = ["assay", "show", *store, *guard, run.report.run_id, *sample]

@@ -1,17 +1,14 @@
 """All evaluations of one pytest session: collected, written, compared and reported."""
 
 import textwrap
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from assay.errors import AssayError
 from assay.stats import WIDTH, clean_text, format_plural, join_wrapped
-from assay.types import Sample
 
 from .baseline import TestComparison, compare_with_baseline
 from .evaluation_record import Record, mark_regression
@@ -19,24 +16,21 @@ from .github_annotations import annotate, write_step_summary
 from .pending_reports import PendingReports
 from .session_settings import read_settings
 from .summary_file import copy_summary, read_summary, write_summary
-from .worker_files import SessionFiles, StoredTest, find_leftovers
-
-if TYPE_CHECKING:
-    import pytest
+from .worker_files import RecordedTest, SessionFiles, find_leftovers
 
 _INDENT = " " * 8
 _MAX_REPORT_CHARS = 1000
 
 
 class Evaluations:
-    """Writes each test to disk as it ends; at the end of the session joins and judges them."""
+    """Records each test as it ends; at the end of the session compares and reports them all."""
 
     def __init__(self, config: "pytest.Config", session: str) -> None:
         self._config = config
-        self._settings = read_settings(config)
-        self._parts = SessionFiles(self._settings.summary, session)
-        self.pending = PendingReports(config, self._parts)
-        self._concluded: list[StoredTest] = []
+        self.settings = read_settings(config)
+        self.files = SessionFiles(self.settings.summary, session)
+        self.pending = PendingReports(config, self.files)
+        self._tests: list[RecordedTest] = []
         self._passed: set[str] = set()
         self._error: Exception | None = None
         self._comparisons: list[TestComparison] = []
@@ -44,41 +38,11 @@ class Evaluations:
 
     @property
     def _records(self) -> list[Record]:
-        return [part.record for part in self._concluded]
+        return [test.record for test in self._tests]
 
-    @property
-    def store(self) -> str | Path:
-        return self._settings.store
-
-    @property
-    def store_must_be_named(self) -> bool:
-        """Whether `assay show` needs `--store` to find the runs."""
-        return self._settings.store_must_be_named
-
-    @property
-    def limit(self) -> int | None:
-        return self._settings.limit
-
-    @property
-    def model(self) -> str | None:
-        return self._settings.model
-
-    @property
-    def rows(self) -> Path | None:
-        """The dataset of a bundle. None: each test reads its own."""
-        return self._settings.rows
-
-    def limits(self) -> dict[str, Any]:
-        """Return the limits of runs from the command line."""
-        return self._settings.limits()
-
-    def running(self, record: Record) -> AbstractContextManager[None]:
-        """Mark a test as running: the summary contains it even if the process dies."""
-        return self._parts.running(record)
-
-    def add(self, record: Record, samples: Iterable[Sample]) -> None:
-        """Store the record of a test, with its samples."""
-        self._parts.write(record, samples)
+    def add(self, record: Record, store: str | None = None) -> None:
+        """Record a test, with the address of the store that has its samples."""
+        self.files.write(record, store)
         self._passed.discard(record.item)
         if record.passed:
             self._passed.add(record.item)
@@ -87,29 +51,25 @@ class Evaluations:
         """Whether a test of this process passed so far."""
         return nodeid in self._passed
 
-    def override_outcome(self, nodeid: str, fields: dict[str, object]) -> None:
-        """Change the records of a test: pytest decided otherwise than its samples did."""
-        self._parts.write_verdict(nodeid, fields)
-
     def conclude(self) -> None:
         """Compare all tests with the baseline, and log the reports that waited for it."""
-        self._concluded = self._parts.read()
+        self._tests = self.files.read(self.settings.store)
         try:
-            baseline = self._settings.baseline
-            if baseline is not None and not self._settings.update:
+            baseline = self.settings.baseline
+            if baseline is not None and not self.settings.update:
                 self._comparisons = compare_with_baseline(
-                    baseline, self._concluded, tolerance=self._settings.tolerance
+                    baseline, self._tests, tolerance=self.settings.tolerance
                 )
         except (AssayError, OSError) as error:
             self._error = error
         regressed = {each.test: each.problem for each in self._comparisons if each.regressed}
         failing: dict[str, list[str]] = {}
-        for number, part in enumerate(self._concluded):
-            record = part.record
+        for number, test in enumerate(self._tests):
+            record = test.record
             if record.test not in regressed:
                 continue
             worse = mark_regression(record, regressed[record.test])
-            self._concluded[number] = replace(part, record=worse)
+            self._tests[number] = replace(test, record=worse)
             # Failed and xfailed tests have been reported already.
             if record.outcome in ("passed", "xpassed"):
                 failing.setdefault(record.item, []).append(self._describe_regression(worse))
@@ -126,8 +86,10 @@ class Evaluations:
     def finish(self, session: "pytest.Session") -> None:
         """Write the summary, and the baseline if `--assay-update-baseline` is set."""
         try:
-            write_summary(self._settings.summary, self._concluded, root=self._config.rootpath)
-            self._parts.remove()
+            samples = (sample for test in self._tests for sample in test.samples())
+            root = self._config.rootpath
+            write_summary(self.settings.summary, self._records, samples, root=root)
+            self.files.remove()
             self._update_baseline(session)
             write_step_summary(self._records, self._comparisons)
         except (AssayError, OSError) as error:
@@ -137,15 +99,16 @@ class Evaluations:
             # Any other exit status is more specific.
             if session.exitstatus == pytest.ExitCode.OK:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
-        for path in find_leftovers(self._settings.summary):
+        for path in find_leftovers(self.settings.summary):
             self._notes.append(
-                f"a killed session left its samples in {self._shorten_path(path)}; no summary "
-                "contains them: delete the folder if you do not need them"
+                f"a killed session left the verdicts of its tests in {self._shorten_path(path)} "
+                "and their samples in the store; no summary contains them: delete the folder if "
+                "you do not need them"
             )
 
     def _update_baseline(self, session: "pytest.Session") -> None:
-        baseline = self._settings.baseline
-        if baseline is None or not self._settings.update:
+        baseline = self.settings.baseline
+        if baseline is None or not self.settings.update:
             return
         # A partial session would drop all tests that did not run from the baseline.
         if _has_ended_early(session):
@@ -154,7 +117,7 @@ class Evaluations:
             )
             return
         self._notes += self._list_dropped_tests(baseline)
-        copy_summary(self._settings.summary, baseline)
+        copy_summary(self.settings.summary, baseline)
         self._notes.append(f"baseline written: {self._shorten_path(baseline)}")
 
     def _list_dropped_tests(self, baseline: Path) -> Iterator[str]:
@@ -186,7 +149,7 @@ class Evaluations:
                 yield from _wrap_text(comparison.text)
         for note in self._notes:
             yield from _wrap_text(note, indent="")
-        yield from _wrap_text(f"summary: {self._shorten_path(self._settings.summary)}", indent="")
+        yield from _wrap_text(f"summary: {self._shorten_path(self.settings.summary)}", indent="")
 
     def _shorten_path(self, path: Path) -> str:
         here = self._config.invocation_params.dir

@@ -7,10 +7,11 @@ import platform
 import shutil
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from pydantic_core import to_json
 
@@ -20,14 +21,13 @@ from assay.scorers import hash_loaded_files
 from assay.types import (
     Sample,
     compute_file_sha256,
-    create_private,
     make_private_folder,
+    open_private,
     replace_private,
     write_private,
 )
 
 from .evaluation_record import TOTALS, Record
-from .worker_files import StoredTest
 
 SUMMARY_FORMAT = 1
 
@@ -37,22 +37,33 @@ def rows_path_of(summary: Path) -> Path:
     return summary.with_suffix(".jsonl")
 
 
-def write_summary(summary: Path, parts: Sequence[StoredTest], *, root: Path) -> None:
-    """Join the parts and write the summary. Each file appears whole or not at all."""
-    rows = rows_path_of(summary)
-    unfinished = _build_unfinished_path(rows)
-    unfinished.unlink(missing_ok=True)
-    create_private(unfinished)
-    with unfinished.open("r+b") as joined:
-        for rows_of_test in (part.rows for part in parts if part.rows is not None):
-            with rows_of_test.open("rb") as file:
-                shutil.copyfileobj(file, joined)
+def write_summary(
+    summary: Path, records: Sequence[Record], samples: Iterable[Sample], *, root: Path
+) -> None:
+    """Write the summary and the samples. Each file appears whole or not at all."""
+    rows, digest = rows_path_of(summary), hashlib.sha256()
     # The samples first: a summary without its samples would be useless as a baseline.
-    digest = compute_file_sha256(unfinished)
-    replace_private(unfinished, rows)
-    records = [part.record for part in parts]
+    with _open_replacement(rows) as file:
+        for sample in samples:
+            line = f"{sample.to_json()}\n"
+            file.write(line)
+            digest.update(line.encode())
     plain = {**_build_summary(records, root), "code": _digest_code(records, root)}
-    _write_json(summary, {**plain, "rows": rows.name, "rows_sha256": digest})
+    _write_json(summary, {**plain, "rows": rows.name, "rows_sha256": digest.hexdigest()})
+
+
+@contextmanager
+def _open_replacement(path: Path) -> Iterator[TextIO]:
+    """Open a file that replaces `path` once it is complete."""
+    # The process id is in the name because two sessions may end at the same time.
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.new")
+    make_private_folder(path.parent)
+    try:
+        with open_private(unfinished) as file:
+            yield file
+        replace_private(unfinished, path)
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def _build_summary(records: Sequence[Record], root: Path) -> dict[str, Any]:
@@ -98,11 +109,6 @@ def _write_json(path: Path, plain: dict[str, Any]) -> None:
     write_private(path, f"{json.dumps(plain, indent=2)}\n")
 
 
-def _build_unfinished_path(path: Path) -> Path:
-    # The process id is in the name because two sessions may end at the same time.
-    return path.with_name(f".{path.name}.{os.getpid()}.new")
-
-
 def digest_rows(rows: Iterable[object]) -> str:
     """Return the SHA-256 of rows in memory."""
     digest = hashlib.sha256()
@@ -130,12 +136,9 @@ def _read_git_commit(root: Path) -> str | None:
 
 def copy_summary(summary: Path, target: Path) -> None:
     """Make a summary and its samples the baseline at `target`."""
-    make_private_folder(target.parent)
     rows = rows_path_of(target)
-    _build_unfinished_path(rows).unlink(missing_ok=True)
-    create_private(_build_unfinished_path(rows))
-    shutil.copyfile(rows_path_of(summary), _build_unfinished_path(rows))
-    replace_private(_build_unfinished_path(rows), rows)
+    with rows_path_of(summary).open(encoding="utf-8") as source, _open_replacement(rows) as file:
+        shutil.copyfileobj(source, file)
     _write_json(target, {**read_summary(summary), "rows": rows.name})
 
 
@@ -180,11 +183,6 @@ def check_rows(summary: Path) -> None:
 
 def read_rows(summary: Path) -> Iterator[Sample]:
     """Yield the samples of a summary, one at a time."""
-    return read_sample_lines(rows_path_of(summary))
-
-
-def read_sample_lines(rows: Path) -> Iterator[Sample]:
-    """Yield the samples of a JSON Lines file, one at a time."""
-    with rows.open(encoding="utf-8") as file:
+    with rows_path_of(summary).open(encoding="utf-8") as file:
         for line in file:
             yield Sample.from_json(line)

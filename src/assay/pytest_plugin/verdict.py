@@ -90,7 +90,8 @@ class TestVerdict:
 def _record_outcome(evaluation: Evaluation) -> Iterator[TestVerdict]:
     """Record a test however it ends. Errors other than assay's are recorded and re-raised."""
     verdict = TestVerdict()
-    with evaluation.evaluations.running(build_blank_record(evaluation.item, evaluation.options)):
+    blank = build_blank_record(evaluation.item, evaluation.options)
+    with evaluation.evaluations.files.running(blank):
         try:
             # The caller parses the rule in here, so that an invalid one is recorded as well.
             yield verdict
@@ -124,17 +125,18 @@ def record_setup(
     """Record a test whose fixture failed. Skipped tests are not recorded."""
     if isinstance(item, pytest.Function) and not isinstance(error, pytest.skip.Exception):
         reason = f"setup: {describe_error(error)}"
-        evaluations.add(mark_failed(build_blank_record(item, options), reason), ())
+        evaluations.add(mark_failed(build_blank_record(item, options), reason))
 
 
 def record_report(report: "pytest.TestReport", evaluations: Evaluations) -> None:
     """Make the summary agree with pytest: xfail marks, and errors of a teardown."""
     if (xfail := getattr(report, "wasxfail", None)) is not None:
-        evaluations.override_outcome(report.nodeid, {"passed": True, "xfail": str(xfail)})
+        evaluations.files.write_verdict(report.nodeid, {"passed": True, "xfail": str(xfail)})
     elif report.failed and report.when != "setup" and evaluations.passed(report.nodeid):
         reason = clean_text(redact(report.longreprtext.strip()), _MAX_VERDICT_CHARS)
         where = "teardown: " if report.when == "teardown" else ""
-        evaluations.override_outcome(report.nodeid, {"passed": False, "reason": f"{where}{reason}"})
+        verdict = {"passed": False, "reason": f"{where}{reason}"}
+        evaluations.files.write_verdict(report.nodeid, verdict)
 
 
 def redact_report(report: "pytest.TestReport", options: EvalOptions) -> None:
@@ -164,10 +166,10 @@ def _record_stopped_test(evaluation: Evaluation, reason: str) -> None:
     # The finished runs of an aborted test keep their results; without any, the record is blank.
     for run in evaluation.runs:
         record = mark_failed(_build_test_record(evaluation, run), reason)
-        evaluation.evaluations.add(record, run.report.samples)
+        evaluation.evaluations.add(record, run.report.store)
     if not evaluation.runs:
         blank = build_blank_record(evaluation.item, evaluation.options)
-        evaluation.evaluations.add(mark_failed(blank, reason), ())
+        evaluation.evaluations.add(mark_failed(blank, reason))
 
 
 def _build_test_record(evaluation: Evaluation, run: TestRun) -> Record:
@@ -197,7 +199,7 @@ def _conclude_test(evaluation: Evaluation, rule: GateRule | None) -> str | None:
     lines: list[str] = []
     for run in evaluation.runs:
         judged = judge_run(_build_test_record(evaluation, run), run, rule, evaluation.evaluations)
-        evaluation.evaluations.add(judged.record, run.report.samples)
+        evaluation.evaluations.add(judged.record, run.report.store)
         if run.endpoint is None or len(evaluation.runs) == 1:
             evaluation.item.user_properties.extend(judged.record.properties())
         else:

@@ -1,37 +1,45 @@
-"""The files that each test writes when it ends, and that the end of the session joins.
+"""The file in which each process of a session records its tests, for the end of the session.
 
-Every session has a folder of its own, and every test two files in it: its samples, then its
-record. So the processes of pytest-xdist need no channel, a worker that dies loses only its current
-test, and the files of a killed session are neither lost nor mixed into the next.
+It contains verdicts and run ids, never samples: those are in the store. It is a file and not a
+message of pytest-xdist, because it must survive a worker or a session that is killed.
 """
 
 import json
 import os
 import shutil
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from assay.types import Sample, make_private_folder, open_private, write_private
+from assay.store import Store
+from assay.types import Sample, create_private, make_private_folder
 
 from .evaluation_record import Record, mark_failed
 
 
 @dataclass(frozen=True)
-class StoredTest:
-    """One test on disk."""
+class RecordedTest:
+    """One test of a session, and where its samples are."""
 
     record: Record
-    rows: Path | None
-    """None for a test that was aborted."""
+    store: str | Path | None = None
+    """None for a test without a run."""
+
+    def samples(self) -> Iterator[Sample]:
+        """Yield the samples of the test's run one at a time, with `test` added."""
+        if self.record.run is None or self.store is None:
+            return
+        with Store.open(self.store, create=False) as store:
+            for sample in store.run(self.record.run).samples():
+                yield sample.model_copy(update={"test": self.record.test})
 
 
 @dataclass(frozen=True)
 class SessionFiles:
-    """The parts of one session."""
+    """The files of one session, one for each process that runs tests."""
 
     summary: Path
     session: str
@@ -43,79 +51,86 @@ class SessionFiles:
 
     @contextmanager
     def running(self, record: Record) -> Iterator[None]:
-        """Keep a marker file while a test runs: it stays if the process dies."""
-        note = self._reserve_path(".begun")
-        self._write_record(mark_failed(record, "the process ended while the test ran"), note)
+        """Mark a test as running: without its end, the process died meanwhile."""
+        aborted = mark_failed(record, "the process ended while the test ran")
+        self._append("start", {"record": asdict(aborted), "store": None})
         try:
             yield
         finally:
-            # The outcome of the test has been written by now.
-            note.unlink()
+            self._append("end", None)
 
-    def write(self, record: Record, samples: Iterable[Sample]) -> None:
-        """Stream the samples of one test to a file, then write its record, which completes it."""
-        rows = self._reserve_path(".jsonl")
-        with open_private(rows) as file:
-            for sample in samples:
-                named = sample.model_copy(update={"test": record.test})
-                file.write(f"{named.to_json()}\n")
-        self._write_record(record, rows.with_suffix(".json"))
+    def write(self, record: Record, store: str | None) -> None:
+        """Record a test with the address of its store, which must not contain a password."""
+        self._append("record", {"record": asdict(record), "store": store})
 
     def write_verdict(self, nodeid: str, verdict: dict[str, object]) -> None:
         """Override the records of an item whose outcome pytest changed."""
-        write_private(
-            self._reserve_path(".verdict"), json.dumps({"item": nodeid, "fields": verdict})
-        )
+        self._append("verdict", {"item": nodeid, "fields": verdict})
 
     def write_reports(self, nodeid: str, reports: list[dict[str, object]]) -> None:
         """Keep the reports of an item for the process that concludes the session."""
-        text = json.dumps({"item": nodeid, "reports": reports})
-        write_private(self._reserve_path(".reports"), text)
+        self._append("reports", {"item": nodeid, "reports": reports})
+
+    def _append(self, kind: str, content: object) -> None:
+        # Encoded first: a report that is not JSON must not leave half a line.
+        line = json.dumps([time.time_ns(), kind, content])
+        make_private_folder(self.folder)
+        path = self.folder / f"{os.getpid()}.jsonl"
+        if not path.exists():
+            create_private(path)
+        with path.open("a", encoding="utf-8") as file:
+            file.write(f"{line}\n")
+
+    def _read_lines(self) -> list[tuple[str, Any]]:
+        """Return the kind and content of all lines in the order of their time."""
+        found: dict[tuple[int, str, int], tuple[str, Any]] = {}
+        for path in self.folder.glob("*.jsonl"):
+            start: tuple[int, str, int] | None = None
+            with path.open(encoding="utf-8") as file:
+                for number, line in enumerate(file):
+                    if not line.endswith("\n"):
+                        break  # the process was killed while it wrote
+                    at, kind, content = json.loads(line)
+                    if kind == "end" and start is not None:
+                        del found[start]
+                        continue
+                    key = (at, path.name, number)
+                    found[key] = (kind, content)
+                    # A process runs one test at a time.
+                    start = key if kind == "start" else start
+        return [found[key] for key in sorted(found)]
+
+    def read(self, store: str | Path) -> list[RecordedTest]:
+        """Read the tests of the session by name. Of several attempts the last one counts.
+
+        `store` is that of the session: its URL may have a password, which no file contains.
+        """
+        tests: dict[str, RecordedTest] = {}
+        for kind, content in self._read_lines():
+            if kind == "verdict":
+                for test in tests.values():
+                    if test.record.item == content["item"]:
+                        changed = replace(test.record, **content["fields"])
+                        tests[changed.test] = replace(test, record=changed)
+            elif kind in ("start", "record"):
+                record, where = Record.from_plain(content["record"]), content["store"]
+                if (earlier := tests.get(record.test)) is not None:
+                    record = replace(record, attempts=earlier.record.attempts + 1)
+                is_url = where is not None and "://" in where
+                tests[record.test] = RecordedTest(record, store if is_url else where)
+        return [tests[name] for name in sorted(tests)]
 
     def read_reports(self) -> dict[str, list[dict[str, object]]]:
         """Read the reports that `write_reports` kept, by item."""
-        found = (json.loads(path.read_text("utf-8")) for path in self._list_files(".reports"))
-        return {each["item"]: each["reports"] for each in found}
-
-    def _list_files(self, *suffixes: str) -> list[Path]:
-        # Names begin with a timestamp, so this is the order in which they were written.
-        return sorted(path for suffix in suffixes for path in self.folder.glob(f"*{suffix}"))
-
-    def _reserve_path(self, suffix: str) -> Path:
-        # Unique across processes, and sorted by time.
-        make_private_folder(self.folder)
-        return self.folder / f"{time.time_ns()}-{os.getpid()}{suffix}"
-
-    def _write_record(self, record: Record, path: Path) -> None:
-        write_private(path, json.dumps(asdict(record)))
-
-    def read(self) -> list[StoredTest]:
-        """Read the tests of the session by name. Of several attempts the last one counts."""
-        found: dict[str, StoredTest] = {}
-        for path in self._list_files(".json", ".begun", ".verdict"):
-            plain = json.loads(path.read_text(encoding="utf-8"))
-            if path.suffix == ".verdict":
-                _apply_verdict(found, plain["item"], plain["fields"])
-                continue
-            record = Record.from_plain(plain)
-            if (earlier := found.get(record.test)) is not None:
-                record = replace(record, attempts=earlier.record.attempts + 1)
-            whole = path.suffix == ".json"
-            found[record.test] = StoredTest(record, path.with_suffix(".jsonl") if whole else None)
-        return [found[test] for test in sorted(found)]
+        lines = self._read_lines()
+        return {each["item"]: each["reports"] for kind, each in lines if kind == "reports"}
 
     def remove(self) -> None:
-        """Remove the files, once they are joined."""
+        """Remove the files, once the summary is written."""
         shutil.rmtree(self.folder)
         home = _sessions_folder_of(self.summary)
         if not any(home.iterdir()):
             home.rmdir()
-
-
-def _apply_verdict(found: dict[str, StoredTest], nodeid: str, fields: dict[str, Any]) -> None:
-    for test, part in found.items():
-        if part.record.item == nodeid:
-            found[test] = replace(part, record=replace(part.record, **fields))
 
 
 def find_leftovers(summary: Path) -> list[Path]:
