@@ -9,6 +9,8 @@ from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["pytester"]
 
+_ROOT = Path(__file__).parent
+
 # The suite itself may run on GitHub: what it tests is not to write to the page of that run.
 for _name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE"):
     os.environ.pop(_name, None)
@@ -49,10 +51,17 @@ SLOW = (
 )
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import the slow tests for `make check`: torch alone takes ten seconds a worker."""
+    return True if config.option.markexpr == "not slow" and _is_slow(collection_path) else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that `make check` leaves out."""
-    root = Path(__file__).parent
     for item in items:
-        path = item.path.relative_to(root)
-        if any(path.is_relative_to(slow) for slow in SLOW):
+        if _is_slow(item.path):
             item.add_marker(pytest.mark.slow)
+
+
+def _is_slow(path: Path) -> bool:
+    return any(path.is_relative_to(_ROOT / slow) for slow in SLOW)
