@@ -2,12 +2,11 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 from assay.stats import compare
 from assay.store import Store
+from commands import call_main, run_process
 
 FILE = """
 from pathlib import Path
@@ -34,19 +33,6 @@ def is_right(sample):
 """
 
 
-def assay(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    hidden = ("ASSAY_STORE", "ASSAY_HOME", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "PYTHONPATH")
-    kept = {name: value for name, value in os.environ.items() if name not in hidden}
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-m", "assay", *words],
-        cwd=folder,
-        env={**kept, "COLUMNS": "80", "PYTHONIOENCODING": "utf-8"},
-        capture_output=True,
-        encoding="utf-8",
-        timeout=60,
-    )
-
-
 def test_a_colleague_repeats_a_bundle_and_compares_with_its_results(tmp_path: Path) -> None:
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     (ours / "evals" / "grading").mkdir(parents=True)
@@ -56,12 +42,12 @@ def test_a_colleague_repeats_a_bundle_and_compares_with_its_results(tmp_path: Pa
     (ours / "evals" / "grading" / "__init__.py").write_text("")
     (ours / "evals" / "grading" / "rules.py").write_text(RULES)
     (ours / "prompts" / "system.txt").write_text("Repeat the number.")
-    assert assay(ours, "eval", "evals/sums.py", "--quiet").returncode == 0
-    made = assay(ours, "bundle", "latest", "-o", str(theirs / "sums.tar.gz"))
+    assert call_main(ours, "eval", "evals/sums.py", "--quiet").returncode == 0
+    made = run_process(ours, "bundle", "latest", "-o", str(theirs / "sums.tar.gz"))
     assert made.returncode == 0, made.stderr
     os.rename(ours, tmp_path / "gone")
 
-    repeated = assay(theirs, "eval", "--bundle", "sums.tar.gz", "--json")
+    repeated = run_process(theirs, "eval", "--bundle", "sums.tar.gz", "--json")
     assert "evals/grading/rules.py" in repeated.stderr
     assert repeated.returncode == 0, repeated.stderr
     with Store.open(theirs / ".assay" / "assay.db", create=False) as store:

@@ -1,17 +1,15 @@
-"""The example agent certified as a user would do it, in processes of their own."""
+"""The example agent certified as a user would do it."""
 
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 from assay.certify.certified import CertificationResult
+from commands import call_main, run_process
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "certify"
 JUDGE = ("--judge", "judge.json")
@@ -25,20 +23,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def assay(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-m", "assay", *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**os.environ, "COLUMNS": "80"},
-    )
-
-
 def test_the_example_is_planned_certified_and_shown(folder: Path) -> None:
-    plan = assay(folder, "certify", "plan", "agent.yaml", *RUNNER, *JUDGE)
-    done = assay(folder, "certify", "run", "agent.yaml", *RUNNER, *JUDGE, "-o", "out")
+    plan = run_process(folder, "certify", "plan", "agent.yaml", *RUNNER, *JUDGE)
+    done = run_process(folder, "certify", "run", "agent.yaml", *RUNNER, *JUDGE, "-o", "out")
 
     assert (plan.returncode, plan.stderr) == (0, "")
     assert "60 of the agent, 1 more to warm up; 60 of the judge" in plan.stdout
@@ -55,12 +42,12 @@ def test_the_example_is_planned_certified_and_shown(folder: Path) -> None:
         "judge",
         "clock",
     ]
-    shown = assay(folder, "show", result.run, "time-90-min-h")
+    shown = call_main(folder, "show", result.run, "time-90-min-h")
     assert "The answer is 1.5 h." in shown.stdout
 
 
 def test_its_own_model_only_repeats_the_question_and_is_not_certified(folder: Path) -> None:
-    done = assay(folder, "certify", "run", "agent.yaml", *JUDGE, "--quiet")
+    done = call_main(folder, "certify", "run", "agent.yaml", *JUDGE, "--quiet")
 
     assert (done.returncode, done.stderr) == (1, "")
     assert "exact_answer: mean 0.000 is below 0.950; refuted" in done.stdout
@@ -79,9 +66,9 @@ def test_a_certification_that_was_interrupted_goes_on(folder: Path) -> None:
     )
     options = ("certify", "run", "agent.yaml", "--runner", "interrupted:answer", *JUDGE)
 
-    stopped = assay(folder, *options)
+    stopped = run_process(folder, *options)
     command = stopped.stderr.strip().splitlines()[-1].split()
-    done = assay(folder, *command[1:])
+    done = call_main(folder, *command[1:])
 
     assert stopped.returncode == 130
     assert stopped.stdout == ""

@@ -4,29 +4,17 @@ The example agent is certified and signed once; each test changes one thing besi
 """
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from commands import call_main, run_process
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "certify"
 RUN = ("certify", "run", "agent.yaml", "--judge", "judge.json", "-o", "out", "--quiet")
 VERIFY = ("certify", "verify", "out/certificate.dsse.json", "--manifest", "agent.yaml")
 KEY = ("--key", "key.pub.pem")
-
-
-def assay(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-m", "assay", *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**os.environ, "COLUMNS": "80"},
-    )
 
 
 @pytest.fixture(scope="module")
@@ -59,8 +47,8 @@ def certified(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     (folder / "units.py").write_text("NAMES = ['m']\n")
     (folder / "units.json").write_text("{}")
-    assert assay(folder, "certify", "keygen", "-o", "key.pem").returncode == 0
-    done = assay(folder, *RUN, "--runner", "team.agent:answer", "--sign", "key.pem")
+    assert run_process(folder, "certify", "keygen", "-o", "key.pem").returncode == 0
+    done = run_process(folder, *RUN, "--runner", "team.agent:answer", "--sign", "key.pem")
     assert done.returncode == 0, done
     return folder
 
@@ -72,7 +60,7 @@ def folder(certified: Path, tmp_path: Path) -> Path:
 
 
 def test_nothing_changed_verifies(folder: Path) -> None:
-    found = assay(folder, *VERIFY, *KEY, "--refetch-dataset")
+    found = run_process(folder, *VERIFY, *KEY, "--refetch-dataset")
 
     assert (found.returncode, found.stderr) == (0, ""), found
     assert "VERIFIED, and signed" in found.stdout
@@ -81,7 +69,7 @@ def test_nothing_changed_verifies(folder: Path) -> None:
 def test_another_agent_under_the_name_of_the_certified_one_is_named(folder: Path) -> None:
     (folder / "team/agent.py").write_text("def answer(sample): return 'ha'\n")
 
-    found = assay(folder, *VERIFY, *KEY)
+    found = call_main(folder, *VERIFY, *KEY)
 
     assert found.returncode == 1
     assert "MISMATCH      runner code\n                expected  team/agent.py sha" in found.stdout
@@ -98,7 +86,7 @@ def test_a_metric_that_patches_the_verifier_is_not_imported(folder: Path) -> Non
         "def names_unit(sample): return True\n"
     )
 
-    found = assay(folder, *VERIFY, *KEY)
+    found = call_main(folder, *VERIFY, *KEY)
 
     assert found.returncode == 1
     assert "MISMATCH      unit_named: metric code\n" in found.stdout
@@ -109,7 +97,7 @@ def test_a_file_beside_the_manifest_takes_the_place_of_no_module(folder: Path) -
     for shadow in ("json.py", "hashlib.py", "securesystemslib.py", "yaml.py"):
         (folder / shadow).write_text("import os\nos._exit(0)\n")
 
-    found = assay(folder, *VERIFY, *KEY)
+    found = run_process(folder, *VERIFY, *KEY)
 
     assert "VERIFIED, and signed" in found.stdout
 
@@ -125,7 +113,7 @@ ENDS = {
 def test_an_agent_that_ends_the_process_is_no_success(folder: Path, end: str, told: str) -> None:
     (folder / "ender.py").write_text(f"import os\ndef answer(sample): {end}\n")
 
-    found = assay(folder, *RUN, "--runner", "ender:answer")
+    found = run_process(folder, *RUN, "--runner", "ender:answer")
 
     assert found.returncode == 3
     assert told in found.stderr
@@ -139,13 +127,13 @@ def test_an_exit_in_a_plan_is_no_success_either(folder: Path) -> None:
 
     plan = ("certify", "plan", "agent.yaml", "--judge", "judge.json")
     for words in (plan, ("--", *plan)):
-        assert assay(folder, *words, "--runner", "ender:answer").returncode == 3
+        assert run_process(folder, *words, "--runner", "ender:answer").returncode == 3
 
 
 def test_an_agent_that_exits_has_failed(folder: Path) -> None:
     (folder / "ender.py").write_text("import sys\ndef answer(sample): sys.exit(0)\n")
 
-    found = assay(folder, *RUN, "--runner", "ender:answer")
+    found = call_main(folder, *RUN, "--runner", "ender:answer")
 
     assert found.returncode == 1
     assert "SystemExit" in found.stdout
@@ -156,7 +144,7 @@ def test_a_run_that_was_refused_leaves_no_certificate(folder: Path, file: str) -
     before = (folder / "out/certificate.dsse.json").read_bytes()
     (folder / file).write_text("{")
 
-    found = assay(folder, *RUN, "--runner", "team.agent:answer")
+    found = call_main(folder, *RUN, "--runner", "team.agent:answer")
 
     assert found.returncode == 2
     assert not (folder / "out/certificate.dsse.json").exists()
@@ -168,7 +156,7 @@ def test_a_judge_that_is_away_leaves_no_certificate(folder: Path) -> None:
     judge = {"provider": "vllm", "model": "fixed", "api_base": "http://127.0.0.1:9/v1"}
     (folder / "judge.json").write_text(json.dumps(judge))
 
-    found = assay(folder, *RUN, "--runner", "team.agent:answer")
+    found = call_main(folder, *RUN, "--runner", "team.agent:answer")
 
     assert found.returncode == 3
     assert not (folder / "out/certificate.json").exists()

@@ -1,19 +1,18 @@
-"""A deployment gated on a certificate, in processes of their own: yes once, and no after a change.
+"""A deployment gated on a certificate: yes once, and no after a change.
 
 The example agent is certified with a key, and everything that the certificate is about is then
 changed, one thing after another.
 """
 
 import json
-import os
 import shutil
 import stat
-import subprocess
-import sys
 from pathlib import Path
 from xml.etree import ElementTree as Xml
 
 import pytest
+
+from commands import call_main, run_process
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "certify"
 RUN = ("certify", "run", "agent.yaml", "--runner", "converter:answer", "--judge", "judge.json")
@@ -28,17 +27,6 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def assay(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-m", "assay", *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**os.environ, "COLUMNS": "80", **environment},
-    )
-
-
 def replaced(path: Path, old: str, new: str) -> None:
     text = path.read_text()
     assert text.count(old) >= 1
@@ -46,14 +34,14 @@ def replaced(path: Path, old: str, new: str) -> None:
 
 
 def test_a_deployment_is_gated_on_a_certificate(folder: Path) -> None:
-    made = assay(folder, "certify", "keygen", "-o", "key.pem")
+    made = run_process(folder, "certify", "keygen", "-o", "key.pem")
     summary = folder / "summary.md"
-    certified = assay(
+    certified = run_process(
         folder,
         *(*RUN, "-o", "out", "--sign", "key.pem", "--quiet"),
         GITHUB_STEP_SUMMARY=str(summary),
     )
-    good = assay(folder, *VERIFY, *KEY, "--refetch-dataset", "--json")
+    good = run_process(folder, *VERIFY, *KEY, "--refetch-dataset", "--json")
 
     assert (made.returncode, certified.returncode) == (0, 0), certified
     assert stat.S_IMODE((folder / "key.pem").stat().st_mode) == 0o600
@@ -64,39 +52,39 @@ def test_a_deployment_is_gated_on_a_certificate(folder: Path) -> None:
     assert len(list(Xml.parse(folder / "out/junit.xml").iter("testcase"))) == 5
 
     replaced(folder / "golden.jsonl", "km", "kM")
-    moved = assay(folder, *VERIFY, *KEY, "--refetch-dataset")
+    moved = call_main(folder, *VERIFY, *KEY, "--refetch-dataset")
     assert moved.returncode == 1
     assert "MISMATCH      dataset as it is now\n" in moved.stdout
     replaced(folder / "golden.jsonl", "kM", "km")
 
     replaced(folder / "unit_metric.py", '"""', '"""Now ')
-    edited = assay(folder, *VERIFY, *KEY)
+    edited = call_main(folder, *VERIFY, *KEY)
     assert edited.returncode == 1
     assert "MISMATCH      unit_named: metric code\n" in edited.stdout
 
     shutil.copy(folder / "agent.yaml", folder / "old.yaml")
     replaced(folder / "agent.yaml", "threshold: 0.95", "threshold: 0.9")
-    lowered = assay(folder, *VERIFY, *KEY)
+    lowered = call_main(folder, *VERIFY, *KEY)
     assert lowered.returncode == 1
     assert (
         "MISMATCH      exact_answer: threshold\n"
         "                expected  0.9\n"
         "                found     0.95\n"
     ) in lowered.stdout
-    compared = assay(folder, "certify", "diff", "old.yaml", "agent.yaml", "--no-weaken")
+    compared = run_process(folder, "certify", "diff", "old.yaml", "agent.yaml", "--no-weaken")
     assert compared.returncode == 1
     assert "weakened      converter: evaluation.grading_rubric.exact_answer" in compared.stdout
-    refused = assay(folder, *RUN, "--baseline", "old.yaml", "--no-weaken")
+    refused = call_main(folder, *RUN, "--baseline", "old.yaml", "--no-weaken")
     assert (refused.returncode, refused.stdout) == (1, "")
 
 
 def test_a_no_is_certified_and_does_not_verify(folder: Path) -> None:
-    done = assay(
+    done = call_main(
         folder,
         *("certify", "run", "agent.yaml", "--judge", "judge.json", "-o", "out", "--quiet"),
         GITHUB_ACTIONS="true",
     )
-    refused = assay(
+    refused = call_main(
         folder,
         *("certify", "verify", "out/certificate.json", "--manifest", "agent.yaml"),
         "--allow-unsigned",
@@ -112,7 +100,7 @@ def test_a_no_is_certified_and_does_not_verify(folder: Path) -> None:
 
 
 def test_a_rehearsal_leaves_no_certificate(folder: Path) -> None:
-    done = assay(folder, *RUN, "-o", "out", "--limit", "30", "--quiet")
+    done = call_main(folder, *RUN, "-o", "out", "--limit", "30", "--quiet")
 
     assert "not certifiable" in done.stdout
     assert sorted(path.name for path in (folder / "out").iterdir()) == [

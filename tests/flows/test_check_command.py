@@ -1,15 +1,14 @@
-"""`assay check` as a process: output, exit statuses, hostile input, flat memory."""
+"""`assay check`, whole: output, exit statuses, hostile input, flat memory."""
 
 import json
-import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from assay.types import Sample
+from commands import call_main, run_process
+from evaluation_sessions import run as run_pytest
 from make import answered, asked, called, said, sample
 from memory import peak_of
 
@@ -37,18 +36,6 @@ def conversation(name: str, command: str, answer: str) -> Sample:
     )
 
 
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    hidden = ("ASSAY_STORE", "ASSAY_HOME")
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-m", "assay", "check", *arguments],
-        cwd=folder,
-        env={name: value for name, value in os.environ.items() if name not in hidden},
-        capture_output=True,
-        encoding="utf-8",
-        timeout=300,
-    )
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "checks.yaml").write_text(CHECKS)
@@ -62,7 +49,7 @@ def write(folder: Path, *given: Sample) -> None:
 def test_conversations_that_keep_every_rule_pass(folder: Path) -> None:
     write(folder, conversation("good", "ls", "aa"))
 
-    done = run(folder, "s.jsonl", "--checks", "checks.yaml")
+    done = run_process(folder, "check", "s.jsonl", "--checks", "checks.yaml")
 
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -70,7 +57,7 @@ def test_conversations_that_keep_every_rule_pass(folder: Path) -> None:
 def test_one_that_breaks_a_rule_is_shown_with_turn_and_excerpt(folder: Path) -> None:
     write(folder, conversation("good", "ls", "aa"), conversation("bad", "rm -rf /", "aa"))
 
-    done = run(folder, "s.jsonl", "--checks", "checks.yaml")
+    done = call_main(folder, "check", "s.jsonl", "--checks", "checks.yaml")
 
     assert done.returncode == 1
     assert (
@@ -81,12 +68,12 @@ def test_one_that_breaks_a_rule_is_shown_with_turn_and_excerpt(folder: Path) -> 
 
 def test_hostile_text_does_not_hang_a_pattern(folder: Path) -> None:
     write(folder, *(conversation(f"s{n}", "ls", "a" * 5000 + "!") for n in range(20)))
-    started = time.monotonic()
+    started = time.process_time()
 
-    done = run(folder, "s.jsonl", "--checks", "checks.yaml")
+    done = call_main(folder, "check", "s.jsonl", "--checks", "checks.yaml")
 
     assert done.returncode == 1
-    assert time.monotonic() - started < 30
+    assert time.process_time() - started < 30
 
 
 @pytest.mark.parametrize(
@@ -108,7 +95,7 @@ def test_a_wrong_request_is_refused(
 ) -> None:
     write(folder, conversation("good", "ls", "aa"))
 
-    done = run(folder, *arguments)
+    done = call_main(folder, "check", *arguments)
 
     assert (done.returncode, done.stdout) == (status, "")
     assert said in done.stderr
@@ -117,7 +104,7 @@ def test_a_wrong_request_is_refused(
 def test_results_can_be_piped_on(folder: Path) -> None:
     write(folder, conversation("good", "ls", "aa"))
 
-    done = run(folder, "s.jsonl", "--checks", "checks.yaml", "-o", "-")
+    done = call_main(folder, "check", "s.jsonl", "--checks", "checks.yaml", "-o", "-")
 
     assert json.loads(done.stdout)["score"]["metrics"]["no_force"]["score"] == 1.0
 
@@ -155,12 +142,6 @@ def test_checks_judge_inside_an_evaluation_test(command: str, status: int, folde
     write(folder, conversation("only", command, "aa"))
     (folder / "test_it.py").write_text(IN_PYTEST)
 
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py"],
-        cwd=folder,
-        capture_output=True,
-        encoding="utf-8",
-        timeout=300,
-    )
+    session = run_pytest(folder)
 
-    assert done.returncode == status, done.stdout
+    assert session.status == status, session.output

@@ -15,6 +15,7 @@ import pytest
 from assay.agents import run_agent
 from assay.environments import GymEnvironment, RemoteEnvironments
 from assay.types import Message, Trajectory
+from commands import call_main
 from make import called, said
 from scripted import Scripted
 
@@ -190,13 +191,7 @@ def test_a_token_of_the_user_is_not_shown(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_served_exits_2_and_says_why(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "assay", "env", "serve", "no_such_module:Desk"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    done = call_main(tmp_path, "env", "serve", "no_such_module:Desk")
 
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("no_such_module:Desk: No module named 'no_such_module'\n")

@@ -5,13 +5,13 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from assay.store import Store
+from commands import build_command, build_environment, call_main, run_process
 
 FILE = """
 import asyncio
@@ -37,27 +37,6 @@ dataset = [{"id": f"q{n}", "question": str(n), "answer": str(n % 30)} for n in r
 """
 
 
-def environment() -> dict[str, str]:
-    hidden = ("ASSAY_STORE", "ASSAY_HOME", "OPENAI_API_KEY", "ANTHROPIC_API_KEY")
-    kept = {name: value for name, value in os.environ.items() if name not in hidden}
-    return {**kept, "COLUMNS": "80", "PYTHONIOENCODING": "utf-8"}
-
-
-def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-W", "error", "-m", "assay", *arguments]
-
-
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(*arguments),
-        cwd=folder,
-        env=environment(),
-        capture_output=True,
-        encoding="utf-8",
-        timeout=300,
-    )
-
-
 def write(folder: Path, *, latency_s: float = 0.0) -> None:
     (folder / "sums.py").write_text(FILE.replace("LATENCY", str(latency_s)))
 
@@ -77,9 +56,9 @@ def wait_until_scored(folder: Path, count: int, process: "subprocess.Popen[str]"
 
 def started(folder: Path, *options: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(
-        command("eval", "sums.py", *options),
+        build_command("eval", "sums.py", *options),
         cwd=folder,
-        env=environment(),
+        env=build_environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         encoding="utf-8",
@@ -105,7 +84,7 @@ def test_json_is_one_object_whatever_a_child_process_of_the_users_code_prints(
         "dataset = [{'id': 'a', 'question': 'a'}]\n"
     )
 
-    ended = run(tmp_path, "eval", "graded.py", "--json", "--quiet")
+    ended = run_process(tmp_path, "eval", "graded.py", "--json", "--quiet")
 
     assert json.loads(ended.stdout)["exit_status"] == ended.returncode == 0
     assert ended.stderr == "imported\ngraded a\n"
@@ -114,7 +93,8 @@ def test_json_is_one_object_whatever_a_child_process_of_the_users_code_prints(
 def test_a_run_is_recorded_shown_compared_and_gated(tmp_path: Path) -> None:
     write(tmp_path)
 
-    first, second = run(tmp_path, "eval", "sums.py"), run(tmp_path, "eval", "sums.py", "--json")
+    first = run_process(tmp_path, "eval", "sums.py")
+    second = call_main(tmp_path, "eval", "sums.py", "--json")
     said = json.loads(second.stdout)
     before = first.stdout.split("\nrun ")[1].split()[0]
 
@@ -123,28 +103,28 @@ def test_a_run_is_recorded_shown_compared_and_gated(tmp_path: Path) -> None:
     assert first.stderr == f"run {before}\n"
     assert all(len(line) <= 80 for line in first.stdout.splitlines() if "store" not in line)
 
-    listed = run(tmp_path, "runs")
+    listed = run_process(tmp_path, "runs")
     assert [said["run"], before] == [
         line.split()[0] for line in listed.stdout.splitlines() if line.startswith("sums-")
     ]
-    shown = run(tmp_path, "show", "latest", "--limit", "3")
+    shown = run_process(tmp_path, "show", "latest", "--limit", "3")
     assert re.search(r"^  q30 +0\.000 +\d+$", shown.stdout, re.MULTILINE)
     assert "and 37 more" in shown.stdout
-    transcript = run(tmp_path, "show", before, "q30")
+    transcript = call_main(tmp_path, "show", before, "q30")
     assert "--- 1 assistant\n30\n\n--- result\nscore     0\n" in transcript.stdout
-    compared = run(tmp_path, "compare", before, "latest", "--fail-on-regression")
+    compared = run_process(tmp_path, "compare", before, "latest", "--fail-on-regression")
     assert "40: 0 better, 0 worse, 40 the same" in compared.stdout
     assert [each.returncode for each in (listed, shown, transcript, compared)] == [0, 0, 0, 0]
 
-    gates = [run(tmp_path, "gate", "latest", "--min", bar) for bar in ("0.75", "0.8")]
+    gates = [run_process(tmp_path, "gate", "latest", "--min", bar) for bar in ("0.75", "0.8")]
     assert [gate.returncode for gate in gates] == [0, 1]
     assert "minimum       failed: mean 0.750 is below 0.800" in gates[1].stdout
-    assert run(tmp_path, "gate", "latest", "--baseline", before).returncode == 0
+    assert call_main(tmp_path, "gate", "latest", "--baseline", before).returncode == 0
 
 
 def test_commands_without_a_store_say_what_makes_one(tmp_path: Path) -> None:
     for words in (["runs"], ["show", "latest"], ["compare", "a", "b"], ["gate", "a", "--min", "1"]):
-        done = run(tmp_path, *words)
+        done = call_main(tmp_path, *words)
 
         assert (done.returncode, done.stdout) == (3, "")
         assert "the store does not exist\n  hint: `assay eval` creates one" in done.stderr
@@ -152,7 +132,7 @@ def test_commands_without_a_store_say_what_makes_one(tmp_path: Path) -> None:
 
 
 def test_a_doctor_reports_and_shows_no_key(tmp_path: Path) -> None:
-    done = run(tmp_path, "doctor", "--model", "mock:echo", "--json")
+    done = call_main(tmp_path, "doctor", "--model", "mock:echo", "--json")
 
     said = json.loads(done.stdout)
     assert (done.returncode, done.stderr) == (0, "")
@@ -182,7 +162,7 @@ def test_an_interrupted_run_keeps_its_results_and_is_resumed(
     resume = errors.strip().splitlines()[-1].split()
     assert resume[:4] == ["assay", "eval", "sums.py", "--resume"]
 
-    done = run(tmp_path, *resume[1:])
+    done = call_main(tmp_path, *resume[1:])
 
     assert done.returncode == 0, done.stderr
     assert sorted(recorded(tmp_path)) == sorted(f"q{n}" for n in range(40))
@@ -193,7 +173,7 @@ def test_an_interrupted_run_keeps_its_results_and_is_resumed(
 
 def test_a_second_signal_stops_now_and_the_store_stays_consistent(tmp_path: Path) -> None:
     write(tmp_path)
-    assert run(tmp_path, "eval", "sums.py", "--limit", "2").returncode == 0
+    assert call_main(tmp_path, "eval", "sums.py", "--limit", "2").returncode == 0
     (tmp_path / "hold").touch()
     process = started(tmp_path)
     assert process.stderr is not None
@@ -210,7 +190,7 @@ def test_a_second_signal_stops_now_and_the_store_stays_consistent(tmp_path: Path
         assert [row.status for row in store.runs()] == ["interrupted", "completed"]
         assert store.run().totals.recorded == store.run().totals.failed == 0
     (tmp_path / "hold").unlink()
-    assert run(tmp_path, "eval", "sums.py", "--resume").returncode == 0
+    assert call_main(tmp_path, "eval", "sums.py", "--resume").returncode == 0
     assert len(recorded(tmp_path)) == 40
 
 
@@ -256,7 +236,7 @@ def test_a_killed_run_is_resumed_too(tmp_path: Path) -> None:
     process.communicate(timeout=180)
     kept = recorded(tmp_path)
 
-    done = run(tmp_path, "eval", "sums.py", "--resume")
+    done = call_main(tmp_path, "eval", "sums.py", "--resume")
 
     assert done.returncode == 0, done.stderr
     assert len(recorded(tmp_path)) == 40
@@ -270,7 +250,7 @@ def test_an_endpoint_out_of_reach_is_3(tmp_path: Path) -> None:
     text = (tmp_path / "sums.py").read_text()
     (tmp_path / "sums.py").write_text(text.replace('model="echo"', 'model="echo", max_retries=0'))
 
-    done = run(
+    done = call_main(
         tmp_path, "eval", "sums.py", "--limit", "2", "--model", "vllm:m@http://127.0.0.1:9/v1"
     )
 
@@ -283,9 +263,9 @@ def test_progress_is_shown_on_a_terminal(tmp_path: Path) -> None:
     write(tmp_path, latency_s=0.05)
     reading, writing = pty.openpty()
     process = subprocess.Popen(
-        command("eval", "sums.py"),
+        build_command("eval", "sums.py"),
         cwd=tmp_path,
-        env={**environment(), "TERM": "xterm"},
+        env=build_environment(TERM="xterm"),
         stdout=subprocess.PIPE,
         stderr=writing,
     )
@@ -312,7 +292,7 @@ def test_progress_is_shown_on_a_terminal(tmp_path: Path) -> None:
 def test_resuming_in_a_store_that_is_not_there_makes_none(tmp_path: Path) -> None:
     write(tmp_path)
 
-    done = run(tmp_path, "eval", "sums.py", "--resume", "--store", "typo.db")
+    done = call_main(tmp_path, "eval", "sums.py", "--resume", "--store", "typo.db")
 
     assert done.returncode == 3
     assert "the store does not exist" in done.stderr
@@ -323,9 +303,9 @@ def test_words_that_are_no_utf_8_end_in_no_traceback(tmp_path: Path) -> None:
     write(tmp_path)
     bad = os.fsdecode(b"x\xff")
 
-    first = run(tmp_path, "eval", "sums.py", "--quiet", "--name", bad)
-    shown = run(tmp_path, "show", bad)
-    again = run(tmp_path, "eval", "sums.py", "--quiet", "--name", bad, "--resume", bad)
+    first = run_process(tmp_path, "eval", "sums.py", "--quiet", "--name", bad)
+    shown = run_process(tmp_path, "show", bad)
+    again = run_process(tmp_path, "eval", "sums.py", "--quiet", "--name", bad, "--resume", bad)
 
     assert "Traceback" not in first.stderr + shown.stderr + again.stderr
     assert shown.returncode == again.returncode == 2

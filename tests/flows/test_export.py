@@ -1,7 +1,6 @@
-"""`assay export` as a process: from an evaluation to files, and back again as samples."""
+"""`assay export`, whole: from an evaluation to files, and back again as samples."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -20,6 +19,8 @@ from assay.formats.sharegpt import from_sharegpt
 from assay.formats.trl import from_trl
 from assay.formats.vertex import from_vertex
 from assay.types import EvaluateResult, Message, ModelCall, Sample, Trajectory
+from commands import call_main, run_process
+from evaluation_sessions import run as run_pytest
 from make import answered, asked, called, said
 from openai_rules import check_row
 
@@ -51,18 +52,6 @@ dataset = [{"id": "sum", "question": "2 + 3?", "answer": "5"}]
 TOOLS = [{"name": "look", "parameters": {"type": "object", "properties": {}}}]
 
 
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    hidden = ("ASSAY_STORE", "ASSAY_HOME")
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-m", "assay", *arguments],
-        cwd=folder,
-        env={name: value for name, value in os.environ.items() if name not in hidden},
-        capture_output=True,
-        encoding="utf-8",
-        timeout=120,
-    )
-
-
 def rows(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
@@ -72,13 +61,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with one run: a sum that was worked out twice, once wrongly."""
     path = tmp_path_factory.mktemp("export")
     (path / "sums.py").write_text(EVALUATION)
-    done = run(path, "eval", "sums.py", "--quiet")
+    done = call_main(path, "eval", "sums.py", "--quiet")
     assert done.returncode == 0, done.stderr
     return path
 
 
 def test_a_run_becomes_an_sft_file_with_the_tools_that_the_model_was_told_of(folder: Path) -> None:
-    done = run(folder, "export", "trl-sft", "latest", "-o", "sft.jsonl", "--min-score", "0.5")
+    done = run_process(
+        folder, "export", "trl-sft", "latest", "-o", "sft.jsonl", "--min-score", "0.5"
+    )
 
     (row,) = rows(folder / "sft.jsonl")
     assert (done.returncode, done.stderr) == (0, "left out      1 score too low\n")
@@ -89,7 +80,7 @@ def test_a_run_becomes_an_sft_file_with_the_tools_that_the_model_was_told_of(fol
 
 
 def test_a_run_becomes_a_preference(folder: Path) -> None:
-    done = run(folder, "export", "trl-preference", "latest", "-o", "pairs.jsonl")
+    done = call_main(folder, "export", "trl-preference", "latest", "-o", "pairs.jsonl")
 
     (row,) = rows(folder / "pairs.jsonl")
     assert done.returncode == 0, done.stderr
@@ -98,7 +89,7 @@ def test_a_run_becomes_a_preference(folder: Path) -> None:
 
 def test_openai_takes_what_is_written_for_it(folder: Path) -> None:
     for kind in ("sft", "rft"):
-        done = run(folder, "export", f"openai-{kind}", "latest", "-o", f"openai-{kind}.jsonl")
+        done = call_main(folder, "export", f"openai-{kind}", "latest", "-o", f"openai-{kind}.jsonl")
         assert done.returncode == 0, done.stderr
         for row in rows(folder / f"openai-{kind}.jsonl"):
             check_row(row, kind)
@@ -107,7 +98,7 @@ def test_openai_takes_what_is_written_for_it(folder: Path) -> None:
 def test_a_file_that_is_there_is_kept(folder: Path) -> None:
     (folder / "there.jsonl").write_text("kept\n")
 
-    done = run(folder, "export", "trl-sft", "latest", "-o", "there.jsonl")
+    done = call_main(folder, "export", "trl-sft", "latest", "-o", "there.jsonl")
 
     assert done.returncode == 2
     assert (folder / "there.jsonl").read_text() == "kept\n"
@@ -249,16 +240,10 @@ def test_the_summary_of_a_pytest_session_is_exported(tmp_path: Path) -> None:
         "def test_two(sample):\n"
         "    return EvaluateResult(score=0.0)\n"
     )
-    session = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--assay-summary=e.json"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert (tmp_path / "e.json").exists(), session.stdout
+    session = run_pytest(tmp_path, "--assay-summary=e.json")
+    assert (tmp_path / "e.json").exists(), session.output
 
-    done = run(tmp_path, "export", "trl-sft", "e.json", "-o", "o.jsonl", "--min-score", "1")
+    done = call_main(tmp_path, "export", "trl-sft", "e.json", "-o", "o.jsonl", "--min-score", "1")
 
     assert done.returncode == 0, done.stderr
     assert "samples       2 read, 1 used" in done.stdout

@@ -1,14 +1,13 @@
-"""Runs in which nothing can succeed, as processes: few calls, the reason, and the exit status."""
+"""Runs in which nothing can succeed: few calls, the reason, and the exit status."""
 
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from assay.store import Store
+from commands import Ended, call_main, run_process
 from evaluation_sessions import run as run_pytest
 from evaluation_sessions import write_tests
 from misbehaving import Exchange, MisbehavingServer
@@ -35,17 +34,13 @@ def server() -> Iterator[MisbehavingServer]:
         yield server
 
 
-def evaluate(
-    folder: Path, url: str, *options: str, score: str = "return 1.0"
-) -> subprocess.CompletedProcess[str]:
+def write(folder: Path, url: str, *, score: str = "return 1.0") -> None:
     (folder / "sums.py").write_text(FILE.replace("URL", url).replace("SCORE", score))
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-m", "assay", "eval", "sums.py", *options],
-        cwd=folder,
-        capture_output=True,
-        encoding="utf-8",
-        timeout=300,
-    )
+
+
+def evaluate(folder: Path, url: str, *options: str, score: str = "return 1.0") -> Ended:
+    write(folder, url, score=score)
+    return call_main(folder, "eval", "sums.py", *options)
 
 
 async def unknown_model(exchange: Exchange) -> None:
@@ -56,8 +51,9 @@ def test_an_unknown_model_stops_the_command_with_its_reason(
     tmp_path: Path, server: MisbehavingServer
 ) -> None:
     server.react = unknown_model
+    write(tmp_path, server.url)
 
-    ended = evaluate(tmp_path, server.url)
+    ended = run_process(tmp_path, "eval", "sums.py")
 
     assert ended.returncode == 3, ended.stderr
     assert "HTTP 404: the model `ghost` does not exist" in ended.stderr

@@ -1,10 +1,8 @@
-"""`assay judge` as users run it: a process of its own, files in, a run and numbers out."""
+"""`assay judge` as users run it: files in, a run and numbers out."""
 
 import json
-import os
 import signal
 import subprocess
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +13,7 @@ import pytest
 from assay.errors import StoreError
 from assay.store import Store
 from assay.types import Sample
+from commands import build_command, call_main, run_process
 from judge_answers import conversation, graded
 from recorded_runs import record
 
@@ -37,27 +36,14 @@ def judge_file(folder: Path, *replies: Any, **params: Any) -> None:
     (folder / "judge.json").write_text(json.dumps(endpoint))
 
 
-def command(*words: str, target: str = "sessions.jsonl") -> list[str]:
-    judging = ["judge", target, "--rubric", "task_success", "--endpoint", "judge.json"]
-    wanted = words if words[:1] == ("show",) else [*judging, *words]
-    return [sys.executable, "-m", "assay", *wanted]
-
-
-def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(*words),
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        env={**os.environ, "COLUMNS": "80"},
-    )
+def judge(*words: str, target: str = "sessions.jsonl") -> list[str]:
+    return ["judge", target, "--rubric", "task_success", "--endpoint", "judge.json", *words]
 
 
 def test_sessions_are_judged_shown_and_written(folder: Path) -> None:
     judge_file(folder, f"```json\n{GRADES}\n```\nThere you are.")
 
-    done = run(folder, "--json", "-o", "judged.jsonl", "--votes", "2")
+    done = run_process(folder, *judge("--json", "-o", "judged.jsonl", "--votes", "2"))
 
     told = json.loads(done.stdout)
     # The third session holds the very verdict that this judge gives: it is not believed.
@@ -68,14 +54,14 @@ def test_sessions_are_judged_shown_and_written(folder: Path) -> None:
         Sample.from_json(line) for line in (folder / "judged.jsonl").read_text().splitlines()
     ]
     assert [each.reward for each in samples] == [0.875, 0.875, None]
-    shown = run(folder, "show", told["run"], "ses_0")
+    shown = call_main(folder, "show", told["run"], "ses_0")
     assert "It says so." in shown.stdout
 
 
 def test_a_judge_that_cannot_be_reached_is_no_verdict(folder: Path) -> None:
     judge_file(folder, {"error": {"status": 400}})
 
-    done = run(folder)
+    done = call_main(folder, *judge())
 
     assert done.returncode == 3
     assert "score         none: no sample was judged" in done.stdout
@@ -86,7 +72,7 @@ def test_a_wrong_rubric_is_refused_with_line_and_key(folder: Path) -> None:
     judge_file(folder, GRADES)
     (folder / "mine.yaml").write_text("name: mine\ndescription: x\ncriterions: []\n")
 
-    done = run(folder, "--rubric", "mine.yaml")
+    done = call_main(folder, *judge("--rubric", "mine.yaml"))
 
     assert done.returncode == 2
     assert "mine.yaml" in done.stderr
@@ -97,7 +83,7 @@ def test_a_wrong_rubric_is_refused_with_line_and_key(folder: Path) -> None:
 def test_ctrl_c_keeps_what_was_judged_and_the_rest_is_resumed(folder: Path) -> None:
     judge_file(folder, GRADES, latency_s=0.5)
     process = subprocess.Popen(
-        command("--concurrency", "1"),
+        build_command(*judge("--concurrency", "1")),
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -110,7 +96,7 @@ def test_ctrl_c_keeps_what_was_judged_and_the_rest_is_resumed(folder: Path) -> N
     finally:
         process.kill()
 
-    resumed = run(folder, "--resume", "latest", "--json", "--quiet")
+    resumed = call_main(folder, *judge("--resume", "latest", "--json", "--quiet"))
 
     assert process.returncode == 130
     assert "--resume judge-task-success-" in complaint
@@ -125,7 +111,7 @@ def test_a_killed_judging_of_a_run_is_resumed_without_judging_twice(folder: Path
     given = [conversation(id=f"ses_{place}") for place in range(3)]
     old = record(folder / ".assay" / "assay.db", *given)
     process = subprocess.Popen(
-        command("--concurrency", "1", "--quiet", target=old),
+        build_command(*judge("--concurrency", "1", "--quiet", target=old)),
         cwd=folder,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -136,13 +122,7 @@ def test_a_killed_judging_of_a_run_is_resumed_without_judging_twice(folder: Path
         process.kill()
         process.wait()
 
-    resumed = subprocess.run(
-        command("--resume", "latest", "--json", "--quiet", target=old),
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-    )
+    resumed = call_main(folder, *judge("--resume", "latest", "--json", "--quiet", target=old))
 
     told = json.loads(resumed.stdout)
     assert (told["judged"], resumed.returncode) == (3, 0)

@@ -1,10 +1,8 @@
 """`assay quickstart` as a user runs it, on the real model: its output and what it leaves."""
 
 import json
-import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,26 +10,14 @@ import pytest
 from assay.cli import main
 from assay.datasets import load_samples
 from assay.store import Store
-
-COMMAND = [sys.executable, "-m", "assay", "quickstart"]
-
-
-def run(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *arguments],
-        cwd=folder,
-        env={**os.environ, "COLUMNS": "80", "PYTHONIOENCODING": "utf-8", **environment},
-        capture_output=True,
-        encoding="utf-8",
-        timeout=300,
-    )
+from commands import build_command, call_main, run_process
 
 
 @pytest.fixture(scope="module")
 def tour(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, object], str]:
     """One tour over four tasks, told twice: as JSON, and what was shown on the way."""
     folder = tmp_path_factory.mktemp("tour")
-    done = run(folder, "--limit", "4", "--json")
+    done = run_process(folder, "quickstart", "--limit", "4", "--json")
     assert done.returncode == 0, done.stderr
     return folder, json.loads(done.stdout), done.stderr
 
@@ -98,7 +84,7 @@ def test_without_the_weights_nothing_is_begun(
 
 
 def test_the_text_fits_a_terminal_and_shows_an_honest_gate(tmp_path: Path) -> None:
-    done = run(tmp_path, "--limit", "2", "--quiet")
+    done = call_main(tmp_path, "quickstart", "--limit", "2", "--quiet")
 
     assert (done.returncode, done.stderr) == (0, "")
     assert "3. Is it better?" in done.stdout
@@ -107,7 +93,9 @@ def test_the_text_fits_a_terminal_and_shows_an_honest_gate(tmp_path: Path) -> No
 
 
 def test_an_interrupted_tour_ends_with_130(tmp_path: Path) -> None:
-    process = subprocess.Popen(COMMAND, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        build_command("quickstart"), cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    )
     assert process.stderr is not None
     assert "in this process" in process.stderr.readline()
     process.stderr.readline()  # how far it is: from here on it listens to signals
