@@ -1,35 +1,37 @@
 """`assay runs`: list, delete, prune, import and back up recorded runs."""
 
-from argparse import ArgumentParser, Namespace
+from argparse import SUPPRESS, ArgumentParser, Namespace
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from assay.errors import AssayError
+from assay.datasets import Bundle
+from assay.errors import AssayError, ConfigError
 from assay.store import RunRow, Store
 from assay.types import Sample
 
-from . import runs_backup, runs_delete, runs_import, runs_prune
+from .bundle_import import import_bundle
+from .dates import parse_moment
 from .labels import build_label, build_session_label
-from .option_numbers import parse_count
-from .output import cut, print_report
-from .store_option import add_store_option, open_store
+from .option_numbers import parse_count, parse_whole_number
+from .output import cut, format_field, print_report, sanitize_to_line
+from .store_option import add_store_option, build_next_command, find_store_location, open_store
 
 _RUNS_LINE_WIDTH = 80
 _SESSION_PLACE_WIDTH = 30
 # Shorter titles are unreadable; the line is cut as a whole instead.
 _MIN_TITLE_WIDTH = 10
-RUNS_ACTIONS = {
-    "delete": (runs_delete, "delete recorded runs by id"),
-    "prune": (runs_prune, "delete old runs; lists them unless --yes is given"),
-    "import": (runs_import, "record the results of a bundle"),
-    "backup": (runs_backup, "copy the store to a file while it is in use"),
-}
-"""Each action is a module of its own; without an action the runs are listed."""
-
 _RUNS_COLUMNS = "{:<12}{:>13}{:>9}{:>9}{:>8}{:>10}  {}"
+_RUNS_ACTIONS = {
+    "delete": "delete recorded runs by id",
+    "prune": "delete old runs; lists them unless --yes is given",
+    "import": "record the results of a bundle",
+    "backup": "copy the store to a file while it is in use",
+}
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -44,24 +46,74 @@ def configure(parser: ArgumentParser) -> None:
     add_store_option(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
-    for name, (module, does) in RUNS_ACTIONS.items():
-        action = actions.add_parser(
-            name, help=does, description=f"{does.capitalize()}.", allow_abbrev=False
+    delete, prune, import_, backup = (
+        actions.add_parser(name, help=does, description=f"{does.capitalize()}.", allow_abbrev=False)
+        for name, does in _RUNS_ACTIONS.items()
+    )
+    delete.add_argument("run", nargs="+", help="run id, unique prefix, or `latest`")
+    prune.add_argument(
+        "--older-than",
+        type=parse_moment,
+        metavar="WHEN",
+        help="delete runs started before 2026-02-14, or more than 30d ago",
+    )
+    prune.add_argument(
+        "--keep",
+        type=parse_whole_number,
+        metavar="N",
+        help="keep the newest N runs of each name, regardless of age",
+    )
+    prune.add_argument("--name", help="delete only runs with this name")
+    prune.add_argument("--yes", action="store_true", help="delete the runs instead of listing them")
+    for each in (delete, prune):
+        each.add_argument(
+            "--compact", action="store_true", help="rewrite the store's file to free disk space"
         )
-        module.configure(action)
+    import_.add_argument("file", type=Path, metavar="FILE.tar.gz", help="bundle to import")
+    backup.add_argument(
+        "file", type=Path, metavar="FILE", help="file for the copy; it must not exist yet"
+    )
+    for each in (delete, prune, import_, backup):
+        add_store_option(each, action=True)
+        # Without a default: that of the action would override a flag before the action.
+        each.add_argument(
+            "--json", action="store_true", default=SUPPRESS, help="print one JSON object instead"
+        )
 
 
 def main(args: Namespace) -> int:
     """List the runs, two or three lines each, or run the action. Exit status 0."""
-    if getattr(args, "action", None) is not None:
-        status: int = RUNS_ACTIONS[args.action][0].main(args)
-        return status
+    action = getattr(args, "action", None)
+    if action == "import":
+        # The only action that creates a store.
+        _import_runs(args)
+        return 0
+    if action == "prune" and args.older_than is None and args.keep is None:
+        raise ConfigError(
+            "`assay runs prune` needs a rule for old runs",
+            hint="pass --older-than 30d, --keep 10, or both",
+        )
     with open_store(args) as store:
-        # One more than is shown, to detect whether there are more.
-        found = store.runs(limit=args.limit + 1)
-        where = store.where
-        shown, more = found[: args.limit], len(found) > args.limit
-        sessions = _load_first_sessions(store, shown)
+        if action == "delete":
+            # All are looked up first: a typo in the last id must not leave half of them deleted.
+            named = dict.fromkeys(store.run(wanted).id for wanted in args.run)
+            _delete_runs(store, [store.run(run_id).row() for run_id in named], args)
+        elif action == "prune":
+            _prune_runs(store, args)
+        elif action == "backup":
+            store.backup(args.file)
+            plain = {"store": store.where, "backup": str(args.file)}
+            print_report(args, [f"copied {store.where} to {args.file}"], plain)
+        else:
+            _list_runs(store, args)
+    return 0
+
+
+def _list_runs(store: Store, args: Namespace) -> None:
+    # One more than is shown, to detect whether there are more.
+    found = store.runs(limit=args.limit + 1)
+    shown, more = found[: args.limit], len(found) > args.limit
+    sessions = _load_first_sessions(store, shown)
     lines = format_runs(shown, sessions)
     if more:
         lines.append("older runs are not shown; pass --limit to show more")
@@ -73,8 +125,65 @@ def main(args: Namespace) -> int:
         if (label := build_session_label(sample)) is not None
     }
     runs = [run_to_dict(row) | labels.get(row.id, {}) for row in shown]
-    print_report(args, lines, {"store": where, "runs": runs, "more": more})
-    return 0
+    print_report(args, lines, {"store": store.where, "runs": runs, "more": more})
+
+
+def _delete_runs(store: Store, rows: list[RunRow], args: Namespace) -> None:
+    deleted = [{"id": row.id, "results": store.delete_run(row.id)} for row in rows]
+    # Not by default: rewriting a large file takes long and needs its size in free space.
+    if args.compact:
+        store.compact()
+    lines = [
+        f"deleted {row.id}  {sanitize_to_line(row.spec.name)}: {each['results']} results"
+        for row, each in zip(rows, deleted, strict=True)
+    ]
+    plain = {"store": store.where, "deleted": deleted, "compacted": args.compact}
+    print_report(args, lines or ["no run was deleted"], plain)
+
+
+def _prune_runs(store: Store, args: Namespace) -> None:
+    chosen = choose_runs(store.runs(), older_than=args.older_than, keep=args.keep, name=args.name)
+    if args.yes:
+        _delete_runs(store, chosen, args)
+        return
+    lines = [
+        f"{row.id}  {sanitize_to_line(row.spec.name)}: {row.totals.recorded} results"
+        for row in chosen
+    ]
+    lines.append(f"{len(chosen)} runs would be deleted; pass --yes to delete them")
+    print_report(args, lines, {"store": store.where, "would_delete": [row.id for row in chosen]})
+
+
+def choose_runs(
+    rows: list[RunRow], *, older_than: datetime | None, keep: int | None, name: str | None
+) -> list[RunRow]:
+    """Choose the runs to delete. `rows` are newest first; runs in progress are never chosen."""
+    chosen: list[RunRow] = []
+    seen: dict[str, int] = {}
+    for row in rows:
+        if name is not None and row.spec.name != name:
+            continue
+        seen[row.spec.name] = seen.get(row.spec.name, 0) + 1
+        if row.holder is not None or (keep is not None and seen[row.spec.name] <= keep):
+            continue
+        started = datetime.fromisoformat(row.spec.created_at)
+        # Imported runs may have a time without an offset; the store itself writes UTC.
+        started = started if started.tzinfo is not None else started.replace(tzinfo=UTC)
+        if older_than is None or started < older_than:
+            chosen.append(row)
+    return chosen
+
+
+def _import_runs(args: Namespace) -> None:
+    """Record the samples of a bundle; its code is not run."""
+    if not args.file.is_file():
+        raise ConfigError(f"the bundle {args.file} does not exist")
+    bundle = Bundle.open(args.file)
+    with Store.open(find_store_location(args)) as store:
+        ids, where = import_bundle(bundle, store), store.where
+    lines = [format_field("run", each) for each in ids]
+    lines += ["next:", *(f"  {build_next_command(args, 'show', each)}" for each in ids)]
+    print_report(args, lines, {"store": where, "bundle": str(args.file), "runs": ids})
 
 
 def _load_first_sessions(store: Store, rows: list[RunRow]) -> dict[str, Sample]:
@@ -132,24 +241,20 @@ def _format_run_cells(row: RunRow) -> tuple[str, ...]:
     recorded = str(totals.recorded)
     if row.spec.total is not None:
         recorded += f"/{row.spec.total * row.spec.repeats}"
+    cost = "unknown"
+    if totals.cost_usd is not None:
+        # A trailing `+` marks a lower bound: results of unknown cost and failed attempts add to it.
+        whole = totals.cost_known == totals.recorded and not totals.attempts
+        cost = f"${totals.cost_usd:.4f}" + ("" if whole else "+")
     return (
         row.status,
         recorded,
         str(totals.valid),
         "none" if totals.mean is None else f"{totals.mean:.3f}",
         str(totals.failed),
-        _format_run_cost(row),
+        cost,
         row.spec.created_at[:16].replace("T", " "),
     )
-
-
-def _format_run_cost(row: RunRow) -> str:
-    # A trailing `+` marks a lower bound: results of unknown cost or failed attempts may add to it.
-    totals = row.totals
-    if totals.cost_usd is None:
-        return "unknown"
-    whole = totals.cost_known == totals.recorded and not totals.attempts
-    return f"${totals.cost_usd:.4f}" + ("" if whole else "+")
 
 
 def run_to_dict(row: RunRow) -> dict[str, Any]:
