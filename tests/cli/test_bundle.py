@@ -8,12 +8,12 @@ import sys
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pytest
 
+from assay.cli import bundle as bundle_command
 from assay.cli import main
-from assay.cli.bundle_samples import SampleFiles
 from assay.datasets.bundle_file import Bundle
 from assay.store import Store
 
@@ -484,19 +484,16 @@ def test_results_that_do_not_fit_are_refused_before_one_is_recorded(
     case: str, project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run()
-    add, write = SampleFiles.add, SampleFiles._write
+    whole = bundle_command.write_run
 
-    def miscount(files: SampleFiles, *args: Any, **options: Any) -> tuple[int, int]:
-        results, rows = add(files, *args, **options)
-        return results - 1, rows
+    def break_run(made: Any, samples: Any, results: TextIO, dataset: TextIO) -> tuple[Any, int]:
+        counted, redacted = whole(made, samples, results, dataset)
+        if case == "line":
+            results.write("{garbled\n")
+            return counted, redacted
+        return counted.model_copy(update={"results": counted.results - 1}), redacted
 
-    def garble(files: SampleFiles, file: Any, sample: Any) -> None:
-        write(files, file, sample)
-        if sample.id == "q5":
-            file.write("{garbled\n")
-
-    name, change = ("add", miscount) if case == "count" else ("_write", garble)
-    monkeypatch.setattr(SampleFiles, name, change)
+    monkeypatch.setattr(bundle_command, "write_run", break_run)
     bundle()
     capsys.readouterr()
     assert main(["runs", "import", "x.tar.gz", "--store", "other.db"]) == 2

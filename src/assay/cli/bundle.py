@@ -2,10 +2,11 @@
 
 import json
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any, TextIO
 
 from assay import __version__
 from assay.datasets import (
@@ -15,20 +16,41 @@ from assay.datasets import (
     RESULTS,
     Bundle,
     BundledFile,
+    BundledRun,
     BundleManifest,
     is_bundle,
     write_archive,
 )
 from assay.errors import ConfigError
 from assay.stats import format_plural
-from assay.types import compute_file_sha256, create_private
+from assay.types import (
+    Sample,
+    Status,
+    compute_file_sha256,
+    create_private,
+    open_private,
+    redact,
+)
 
 from .bundle_input import BundleInput, open_bundle_input
-from .bundle_samples import SampleFiles, redact_values
 from .exit_status import EXIT_PASS
 from .output import format_field, print_report, write_whole
 from .store_option import add_store_option
 
+# The fields of a dataset row before its evaluation.
+_CLEARED_OUTCOME: dict[str, Any] = {
+    "score": None,
+    "status": Status.PENDING,
+    "failure": None,
+    "group_index": None,
+    "rollout_id": None,
+}
+_CLEARED_ROLLOUT: dict[str, Any] = {
+    "trajectory": None,
+    "tokens": [],
+    "loss_mask": [],
+    "rollout_log_probs": None,
+}
 # The manifest lists all of them; the terminal shows enough to recognise the project.
 _MAX_LISTED_CODE_FILES = 10
 
@@ -94,32 +116,72 @@ def main(args: Namespace) -> int:
 
 def _write_parts(given: BundleInput, folder: Path) -> BundleManifest:
     """Write the samples and the manifest into a temporary folder."""
-    runs = []
-    with SampleFiles(folder) as files:
-        # Samples are streamed, so that a run larger than memory can be bundled.
+    runs, redacted = [], 0
+    with open_private(folder / RESULTS) as results, open_private(folder / DATASET_FILE) as dataset:
         for run, samples in given.runs:
-            rolled_out = run.config.get("endpoint") is not None
-            results, rows = files.add(samples, rolled_out=rolled_out)
-            runs.append(run.model_copy(update={"results": results, "rows": rows}))
+            counted, lines = write_run(run, samples, results, dataset)
+            runs.append(counted)
+            redacted += lines
     listed = {name: path for name, path in _list_bundle_members(given, folder) if name != MANIFEST}
     manifest = BundleManifest(
         assay=__version__,
         runs=tuple(runs),
         code=None if given.code is None else given.code.code,
         left_out=() if given.code is None else given.code.left_out,
-        redacted=files.redacted,
+        redacted=redacted,
         files={
             name: BundledFile(size=path.stat().st_size, sha256=compute_file_sha256(path))
             for name, path in listed.items()
         },
     )
-    plain = redact_values(manifest.model_dump(mode="json"))
+    plain = _redact_values(manifest.model_dump(mode="json"))
     # Digests look like secrets to the redactor, but a bundle cannot be verified without them.
     plain["files"] = manifest.model_dump(mode="json")["files"]
     text = json.dumps(plain, indent=1, sort_keys=True, ensure_ascii=False)
     create_private(folder / MANIFEST)
     (folder / MANIFEST).write_text(f"{text}\n", encoding="utf-8")
     return manifest
+
+
+def write_run(
+    run: BundledRun, samples: Iterable[Sample], results: TextIO, dataset: TextIO
+) -> tuple[BundledRun, int]:
+    """Write results and dataset rows; return the run with its counts, and the redacted lines."""
+    # Trajectories of a run with an endpoint are results; of others they belong to the dataset.
+    cleared = _CLEARED_OUTCOME | ({} if run.config.get("endpoint") is None else _CLEARED_ROLLOUT)
+    count = rows = redacted = 0
+    last: str | None = None
+    # Samples are streamed, so that a run larger than memory can be bundled.
+    for sample in samples:
+        redacted += _write_redacted(results, sample)
+        count += 1
+        # Repeats of a row are adjacent.
+        if sample.id != last:
+            redacted += _write_redacted(dataset, sample.model_copy(update=cleared))
+            rows += 1
+        last = sample.id
+    return run.model_copy(update={"results": count, "rows": rows}), redacted
+
+
+def _write_redacted(file: TextIO, sample: Sample) -> bool:
+    """Write a sample as one line; return whether secrets in it were redacted."""
+    line = sample.to_json()
+    if has_secrets := redact(line) != line:
+        # Redacted value by value: in the raw line a replacement could break the JSON.
+        plain = _redact_values(json.loads(line))
+        line = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+    file.write(f"{line}\n")
+    return has_secrets
+
+
+def _redact_values(value: Any) -> Any:
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, dict):
+        return {redact(key): _redact_values(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_redact_values(each) for each in value]
+    return value
 
 
 def _list_bundle_members(given: BundleInput, folder: Path) -> list[tuple[str, Path]]:
@@ -145,8 +207,11 @@ def _print_bundle(args: Namespace, given: BundleInput, manifest: BundleManifest)
 def format_bundle_manifest(manifest: BundleManifest) -> Iterator[str]:
     """Yield the report lines of a bundle's contents."""
     for run in manifest.runs:
-        model = _describe_bundled_model(run.config)
-        yield format_field("run", f"{run.test or run.id}" + (f" ({model})" if model else ""))
+        model = ""
+        if isinstance(endpoint := run.config.get("endpoint"), dict):
+            address = f" at {endpoint['api_base']}" if endpoint.get("api_base") else ""
+            model = f" ({endpoint.get('provider')}:{endpoint.get('model')}{address})"
+        yield format_field("run", f"{run.test or run.id}{model}")
         rows = format_plural(run.rows, "dataset row")
         yield format_field("", f"{format_plural(run.results, 'result')} of {rows}")
     if manifest.code is None:
@@ -161,14 +226,6 @@ def format_bundle_manifest(manifest: BundleManifest) -> Iterator[str]:
         yield format_field("left out", f"{name} (a file for secrets)")
     if manifest.redacted:
         yield format_field("redacted", f"secrets in {format_plural(manifest.redacted, 'line')}")
-
-
-def _describe_bundled_model(config: dict[str, object]) -> str:
-    endpoint = config.get("endpoint")
-    if not isinstance(endpoint, dict):
-        return ""
-    address = f" at {endpoint['api_base']}" if endpoint.get("api_base") else ""
-    return f"{endpoint.get('provider')}:{endpoint.get('model')}{address}"
 
 
 def _format_size(count: int) -> str:

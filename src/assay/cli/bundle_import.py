@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 
 from assay.datasets import Bundle, load_samples
@@ -54,8 +55,11 @@ def _build_run_specs(bundle: Bundle) -> Iterator[RunSpec]:
 
 
 def _import_run(spec: RunSpec, samples: Iterator[Sample], count: int, store: Store) -> str:
-    run = _find_imported_run(spec, store)
-    if run is not None:
+    run: Run | None = None
+    with suppress(ConfigError):
+        run = store.run(spec.id)
+    # The store also matches unique prefixes of ids.
+    if run is not None and run.id == spec.id:
         totals = run.totals
         if totals.recorded + totals.failed >= count:
             # All runs share one stream: skip these samples to reach those of the next run.
@@ -76,17 +80,7 @@ def _import_run(spec: RunSpec, samples: Iterator[Sample], count: int, store: Sto
     return run.id
 
 
-def _find_imported_run(spec: RunSpec, store: Store) -> Run | None:
-    try:
-        found = store.run(spec.id)
-    except ConfigError:
-        return None
-    # The store also matches unique prefixes of ids.
-    return found if found.id == spec.id else None
-
-
 async def _record_imported_samples(run: Run, spec: RunSpec, samples: Iterator[Sample]) -> None:
-    numbered = _number_repeats(samples)
     async with run.writer() as writer:
 
         async def record(sample: Sample, repeat: int) -> None:
@@ -96,6 +90,7 @@ async def _record_imported_samples(run: Run, spec: RunSpec, samples: Iterator[Sa
             else:
                 await writer.record_failure(key, sample, repeat=repeat)
 
+        numbered = _number_repeats(samples)
         while batch := list(islice(numbered, _IMPORT_BATCH_SIZE)):
             await asyncio.gather(*(record(sample, repeat) for sample, repeat in batch))
 

@@ -6,14 +6,16 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from assay.datasets import BundledRun
+from pydantic import BaseModel, ConfigDict, Field
+
+from assay.datasets import BundledRun, load_samples
 from assay.errors import ConfigError
 from assay.store import PROVENANCE, RunRow
 from assay.types import Sample
 
 from .bundle_code import CodeRequest, SelectedCode, collect_code
-from .bundle_summary import PytestSummary, read_summary_runs, strip_dataset_folder
 from .eval_file import split_target
 from .run_code import RunCode, read_run_code
 from .sample_input import find_summary_rows, is_sample_file
@@ -26,6 +28,33 @@ _PYTEST_CONFIG_SECTIONS = {
     "tox.ini": "[pytest]",
     "setup.cfg": "[tool:pytest]",
 }
+
+
+class _SummaryModel(BaseModel):
+    # Newer plugins may write further fields.
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class SummaryTest(_SummaryModel):
+    """One test of a summary."""
+
+    test: str
+    nodeid: str = ""
+    file: str
+    run: str | None = None
+    config: dict[str, Any] = Field(default_factory=dict)
+    config_fingerprint: str | None = None
+    dataset: str | None = None
+    dataset_fingerprint: str | None = None
+
+
+class PytestSummary(_SummaryModel):
+    """The fields of a summary that a bundle uses."""
+
+    created: str
+    tests: tuple[SummaryTest, ...]
+    code: dict[str, str] = Field(default_factory=dict)
+    """Files of the tests and of their imports, with the sha256 of each."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +102,47 @@ def _open_summary(args: Namespace) -> BundleInput:
         )
     summary = PytestSummary.model_validate_json(path.read_bytes())
     code = None if args.no_code else collect_code(_build_summary_request(args, path, summary))
-    return BundleInput(read_summary_runs(summary, rows), code)
+    return BundleInput(_read_summary_runs(summary, rows), code)
+
+
+def _read_summary_runs(
+    summary: PytestSummary, rows: Path
+) -> Iterator[tuple[BundledRun, Iterator[Sample]]]:
+    """Yield each test with its samples, which are adjacent in the file."""
+    samples = iter(load_samples(rows).with_repeats())
+    # One sample is read ahead to find where the next test starts.
+    ahead = next(samples, None)
+
+    def take(test: str) -> Iterator[Sample]:
+        nonlocal ahead
+        while ahead is not None and (ahead.__pydantic_extra__ or {}).get("test") == test:
+            yield ahead
+            ahead = next(samples, None)
+
+    for number, test in enumerate(summary.tests, start=1):
+        repeats = test.config.get("repeats")
+        yield (
+            BundledRun(
+                id=test.run or f"test-{number}",
+                name=test.test,
+                status="completed",
+                config=test.config,
+                config_fingerprint=test.config_fingerprint,
+                dataset=None if test.dataset is None else _strip_dataset_folder(test.dataset),
+                dataset_fingerprint=test.dataset_fingerprint,
+                repeats=repeats if isinstance(repeats, int) and repeats > 0 else 1,
+                created_at=summary.created,
+                test=test.test,
+                results=0,
+                rows=0,
+            ),
+            take(test.test),
+        )
+
+
+def _strip_dataset_folder(dataset: str) -> str:
+    # The folders of this machine do not belong in a file that is shared.
+    return os.path.basename(dataset) if os.path.isabs(dataset) else dataset
 
 
 def _describe_bundled_run(row: RunRow) -> BundledRun:
@@ -84,7 +153,7 @@ def _describe_bundled_run(row: RunRow) -> BundledRun:
         status=row.status,
         config={key: value for key, value in spec.config.items() if key not in PROVENANCE},
         config_fingerprint=spec.config_fingerprint,
-        dataset=strip_dataset_folder(spec.dataset),
+        dataset=_strip_dataset_folder(spec.dataset),
         dataset_fingerprint=spec.dataset_fingerprint,
         repeats=spec.repeats,
         created_at=spec.created_at,
@@ -147,27 +216,25 @@ def _build_summary_request(args: Namespace, path: Path, summary: PytestSummary) 
             f"the test files of {path} are neither near it nor in the current folder",
             hint="start the command in the project; or pass --no-code to bundle the samples only",
         )
+    folders = {folder for file in files for folder in Path(file).parents}
+    conftests = sorted(
+        path for folder in folders if (path := root / folder / "conftest.py").is_file()
+    )
+    settings = [
+        root / name
+        for name, section in _PYTEST_CONFIG_SECTIONS.items()
+        if (root / name).is_file() and section in (root / name).read_text("utf-8", "replace")
+    ]
     datasets = (root / test.dataset for test in summary.tests if test.dataset)
     return CodeRequest(
         kind="pytest",
-        scripts=(*(root / file for file in files), *_find_conftests(root, files)),
+        scripts=(*(root / file for file in files), *conftests),
         start=root,
         root=root,
         tests=tuple(dict.fromkeys(test.nodeid or test.test for test in summary.tests)),
-        more_files=tuple(_find_pytest_settings(root)),
+        more_files=tuple(settings),
         modules=summary.code,
         leave_out=frozenset(each.resolve() for each in datasets),
         allow_changed=args.allow_changed_code,
         allow_suspected=frozenset(args.allow_suspected_secret),
     )
-
-
-def _find_conftests(root: Path, files: list[str]) -> list[Path]:
-    folders = {folder for file in files for folder in Path(file).parents}
-    return sorted(path for each in folders if (path := root / each / "conftest.py").is_file())
-
-
-def _find_pytest_settings(root: Path) -> Iterator[Path]:
-    for name, mark in _PYTEST_CONFIG_SECTIONS.items():
-        if (root / name).is_file() and mark in (root / name).read_text("utf-8", "replace"):
-            yield root / name

@@ -10,24 +10,9 @@ from assay.errors import ConfigError
 from assay.types import Redactor, redact
 
 _SECRET_FILES = (
-    ".env",
-    ".env.*",
-    "*.env",
-    ".netrc",
-    ".npmrc",
-    ".pypirc",
-    ".pgpass",
-    "*.pem",
-    "*.key",
-    "*.p12",
-    "*.pfx",
-    "*.kdbx",
-    "id_rsa*",
-    "id_ed25519*",
-    "*credentials*",
-    "service_account*.json",
-    "secrets.*",
-)
+    ".env .env.* *.env .netrc .npmrc .pypirc .pgpass *.pem *.key *.p12 *.pfx *.kdbx id_rsa* "
+    "id_ed25519* *credentials* service_account*.json secrets.*"
+).split()
 _SECRET_NAME_IN_CODE = re.compile(
     r"api[_-]?key|secret|passw|credential|(^|[_-])token$|(access|auth|oauth|bearer)[_-]token"
     r"|^authorization$",
