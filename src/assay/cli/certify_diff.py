@@ -56,8 +56,9 @@ def has_refused_change(changes: Sequence[ManifestChange], args: Namespace) -> bo
 
 def changes_to_dict(changes: Sequence[ManifestChange]) -> dict[str, Any]:
     """Return the changes as plain values, with a count of each class."""
+    counted = Counter(each.change for each in changes)
     return {
-        "counts": _count_change_classes(changes),
+        "counts": {name: counted[name] for name in _CHANGE_CLASSES},
         "changes": [json.loads(each.model_dump_json()) for each in changes],
     }
 
@@ -70,21 +71,10 @@ def format_manifest_changes(changes: Sequence[ManifestChange]) -> list[str]:
     for each in changes:
         where = each.path if each.agent is None else f"{each.agent}: {each.path}"
         note = f" ({each.note})" if each.note else ""
-        lines += [
-            format_field(each.change, f"{where}{note}", columns=100),
-            format_field("", f"old  {_format_manifest_value(each.old)}", columns=200),
-            format_field("", f"new  {_format_manifest_value(each.new)}", columns=200),
-        ]
-    counted = ", ".join(
-        f"{count} {name}" for name, count in _count_change_classes(changes).items() if count
-    )
+        lines.append(format_field(each.change, f"{where}{note}", columns=100))
+        for name, value in (("old", each.old), ("new", each.new)):
+            text = "nothing" if value is None else json.dumps(value, ensure_ascii=False)
+            lines.append(format_field("", f"{name}  {text}", columns=200))
+    counts: dict[str, int] = changes_to_dict(changes)["counts"]
+    counted = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
     return [*lines, "", format_field("changes", counted)]
-
-
-def _count_change_classes(changes: Sequence[ManifestChange]) -> dict[str, int]:
-    counted = Counter(each.change for each in changes)
-    return {name: counted[name] for name in _CHANGE_CLASSES}
-
-
-def _format_manifest_value(value: Any) -> str:
-    return "nothing" if value is None else json.dumps(value, ensure_ascii=False)

@@ -1,35 +1,48 @@
-"""The report of a certification as text."""
+"""The report of a certification: as text, and for GitHub Actions."""
 
+import os
 import textwrap
+from pathlib import Path
 
-from assay.certify import CertificationResult, CriterionOutcome, LatencyFigures
-from assay.stats import format_number
+from assay.certify import CertificationResult, CriterionOutcome, CriterionStatus, summary_markdown
+from assay.stats import clean_text, escape_command, escape_command_property, format_number
 
-from .certify_plan import format_threshold
-from .output import cut, format_field, pad, sanitize_to_line
+from .certify_plan import format_threshold, format_usd
+from .output import cut, format_fields, format_row, print_message, sanitize_to_line
 
-# With the gaps 66 columns, which leaves 14 for the status within 80.
-_CRITERION_WIDTH, _VALUE_WIDTH, _THRESHOLD_WIDTH, _INTERVAL_WIDTH = 22, 10, 12, 18
+# Of the columns name, value, threshold and interval: 14 of 80 are left for the outcome.
+_OUTCOME_WIDTHS = (22, 10, 12, 18)
+# A reason may quote a long answer of a model.
+_MAX_ANNOTATION_CHARS = 1000
 
 
 def format_certification(result: CertificationResult) -> list[str]:
     """Format a result in lines of at most 80 columns."""
-    lines = [
-        _format_line("agent", f"{result.agent.id}: {result.agent.runner}"),
-        _format_line("dataset", f"{result.dataset.uri}, {result.dataset.size}"),
-    ]
+    fields = {
+        "agent": f"{result.agent.id}: {result.agent.runner}",
+        "dataset": f"{result.dataset.uri}, {result.dataset.size}",
+    }
     if result.judge is not None:
         returned = ", ".join(result.judge.returned) or "an unnamed model"
-        lines.append(_format_line("judge", f"{result.judge.asked}, answered by {returned}"))
+        fields["judge"] = f"{result.judge.asked}, answered by {returned}"
     if result.tries is not None:
-        lines.append(_format_line("tries", result.tries.words))
-    judge_cost = "none" if result.judge is None else _format_usd(result.cost.judge_usd)
-    lines += [
-        _format_line("latency", _format_latency(result.latency)),
-        _format_line("cost", f"agent {_format_usd(result.cost.agent_usd)}, judge {judge_cost}"),
+        fields["tries"] = result.tries.words
+    judge_cost = "none" if result.judge is None else format_usd(result.cost.judge_usd)
+    latency, percentiles = result.latency, []
+    for name in ("p50", "p95", "max"):
+        value = getattr(latency, name)
+        text = "unknown" if value is None else f"{value:.1f}"
+        # A failed call has no end: with enough of them a percentile is infinite.
+        percentiles.append(f"{name} {'never' if name in latency.infinite else text}")
+    failed = f", {latency.failed} failed" if latency.failed else ""
+    fields["latency"] = f"{', '.join(percentiles)} ms at concurrency {latency.concurrency}{failed}"
+    fields["cost"] = f"agent {format_usd(result.cost.agent_usd)}, judge {judge_cost}"
+    heads = ("criterion", "value", "threshold", "interval", "outcome")
+    lines = [
+        *format_fields(fields, columns=66),
         "",
-        _format_outcome_row("criterion", "value", "threshold", "interval", "outcome"),
-        *(_format_criterion_outcome(outcome) for outcome in result.outcomes),
+        format_row(heads, _OUTCOME_WIDTHS),
+        *map(_format_criterion_outcome, result.outcomes),
     ]
     for outcome in result.outcomes:
         if outcome.status != "passed" or outcome.evidence != "proven":
@@ -41,12 +54,7 @@ def format_certification(result: CertificationResult) -> list[str]:
             )
     lines += [f"not certifiable: {reason}" for reason in result.rehearsal]
     lines += [cut(f"note: {notice.text}", 100) for notice in result.warnings]
-    lines += [
-        "",
-        _format_line("verdict", result.verdict),
-        _format_line("run", result.run),
-    ]
-    return lines
+    return [*lines, "", *format_fields({"verdict": result.verdict, "run": result.run}, columns=66)]
 
 
 def _format_criterion_outcome(outcome: CriterionOutcome) -> str:
@@ -56,34 +64,38 @@ def _format_criterion_outcome(outcome: CriterionOutcome) -> str:
         interval = f"<= {format_number(outcome.at_most)}"
     value = "never" if "value" in outcome.infinite else format_number(outcome.value)
     status = f"{outcome.status}, {outcome.evidence}" if outcome.evidence else str(outcome.status)
-    return _format_outcome_row(outcome.name, value, format_threshold(outcome), interval, status)
+    cells = (outcome.name, value, format_threshold(outcome), interval, status)
+    return format_row(cells, _OUTCOME_WIDTHS)
 
 
-def _format_outcome_row(name: str, value: str, threshold: str, interval: str, status: str) -> str:
-    cells = (
-        pad(name, _CRITERION_WIDTH),
-        pad(value, _VALUE_WIDTH),
-        pad(threshold, _THRESHOLD_WIDTH),
-        pad(interval, _INTERVAL_WIDTH),
-        status,
-    )
-    return " ".join(cells).rstrip()
+def write_github_summary(result: CertificationResult, manifest: Path) -> None:
+    """Append to the step summary and annotate missed criteria; outside of GitHub do nothing."""
+    if page := os.environ.get("GITHUB_STEP_SUMMARY"):
+        try:
+            with open(page, "a", encoding="utf-8") as file:
+                file.write(summary_markdown(result))
+        except OSError as error:
+            # Not raised: the certification itself is complete.
+            print_message(f"the step summary cannot be written: {error.strerror}")
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        # Annotations are attached to paths relative to the root of the checkout.
+        workspace, whole = os.environ.get("GITHUB_WORKSPACE"), manifest.absolute()
+        inside = workspace and whole.is_relative_to(workspace)
+        path = whole.relative_to(workspace or "") if inside else manifest
+        for line in format_criterion_annotations(result, path.as_posix()):
+            print_message(line)
 
 
-def _format_latency(latency: LatencyFigures) -> str:
-    parts = []
-    for name in ("p50", "p95", "max"):
-        value = getattr(latency, name)
-        text = "unknown" if value is None else f"{value:.1f}"
-        # A failed call has no end: with enough of them a percentile is infinite.
-        parts.append(f"{name} {'never' if name in latency.infinite else text}")
-    failed = f", {latency.failed} failed" if latency.failed else ""
-    return f"{', '.join(parts)} ms at concurrency {latency.concurrency}{failed}"
-
-
-def _format_usd(value: float | None) -> str:
-    return "unknown" if value is None else f"${value:.4f}"
-
-
-def _format_line(label: str, text: str) -> str:
-    return format_field(label, text, columns=66)
+def format_criterion_annotations(result: CertificationResult, file: str) -> list[str]:
+    """Return a workflow command for each criterion that is not met."""
+    found = []
+    for outcome in result.outcomes:
+        if outcome.status is CriterionStatus.PASSED:
+            continue
+        kind = "error" if outcome.strict else "warning"
+        title = escape_command_property(
+            clean_text(f"{result.agent.id}: {outcome.name}", _MAX_ANNOTATION_CHARS)
+        )
+        text = escape_command(clean_text(outcome.reason, _MAX_ANNOTATION_CHARS))
+        found.append(f"::{kind} file={escape_command_property(file)},title={title}::{text}")
+    return found

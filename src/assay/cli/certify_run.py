@@ -31,7 +31,7 @@ from assay.store import Store
 from assay.types import Manifest
 
 from .certify_diff import changes_to_dict, has_refused_change
-from .certify_format import format_certification
+from .certify_format import format_certification, write_github_summary
 from .certify_issue import (
     add_issue_options,
     build_issue_options,
@@ -48,7 +48,6 @@ from .exit_status import (
     EXIT_PASS,
     choose_exit_status,
 )
-from .github_summary import write_github_summary
 from .output import (
     format_field,
     print_json,

@@ -7,7 +7,6 @@ from datetime import timedelta
 from pathlib import Path
 
 from assay.certify import (
-    CertificateFinding,
     Verification,
     VerifyPolicy,
     read_verifying_key,
@@ -22,7 +21,7 @@ from .certify_options import is_endpoint_file
 from .exit_status import EXIT_FAIL, EXIT_PASS
 from .judge_backends import read_endpoint_option
 from .option_numbers import parse_count
-from .output import format_field, print_report, sanitize_to_line
+from .output import format_field, format_fields, print_report, sanitize_to_line
 
 # Capitals for the one status that fails the verification.
 _FINDING_LABELS = {"ok": "ok", "mismatch": "MISMATCH", "unchecked": "not checked"}
@@ -102,11 +101,6 @@ def configure(parser: ArgumentParser) -> None:
         metavar="NAME",
         help="accept this name too in the answers of the judge's API (repeatable)",
     )
-    _add_refetch_options(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
-
-
-def _add_refetch_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--refetch-dataset",
         action="store_true",
@@ -118,11 +112,14 @@ def _add_refetch_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--allow-outside", action="store_true", help="allow a dataset outside the manifest's folder"
     )
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
 
 
 def main(args: Namespace) -> int:
     """Exit status: 0 verified, 1 not verified, 2 usage error, 3 the dataset is unreachable."""
-    endpoint = read_required_endpoint(args.require_runner)
+    endpoint: Endpoint | None = None
+    if args.require_runner is not None and is_endpoint_file(args.require_runner):
+        endpoint = read_endpoint_option(args.require_runner)
     policy = VerifyPolicy(
         keys=tuple(read_verifying_key(path) for path in args.key),
         allow_unsigned=args.allow_unsigned,
@@ -154,48 +151,30 @@ def parse_duration(text: str) -> timedelta:
     return int(found[1]) * _DURATION_UNITS[found[2]]
 
 
-def read_required_endpoint(runner: str | None) -> Endpoint | None:
-    """Read the endpoint that `--require-runner` names by its file; None for other runners."""
-    if runner is None or not is_endpoint_file(runner):
-        return None
-    return read_endpoint_option(runner)
-
-
 def format_verification(found: Verification, certificate: str) -> list[str]:
     """Format a line for each check, with the expected and found value of each mismatch."""
-    lines = [format_field("certificate", certificate, columns=66)]
+    fields = {"certificate": certificate}
     if (certified := found.certification) is not None:
         until = f"{certified.valid_until:%Y-%m-%d}"
-        lines += [
-            format_field("agent", certified.agent.id, columns=66),
-            format_field("tested as", certified.agent.runner, columns=66),
-            format_field("result", f"{certified.verdict}, valid until {until}", columns=66),
-        ]
-    lines.append("")
+        fields["agent"] = certified.agent.id
+        fields["tested as"] = certified.agent.runner
+        fields["result"] = f"{certified.verdict}, valid until {until}"
+    lines = [*format_fields(fields, columns=66), ""]
     for finding in found.findings:
-        lines += _format_verification_finding(finding)
-    return [*lines, "", format_field("verdict", _format_verification_verdict(found), columns=66)]
-
-
-def _format_verification_finding(finding: CertificateFinding) -> list[str]:
-    label = _FINDING_LABELS[finding.status]
-    if finding.status != "mismatch":
-        return [format_field(label, f"{finding.check}: {finding.found}", columns=66)]
-    # Not cut: the end of a digest or of an address may be the part that differs.
-    return [
-        format_field(label, sanitize_to_line(finding.check)),
-        format_field("", f"  expected  {sanitize_to_line(finding.expected)}"),
-        format_field("", f"  found     {sanitize_to_line(finding.found)}"),
-    ]
-
-
-def _format_verification_verdict(found: Verification) -> str:
+        label = _FINDING_LABELS[finding.status]
+        if finding.status != "mismatch":
+            lines.append(format_field(label, f"{finding.check}: {finding.found}", columns=66))
+            continue
+        # Not cut: the end of a digest or of an address may be the part that differs.
+        lines.append(format_field(label, sanitize_to_line(finding.check)))
+        lines.append(format_field("", f"  expected  {sanitize_to_line(finding.expected)}"))
+        lines.append(format_field("", f"  found     {sanitize_to_line(finding.found)}"))
     if not found.verified:
         checks = format_plural(len(found.findings), "check")
-        return f"NOT VERIFIED: {len(found.mismatches)} of {checks}"
-    if found.signature == "signed":
-        return "VERIFIED, and signed"
-    return f"VERIFIED, but {_SIGNATURE_NOTES[found.signature]}: anybody could have written it"
-
-
-_SIGNATURE_NOTES = {"unsigned": "unsigned", "not checked": "its signature was not checked"}
+        verdict = f"NOT VERIFIED: {len(found.mismatches)} of {checks}"
+    elif found.signature == "signed":
+        verdict = "VERIFIED, and signed"
+    else:
+        note = "unsigned" if found.signature == "unsigned" else "its signature was not checked"
+        verdict = f"VERIFIED, but {note}: anybody could have written it"
+    return [*lines, "", format_field("verdict", verdict, columns=66)]

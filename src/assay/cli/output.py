@@ -9,7 +9,7 @@ import shutil
 import sys
 import unicodedata
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -191,6 +191,17 @@ def cut(text: str, columns: int) -> str:
 def format_field(label: str, text: object, *, columns: int | None = None) -> str:
     """Return a report line: the label in its column, then `text`, `cut` if `columns` is given."""
     return f"{label:<{_LABEL_WIDTH}}{text if columns is None else cut(str(text), columns)}"
+
+
+def format_fields(fields: Mapping[str, object], *, columns: int | None = None) -> list[str]:
+    """Return a report line for each label and text."""
+    return [format_field(label, text, columns=columns) for label, text in fields.items()]
+
+
+def format_row(cells: Sequence[str], widths: Sequence[int]) -> str:
+    """Return a line of a table: each cell `pad`ded to its width, further cells as they are."""
+    padded = [pad(cell, width) for cell, width in zip(cells, widths, strict=False)]
+    return " ".join([*padded, *cells[len(padded) :]]).rstrip()
 
 
 def pad(text: str, columns: int) -> str:
