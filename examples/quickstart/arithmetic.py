@@ -66,7 +66,7 @@ plain = EvalConfig(
     endpoint=MODEL,
     score_fn=score_fn,
     prepare_messages=lambda sample: [ask(sample)],
-    environment_factory=lambda sample: BasicEnvironment(),
+    environment=BasicEnvironment,
     concurrency=1,
     seed=0,
 )
@@ -76,7 +76,7 @@ with_tool = EvalConfig(
     endpoint=MODEL.model_copy(update={"extra_params": {"tool_calls": "schema"}}),
     score_fn=score_fn,
     prepare_messages=lambda sample: [Message(role="system", content=INSTRUCTIONS), ask(sample)],
-    environment_factory=lambda sample: OneCalculation(),
+    environment=OneCalculation,
     concurrency=1,
     seed=0,
 )

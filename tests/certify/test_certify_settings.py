@@ -11,7 +11,7 @@ from assay.errors import ConfigError
 @pytest.mark.parametrize(
     "fields",
     [
-        {"limit": 0},
+        {"max_samples": 0},
         {"concurrency": 0},
         {"latency_concurrency": True},
         {"warmup": -1},

@@ -52,8 +52,8 @@ def test_fewer_samples_or_another_dataset_are_a_rehearsal(
     monkeypatch.chdir(tmp_path)
     other = golden(tmp_path, rows=2, name="other.jsonl")
 
-    assert opened(tmp_path, limit=2).deviations == ("only 2 samples of the dataset were run",)
-    assert opened(tmp_path, limit=2).rows == 2
+    assert opened(tmp_path, max_samples=2).deviations == ("only 2 samples of the dataset were run",)
+    assert opened(tmp_path, max_samples=2).rows == 2
     assert len(opened(tmp_path, dataset=str(other)).deviations) == 1
     assert opened(tmp_path, {"golden_dataset_uri": None}, dataset="other.jsonl").rows == 2
 

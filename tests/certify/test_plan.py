@@ -124,6 +124,6 @@ def test_the_manifest_is_known_by_its_digest_and_not_by_where_it_lies(tmp_path: 
 def test_nobody_pays_for_a_proof_that_so_few_samples_cannot_give(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="at least 29 samples, but the dataset has 6"):
         check_provable(planned(tmp_path, profile(gate="proven")))
-    check_provable(planned(tmp_path, profile(gate="proven"), limit=3))
+    check_provable(planned(tmp_path, profile(gate="proven"), max_samples=3))
     golden(tmp_path, rows=29)
     check_provable(planned(tmp_path, profile(gate="proven")))

@@ -252,7 +252,7 @@ def test_times_without_end_are_written_as_null(tmp_path: Path) -> None:
 
 
 def test_a_rehearsal_is_reported_and_certifies_nothing(tmp_path: Path) -> None:
-    result = run(planned(tmp_path, limit=2), tmp_path)
+    result = run(planned(tmp_path, max_samples=2), tmp_path)
 
     assert (result.verdict, result.certified, result.attestable) == ("PASSED", False, False)
     assert result.rehearsal == ("only 2 samples of the dataset were run",)

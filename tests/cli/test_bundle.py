@@ -109,7 +109,7 @@ def lines(path: Path, member: str) -> list[dict[str, Any]]:
 def test_a_bundle_has_results_used_rows_code_and_prompts(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run("--limit", "4")
+    run("--max-samples", "4")
     path = bundle()
 
     assert names(path) == [
@@ -270,7 +270,7 @@ def test_a_bundle_that_the_user_declines_is_listed_and_nothing_runs(
 
     monkeypatch.setattr("sys.stdin", Terminal("no\n"))
 
-    assert main(["eval", "--bundle", str(path), "--limit", "2"]) == 2
+    assert main(["eval", "--bundle", str(path), "--max-samples", "2"]) == 2
 
     printed = capsys.readouterr()
     assert "evals/made_up_helper.py" in printed.err
@@ -316,7 +316,7 @@ def test_a_trusted_bundle_is_repeated_beside_its_results(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    run("--limit", "4", "--repeats", "2", "--name", "named", "--seed", "3")
+    run("--max-samples", "4", "--repeats", "2", "--name", "named", "--seed", "3")
     path = bundle().absolute()
     monkeypatch.chdir(elsewhere)
     capsys.readouterr()
@@ -347,7 +347,7 @@ def test_options_take_the_place_of_those_of_the_bundled_run(
     run("--repeats", "2")
     path = bundle().absolute()
     monkeypatch.chdir(elsewhere)
-    words = ["--bundle", str(path), "--trust", "--quiet", "--repeats", "1", "--limit", "3"]
+    words = ["--bundle", str(path), "--trust", "--quiet", "--repeats", "1", "--max-samples", "3"]
     assert main(["eval", *words]) == 0
     with Store.open(create=False) as store:
         new, _ = store.runs()

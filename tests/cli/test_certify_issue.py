@@ -85,7 +85,7 @@ def test_a_wrong_option_is_refused_before_anything_is_run(
     "words",
     [
         ("agent.yaml", "-o", "out", "--no-such-option"),
-        ("--limit", "0", "agent.yaml", "--output=out"),
+        ("--max-samples", "0", "agent.yaml", "--output=out"),
         ("agent.yaml", "-oout", "--seed", "1", "--seed", "2"),
         ("-o", "out"),
     ],

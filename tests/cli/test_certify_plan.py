@@ -21,7 +21,7 @@ def test_a_plan_shows_each_criterion_with_the_samples_it_needs(tmp_path: Path) -
             expected_latency_ms=2000,
         ),
         judge=judge(1.0),
-        limit=5,
+        max_samples=5,
     )
 
     lines = format_plan(report_plan(plan))

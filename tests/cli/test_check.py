@@ -36,7 +36,7 @@ def given(**options: Any) -> Namespace:
     plain: dict[str, Any] = {
         "source": "s.jsonl",
         "checks": "checks.yaml",
-        "limit": None,
+        "max_samples": None,
         "output": None,
         "store": None,
         "json": False,
@@ -186,8 +186,8 @@ def test_limit_checks_only_the_first(folder: Path, capsys: pytest.CaptureFixture
     write(conversation("a"), conversation("b", "no"))
     record(folder / "a.db", *samples(a=1.0, b=1.0))
 
-    assert main(given(limit=1)) == 0
-    assert main(given(limit=1, source="latest", store=str(folder / "a.db"))) == 0
+    assert main(given(max_samples=1)) == 0
+    assert main(given(max_samples=1, source="latest", store=str(folder / "a.db"))) == 0
     assert capsys.readouterr().out.count("1 checked") == 2
 
 

@@ -222,7 +222,7 @@ def test_any_other_fault_of_the_system_is_not_hidden(
     "argv",
     [
         ["eval", "x.py", "--model", "mock:echo", "--model", "mock:fixed"],
-        ["eval", "x.py", "--limit", "1", "--limit=2"],
+        ["eval", "x.py", "--max-samples", "1", "--max-samples=2"],
         ["judge", "x.jsonl", "--rubric", "r", "--endpoint", "a:b", "--endpoint", "a:b"],
         ["show", "latest", "--store", "a.db", "--store", "b.db"],
     ],

@@ -79,7 +79,7 @@ def test_json_is_one_object_whatever_the_users_code_prints(
 def test_options_take_the_place_of_the_files_settings(
     write: Write, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = ["--limit", "2", "--repeats", "3", "--seed", "7", "--name", "other"]
+    options = ["--max-samples", "2", "--repeats", "3", "--seed", "7", "--name", "other"]
     model = ["--model", "mock:echo", "--concurrency", "1", "--store", "own.db"]
 
     assert main(["eval", write(), *options, *model, "--json"]) == 0
@@ -102,12 +102,12 @@ def test_failed_samples_are_3_and_resuming_tries_only_them_again(
         "        raise RuntimeError('not yet')\n    print(",
     )
 
-    assert main(["eval", write(broken), "--limit", "3"]) == 3
+    assert main(["eval", write(broken), "--max-samples", "3"]) == 3
 
     printed = capsys.readouterr()
     command = printed.err.strip().splitlines()[-1].split()
     assert "1 failed (1 scorer). Inspect and retry them with:" in printed.err
-    assert command[:4] == ["assay", "eval", "made_up_evaluation.py", "--limit"]
+    assert command[:4] == ["assay", "eval", "made_up_evaluation.py", "--max-samples"]
 
     (tmp_path / "mended").touch()
     assert main(command[1:]) == 0
@@ -171,7 +171,7 @@ def test_a_bug_during_a_run_is_not_hidden(
     ("options", "message"),
     [
         (["--model", "gpt"], "a model string has the form `provider:model`"),
-        (["--limit", "0"], "argument --limit: '0' is not a number of 1 or more"),
+        (["--max-samples", "0"], "argument --max-samples: '0' is not a number of 1 or more"),
         (["--grace", "-1"], "argument --grace: '-1' is not a number of seconds"),
         (["--resume", "none"], "run 'none' does not exist"),
         (["--resume"], "the store contains no runs"),
@@ -245,7 +245,7 @@ def test_a_prompt_file_that_was_edited_is_2_and_names_the_sample(
     write: Write, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (tmp_path / "prompt.txt").write_text("Be brief.")
-    assert main(["eval", write(PROMPTED), "--limit", "2"]) == 0
+    assert main(["eval", write(PROMPTED), "--max-samples", "2"]) == 0
     (tmp_path / "prompt.txt").write_text("Be verbose.")
     capsys.readouterr()
 
@@ -323,8 +323,8 @@ def test_no_secret_is_printed_or_stored(
     text = FILE.replace('Endpoint(provider="mock", model="echo", temperature=0.5)', endpoint)
     address = "http://canary-user:canary-password@127.0.0.1:9/v1?key=canary-query"
 
-    assert main(["eval", write(text), "--limit", "1"]) == 3
-    assert main(["eval", write(text), "--limit", "1", "--model", f"vllm:m@{address}"]) == 3
+    assert main(["eval", write(text), "--max-samples", "1"]) == 3
+    assert main(["eval", write(text), "--max-samples", "1", "--model", f"vllm:m@{address}"]) == 3
     assert main(["show", "latest", "q0", "--full"]) == 0
     assert main(["show", "latest", "--json"]) == 0
 

@@ -19,7 +19,7 @@ from assay.providers import ClientSettings, parse_model
 from assay.runner import EvalConfig, Resume
 from assay.types import Endpoint
 
-NONE = dict.fromkeys(("model", "limit", "repeats", "concurrency", "seed", "name"))
+NONE = dict.fromkeys(("model", "max_samples", "repeats", "concurrency", "seed", "name"))
 
 
 def given(**options: Any) -> Namespace:
@@ -39,7 +39,7 @@ def test_without_options_the_configuration_stays() -> None:
 def test_each_option_replaces_what_the_file_says() -> None:
     own = config(client=ClientSettings(max_retries=1))
 
-    changed = override_config(own, given(limit=2, repeats=3, concurrency=4, seed=0, name="n"))
+    changed = override_config(own, given(max_samples=2, repeats=3, concurrency=4, seed=0, name="n"))
 
     assert (changed.max_samples, changed.repeats, changed.seed, changed.name) == (2, 3, 0, "n")
     assert (changed.concurrency, changed.client) == (

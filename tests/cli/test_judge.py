@@ -206,7 +206,7 @@ def test_a_run_is_judged_as_far_as_asked_and_gone_on_with(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     old = record(folder / ".assay" / "assay.db", *samples(a=0.0, b=0.0, c=0.0))
-    run("latest", "--limit", "1", "--json")
+    run("latest", "--max-samples", "1", "--json")
     first = json.loads(capsys.readouterr().out)
 
     assert run(old, "--resume", "latest", "--json") == 0

@@ -1,26 +1,32 @@
 """The command that goes on with a run."""
 
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterable
+from types import ModuleType
 from typing import Any
 
 import pytest
 
+import assay.cli.certify_run
+import assay.cli.eval
+import assay.cli.judge
+import assay.cli.resume
 from assay.cli.resume import build_resume_command, redact_option_value
 
 
 def given(**options: Any) -> Namespace:
     none: dict[str, Any] = dict.fromkeys(
-        ("model", "limit", "repeats", "concurrency", "seed", "name", "store")
+        ("model", "max_samples", "repeats", "concurrency", "seed", "name", "store")
     )
     return Namespace(file="my eval.py:fast", json=True, **{**none, **options})
 
 
 def test_it_repeats_what_decides_the_run() -> None:
-    args = given(model="mock:echo", limit=3, seed=0, name="first try")
+    args = given(model="mock:echo", max_samples=3, seed=0, name="first try")
 
     assert build_resume_command(args, "run-1") == (
-        "assay eval 'my eval.py:fast' --model mock:echo --limit 3 --seed 0 --name 'first try' "
-        "--resume run-1"
+        "assay eval 'my eval.py:fast' --model mock:echo --max-samples 3 --seed 0 "
+        "--name 'first try' --resume run-1"
     )
 
 
@@ -57,3 +63,23 @@ def test_the_limits_of_the_run_and_its_key_are_repeated() -> None:
 
     assert "--fail-on-error --max-cost-usd 2.5" in command
     assert "--key-env MY_KEY" in command
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        (assay.cli.eval, assay.cli.resume._EVAL_RESUME_OPTIONS),
+        (assay.cli.judge, assay.cli.judge._JUDGE_RESUME_OPTIONS),
+        (assay.cli.certify_run, assay.cli.certify_run._CERTIFY_RESUME_OPTIONS),
+        (assay.cli.certify_run, assay.cli.certify_run._CERTIFY_RESUME_FLAGS),
+    ],
+)
+def test_every_repeated_option_is_one_of_its_command(
+    command: ModuleType, options: Iterable[str]
+) -> None:
+    parser = ArgumentParser()
+    command.configure(parser)
+
+    declared = {word for action in parser._actions for word in action.option_strings}
+
+    assert {f"--{name.replace('_', '-')}" for name in options} <= declared

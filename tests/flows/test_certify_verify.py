@@ -100,7 +100,7 @@ def test_a_no_is_certified_and_does_not_verify(folder: Path) -> None:
 
 
 def test_a_rehearsal_leaves_no_certificate(folder: Path) -> None:
-    done = call_main(folder, *RUN, "-o", "out", "--limit", "30", "--quiet")
+    done = call_main(folder, *RUN, "-o", "out", "--max-samples", "30", "--quiet")
 
     assert "not certifiable" in done.stdout
     assert sorted(path.name for path in (folder / "out").iterdir()) == [

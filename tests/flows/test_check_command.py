@@ -87,7 +87,7 @@ def test_hostile_text_does_not_hang_a_pattern(folder: Path) -> None:
             "none.jsonl: the file or folder does not exist",
         ),
         (("latest", "--checks", "checks.yaml"), 3, "assay.db"),
-        (("s.jsonl", "--checks", "checks.yaml", "--limit", "0"), 2, "'0' is not a number"),
+        (("s.jsonl", "--checks", "checks.yaml", "--max-samples", "0"), 2, "'0' is not a number"),
     ],
 )
 def test_a_wrong_request_is_refused(

@@ -173,7 +173,7 @@ def test_an_interrupted_run_keeps_its_results_and_is_resumed(
 
 def test_a_second_signal_stops_now_and_the_store_stays_consistent(tmp_path: Path) -> None:
     write(tmp_path)
-    assert call_main(tmp_path, "eval", "sums.py", "--limit", "2").returncode == 0
+    assert call_main(tmp_path, "eval", "sums.py", "--max-samples", "2").returncode == 0
     (tmp_path / "hold").touch()
     process = started(tmp_path)
     assert process.stderr is not None
@@ -251,7 +251,7 @@ def test_an_endpoint_out_of_reach_is_3(tmp_path: Path) -> None:
     (tmp_path / "sums.py").write_text(text.replace('model="echo"', 'model="echo", max_retries=0'))
 
     done = call_main(
-        tmp_path, "eval", "sums.py", "--limit", "2", "--model", "vllm:m@http://127.0.0.1:9/v1"
+        tmp_path, "eval", "sums.py", "--max-samples", "2", "--model", "vllm:m@http://127.0.0.1:9/v1"
     )
 
     assert done.returncode == 3

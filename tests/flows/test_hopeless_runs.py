@@ -151,7 +151,7 @@ def test_limits_of_a_test_and_of_the_command_line(
         def test_hopeless(response):
             return 1.0
 
-        @evaluation_test(ROWS, fail_on_error=2, max_concurrent=1)
+        @evaluation_test(ROWS, fail_on_error=2, concurrency=1)
         def test_own_limit(sample):
             return 1.0 if sample.id in ("s0", "s9") else 1 / 0
 

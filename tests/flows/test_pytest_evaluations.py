@@ -272,7 +272,7 @@ def test_the_command_line_can_limit_samples_and_name_the_model(tmp_path: Path) -
         """,
     )
 
-    session = run(tmp_path, "--assay-limit", "2", "--assay-model", "mock:echo")
+    session = run(tmp_path, "--assay-max-samples", "2", "--assay-model", "mock:echo")
 
     assert scores(session) == {"test_it[mock:echo]": 1.0}
     assert session.summary["results"] == 2

@@ -65,7 +65,7 @@ FAILING = """
     @evaluation_test(
         rows(**{f"s{n}": "yes" for n in range(30)}, silent=""),
         endpoint=Endpoint(provider="mock", model="script", extra_params={"replies": ["yes"] * 30}),
-        max_concurrent=1,
+        concurrency=1,
         batch=True,
     )
     def test_part_of_batch(response):
@@ -135,7 +135,7 @@ FAILING = """
     @evaluation_test(
         rows(a="yes", b="no"),
         endpoint=Endpoint(provider="mock", model="script", extra_params={"replies": ["yes"]}),
-        max_concurrent=1,
+        concurrency=1,
     )
     def test_endpoint(sample, response):
         assert sample.id == "a", "a sample without an answer is not judged"
@@ -152,7 +152,7 @@ FAILING = """
         endpoint=Endpoint(provider="mock", model="script", extra_params={"replies": replies}),
         repeats=3,
         threshold=0.9,
-        max_concurrent=1,
+        concurrency=1,
     )
     def test_worst(response, ground_truth):
         return EvaluateResult(

@@ -17,7 +17,7 @@ from commands import build_command, call_main, run_process
 def tour(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, object], str]:
     """One tour over four tasks, told twice: as JSON, and what was shown on the way."""
     folder = tmp_path_factory.mktemp("tour")
-    done = run_process(folder, "quickstart", "--limit", "4", "--json")
+    done = run_process(folder, "quickstart", "--max-samples", "4", "--json")
     assert done.returncode == 0, done.stderr
     return folder, json.loads(done.stdout), done.stderr
 
@@ -84,7 +84,7 @@ def test_without_the_weights_nothing_is_begun(
 
 
 def test_the_text_fits_a_terminal_and_shows_an_honest_gate(tmp_path: Path) -> None:
-    done = call_main(tmp_path, "quickstart", "--limit", "2", "--quiet")
+    done = call_main(tmp_path, "quickstart", "--max-samples", "2", "--quiet")
 
     assert (done.returncode, done.stderr) == (0, "")
     assert "3. Is it better?" in done.stdout

@@ -17,7 +17,7 @@ from assay.store import Store
 from assay.train.metrics_file import MetricsFile
 from assay.train.step_statistics import StepMetrics
 
-SHORT = ["quickstart", "--train", "--steps", "2", "--limit", "8"]
+SHORT = ["quickstart", "--train", "--steps", "2", "--max-samples", "8"]
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,17 @@ def test_the_options_of_a_training_are_refused_without_one(
 def test_ctrl_c_ends_it_with_130(stage: str, tmp_path: Path) -> None:
     steps = "1000000" if stage == "loss" else "20"
     process = subprocess.Popen(
-        [sys.executable, "-m", "assay", "quickstart", "--train", "--steps", steps, "--limit", "4"],
+        [
+            sys.executable,
+            "-m",
+            "assay",
+            "quickstart",
+            "--train",
+            "--steps",
+            steps,
+            "--max-samples",
+            "4",
+        ],
         cwd=tmp_path,
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,

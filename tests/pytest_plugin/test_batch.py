@@ -30,7 +30,7 @@ def judged(
 ) -> GroupResults:
     given = ("endpoints",) if endpoints else ()
     user = UserFunction(function, read_call_spec(function, given=given), {}, endpoints)
-    return judge_groups(user, groups, max_concurrent=2)
+    return judge_groups(user, groups, concurrency=2)
 
 
 def said(found: GroupResults, member: GroupMember) -> float | str | None:

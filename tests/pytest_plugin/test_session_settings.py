@@ -14,7 +14,7 @@ GOOD = Settings(
     update=False,
     store="store.db",
     store_must_be_named=False,
-    limit=None,
+    max_samples=None,
     model=None,
 )
 
@@ -27,7 +27,9 @@ def refused(settings: Settings) -> str:
 
 def test_the_defaults_are_fine() -> None:
     check_settings(GOOD)
-    check_settings(replace(GOOD, baseline=Path("base.json"), update=True, tolerance=0.0, limit=1))
+    check_settings(
+        replace(GOOD, baseline=Path("base.json"), update=True, tolerance=0.0, max_samples=1)
+    )
 
 
 def test_a_tolerance_and_an_update_need_a_baseline() -> None:
@@ -43,7 +45,7 @@ def test_a_tolerance_is_a_number_from_0_on(tolerance: float) -> None:
 
 
 def test_a_limit_below_1_would_evaluate_nothing() -> None:
-    assert "--assay-limit is 0" in refused(replace(GOOD, limit=0))
+    assert "--assay-max-samples is 0" in refused(replace(GOOD, max_samples=0))
 
 
 def test_a_session_is_not_compared_with_itself() -> None:

@@ -79,8 +79,8 @@ def test_failed_rollouts_are_kept_as_failures_where_asked(tmp_path: Path) -> Non
     store = tmp_path / "a.db"
     old = recorded(store, "yes", {"error": {"status": 400}})
 
-    how = RescoreOptions(keep_failed=True)
-    report = asyncio.run(rescore(old, lambda sample: 1.0, store=store, how=how))
+    options = RescoreOptions(keep_failed=True)
+    report = asyncio.run(rescore(old, lambda sample: 1.0, store=store, options=options))
 
     assert report.summary.samples == 4
     assert report.summary.judged_samples == 2
@@ -94,8 +94,10 @@ def test_a_limit_counts_samples_with_all_their_repeats(tmp_path: Path) -> None:
     def watch(progress: Progress) -> None:
         totals.append(progress.total)
 
-    how = RescoreOptions(limit=3)
-    report = asyncio.run(rescore(old, lambda sample: 1.0, store=store, how=how, watch=watch))
+    options = RescoreOptions(max_samples=3)
+    report = asyncio.run(
+        rescore(old, lambda sample: 1.0, store=store, options=options, watch=watch)
+    )
 
     assert report.summary.results == 6
     assert set(totals) == {6}
@@ -113,10 +115,10 @@ def test_a_stopped_rescoring_goes_on_without_scoring_twice(tmp_path: Path) -> No
             stop.request()
         return 1.0
 
-    how = RescoreOptions(concurrency=1)
-    stopped = asyncio.run(rescore(old, score, store=store, how=how, stop=stop))
-    how = RescoreOptions(resume=stopped.run_id)
-    report = asyncio.run(rescore(old, score, store=store, how=how))
+    options = RescoreOptions(concurrency=1)
+    stopped = asyncio.run(rescore(old, score, store=store, options=options, stop=stop))
+    options = RescoreOptions(resume=stopped.run_id)
+    report = asyncio.run(rescore(old, score, store=store, options=options))
 
     assert (stopped.interrupted, stopped.summary.results) == (True, 2)
     assert (report.interrupted, report.summary.results) == (False, 4)
@@ -132,4 +134,4 @@ def test_another_scorer_does_not_go_on_with_a_rescoring(tmp_path: Path) -> None:
         return 0.0
 
     with pytest.raises(ConfigError, match="score_fn"):
-        asyncio.run(rescore(old, other, store=store, how=RescoreOptions(resume=begun.run_id)))
+        asyncio.run(rescore(old, other, store=store, options=RescoreOptions(resume=begun.run_id)))

@@ -29,7 +29,7 @@ class CertifySettings:
     dataset: str | None = None
     """A dataset to use instead of the manifest's, which makes the run a rehearsal."""
 
-    limit: int | None = None
+    max_samples: int | None = None
     """Run only this many samples, which makes the run a rehearsal."""
 
     seed: int | None = None
@@ -49,7 +49,7 @@ class CertifySettings:
     """Rules for fetching the golden dataset."""
 
     def __post_init__(self) -> None:
-        minimums = {"limit": 1, "concurrency": 1, "latency_concurrency": 1, "warmup": 0}
+        minimums = {"max_samples": 1, "concurrency": 1, "latency_concurrency": 1, "warmup": 0}
         for name, least in minimums.items():
             value = getattr(self, name)
             # `type`, not `isinstance`: True is an integer as well.

@@ -86,11 +86,11 @@ def open_golden(
         rules=rules,
         cache=folder,
     )
-    found = read_golden(fetched)[: settings.limit]
-    if settings.limit is not None:
+    found = read_golden(fetched)[: settings.max_samples]
+    if settings.max_samples is not None:
         deviations.append(f"only {format_plural(len(found), 'sample')} of the dataset were run")
     # The run reads the file again: its digest lets a resumed run detect a changed dataset.
-    samples = load_samples(fetched.path, settings.limit)
+    samples = load_samples(fetched.path, settings.max_samples)
     samples.name = fetched.uri
     truths = [sample.ground_truth for sample in found if sample.ground_truth is not None]
     return LoadedGoldenDataset(

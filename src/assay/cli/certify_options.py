@@ -47,7 +47,7 @@ def _add_golden_dataset_options(parser: ArgumentParser) -> None:
         "--dataset", metavar="PATH|URI", help="use another dataset; the result is not certifiable"
     )
     parser.add_argument(
-        "--limit",
+        "--max-samples",
         type=parse_count,
         metavar="N",
         help="run N samples only; the result is not certifiable",
@@ -107,7 +107,7 @@ def build_certify_settings(args: Namespace) -> CertifySettings:
         tools=args.tools,
         judge=None if args.judge is None else read_endpoint_option(args.judge),
         dataset=args.dataset,
-        limit=args.limit,
+        max_samples=args.max_samples,
         seed=args.seed,
         timeout_s=args.timeout_s,
         concurrency=args.concurrency,

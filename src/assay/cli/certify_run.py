@@ -61,8 +61,8 @@ from .signals import exit_interrupted, stop_on_signals, tick_periodically
 from .store_option import add_store_option, build_next_command, find_store_location
 
 _CERTIFY_RESUME_OPTIONS = (
-    "agent runner tools judge dataset limit seed timeout concurrency latency_concurrency warmup "
-    "store output sign passphrase_env valid_days"
+    "agent runner tools judge dataset max_samples seed timeout_s concurrency latency_concurrency "
+    "warmup store output sign passphrase_env valid_days"
 ).split()
 _CERTIFY_RESUME_FLAGS = dict.fromkeys(("allow_private", "allow_outside", "fail_on_warn"), False)
 # A failure comes before an inconclusive result: resuming the other agents cannot change it.

@@ -41,7 +41,7 @@ def configure(parser: ArgumentParser) -> None:
         "--checks", metavar="FILE", required=True, help="YAML file that lists the checks"
     )
     parser.add_argument(
-        "--limit", type=parse_count, metavar="N", help="check the first N samples only"
+        "--max-samples", type=parse_count, metavar="N", help="check the first N samples only"
     )
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="write the samples with their results, - for stdout"
@@ -59,10 +59,10 @@ def main(args: Namespace) -> int:
         refuse_to_overwrite(Path(args.output), (Path(args.source), Path(args.checks)))
     with ExitStack() as stack:
         if is_sample_file(args.source):
-            stream = load_samples(args.source, args.limit, on_bad_row="skip")
+            stream = load_samples(args.source, args.max_samples, on_bad_row="skip")
             given = open_stream(args.source, stream)
         else:
-            given = open_run_samples(args, stack, limit=args.limit)
+            given = open_run_samples(args, stack, max_samples=args.max_samples)
         report = CheckReport(checks, given, args.output)
         write_samples(args.output, map(report.judge, given.samples))
     print_report(args, report.lines(), report.json())

@@ -68,7 +68,7 @@ def configure(parser: ArgumentParser) -> None:
     )
     add_key_option(parser)
     add_plain_http_option(parser)
-    parser.add_argument("--limit", type=parse_count, metavar="N", help="stop after N samples")
+    parser.add_argument("--max-samples", type=parse_count, metavar="N", help="stop after N samples")
     parser.add_argument(
         "--repeats", type=parse_count, metavar="N", help="run N rollouts of each sample"
     )
@@ -202,7 +202,7 @@ def _run_bundle(trusted: "TrustedBundle", args: Namespace) -> int:
     resume, location = read_resume_options(args), resolve_store_location(args)
     with redirect_output_to_stderr(), trusted.extract() as file:
         # The limit is applied to the bundled rows when they are loaded.
-        settings = Namespace(**{**vars(trusted.args), "limit": None})
+        settings = Namespace(**{**vars(trusted.args), "max_samples": None})
         with expect_endpoint(names_model(settings)):
             session = _EvalInvocation(file, override_config(file.config, settings), args, resume)
         with _RunTrackingStore.open(location, create=resume is None) as store:

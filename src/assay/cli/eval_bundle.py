@@ -57,7 +57,7 @@ class TrustedBundle:
 
     def _replace_dataset(self, file: EvalFile, rows: Path) -> EvalFile:
         # The file's own limit was already applied to the bundled rows.
-        stream = load_samples(rows, self.args.limit, adapter=Sample.model_validate)
+        stream = load_samples(rows, self.args.max_samples, adapter=Sample.model_validate)
         stream.name = self.bundle.manifest.runs[0].dataset or DATASET_FILE
         return replace(file, config=replace(file.config, max_samples=None), dataset=stream)
 

@@ -25,7 +25,7 @@ from .output import format_field, print_report
 from .store_option import build_next_command
 
 _EXIT_STATUS_BY_PYTEST_CODE = {0: EXIT_PASS, 1: EXIT_FAIL, 2: EXIT_INTERRUPTED}
-_FORWARDED_OPTIONS = ("model", "limit", "fail_on_error", "max_cost_usd")
+_FORWARDED_OPTIONS = ("model", "max_samples", "fail_on_error", "max_cost_usd")
 # The plugin has no option for these; ignoring them would report other results.
 _UNSUPPORTED_OPTIONS = (
     *("key_env", "repeats", "concurrency", "seed", "name", "session", "save_sessions"),

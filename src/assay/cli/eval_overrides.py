@@ -27,7 +27,7 @@ def override_config(config: EvalConfig, args: Namespace) -> EvalConfig:
         name: value
         for name, value in (
             ("repeats", args.repeats),
-            ("max_samples", args.limit),
+            ("max_samples", args.max_samples),
             ("seed", args.seed),
             ("name", args.name),
             ("fail_on_error", getattr(args, "fail_on_error", None)),

@@ -43,7 +43,7 @@ _JUDGE_CONCURRENCY = 20
 # Options that define the judging or its speed; a resumed run must get the same ones.
 _JUDGE_RESUME_OPTIONS = (
     *("rubric", "backend", "endpoint", "key_env", "panel", "votes", "project", "location"),
-    *("labels", "limit", "concurrency", "name", "store", "allow_plain_http"),
+    *("labels", "max_samples", "concurrency", "name", "store", "allow_plain_http"),
 )
 _JUDGE_DEFAULTS = {
     "backend": "llm",
@@ -78,7 +78,7 @@ def _add_run_options(parser: ArgumentParser) -> None:
         help="write also the judged samples as JSON lines here, - for stdout",
     )
     parser.add_argument(
-        "--limit", type=parse_count, metavar="N", help="judge the first N samples only"
+        "--max-samples", type=parse_count, metavar="N", help="judge the first N samples only"
     )
     parser.add_argument(
         "--concurrency",
@@ -136,7 +136,7 @@ def _open_sample_file(args: Namespace) -> SampleStream | None:
         return None
     if args.output not in (None, "-"):
         refuse_to_overwrite(Path(args.output), [path])
-    stream = load_samples(path, args.limit)
+    stream = load_samples(path, args.max_samples)
     # Reads the whole file once, so that a bad row is found before the first call.
     if not sum(1 for _ in stream):
         raise ConfigError("the file has no samples", where=str(path))
@@ -160,13 +160,13 @@ async def _judge_samples(
         with choose_display(quiet=args.quiet) as display, stop_on_signals(stop, display):
             async with tick_periodically(display):
                 if stream is None:
-                    how = RescoreOptions(
+                    options = RescoreOptions(
                         name=name,
-                        limit=args.limit,
+                        max_samples=args.max_samples,
                         concurrency=args.concurrency,
                         resume=args.resume,
                     )
-                    return await rescore(args.target, scorer, how=how, **overseen)
+                    return await rescore(args.target, scorer, options=options, **overseen)
                 config = EvalConfig(score_fn=scorer, name=name, concurrency=args.concurrency)
                 return await evaluate(stream, config, resume=args.resume, **overseen)
 

@@ -38,7 +38,9 @@ def configure(parser: ArgumentParser) -> None:
         action="store_true",
         help="train a model of a million parameters instead, and compare before and after",
     )
-    parser.add_argument("--limit", type=parse_count, metavar="N", help="run N of the tasks only")
+    parser.add_argument(
+        "--max-samples", type=parse_count, metavar="N", help="run N of the tasks only"
+    )
     parser.add_argument(
         "--steps", type=parse_count, metavar="N", help="with --train: run N steps of each training"
     )
@@ -83,7 +85,7 @@ def main(args: Namespace) -> int:
 
 def _run_stage(title: str, file: EvalFile, args: Namespace, store: Store) -> "Stage":
     words = f"SmolLM2-135M in this process, on one thread. {title}:"
-    config = replace(file.config, max_samples=args.limit)
+    config = replace(file.config, max_samples=args.max_samples)
     report = evaluate_with_display(file.dataset, config, args=args, store=store, words=words)
     return Stage(title, report)
 

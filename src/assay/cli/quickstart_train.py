@@ -158,7 +158,7 @@ class _QuickstartTraining:
                 how = "sampled" if sampled else "greedy"
                 report = evaluate_with_display(
                     sums.held_out,
-                    replace(config, max_samples=self.args.limit),
+                    replace(config, max_samples=self.args.max_samples),
                     args=self.args,
                     store=self.store,
                     words=f"{number}  Held-out sums, {how} answers:",

@@ -62,14 +62,16 @@ def open_sample_input(args: Namespace, stack: ExitStack) -> SampleInput:
     return open_stream(source, stream, files=(Path(source), read))
 
 
-def open_run_samples(args: Namespace, stack: ExitStack, *, limit: int | None = None) -> SampleInput:
+def open_run_samples(
+    args: Namespace, stack: ExitStack, *, max_samples: int | None = None
+) -> SampleInput:
     """Open the run that `args.source` names. Raises `ConfigError` if it does not exist."""
     run = stack.enter_context(open_store(args)).run(str(args.source))
     row = run.row()
     unfinished = None
     if row.status != "completed":
         unfinished = f"the run is {row.status}, with {row.totals.recorded} results"
-    return SampleInput(f"run {run.id}", islice(run.samples(), limit), unfinished=unfinished)
+    return SampleInput(f"run {run.id}", islice(run.samples(), max_samples), unfinished=unfinished)
 
 
 def open_stream(name: str, stream: SampleStream, *, files: tuple[Path, ...] = ()) -> SampleInput:

@@ -53,7 +53,7 @@ def pytest_addoption(parser: "pytest.Parser") -> None:
         "--assay-store", metavar="PATH|URL", help="Record runs here (default: .assay/assay.db)"
     )
     group.addoption(
-        "--assay-limit", type=int, metavar="N", help="Evaluate at most N samples of each test"
+        "--assay-max-samples", type=int, metavar="N", help="Evaluate at most N samples of each test"
     )
     group.addoption(
         "--assay-fail-on-error",
@@ -86,7 +86,12 @@ def pytest_configure(config: "pytest.Config") -> None:
         return
     config._assay_session = f"{os.getpid()}-{time.time_ns()}"  # type: ignore[attr-defined]  # ours
     checked = (
-        *("--assay-baseline", "--assay-tolerance", "--assay-update-baseline", "--assay-limit"),
+        *(
+            "--assay-baseline",
+            "--assay-tolerance",
+            "--assay-update-baseline",
+            "--assay-max-samples",
+        ),
         *("--assay-fail-on-error", "--assay-max-cost-usd", "--assay-rows"),
     )
     # Without any of these options nothing can be wrong, and nothing more is imported.

@@ -15,7 +15,7 @@ from .scorer_call import UserFunction
 ResultKey = tuple[str | None, str, str | None]
 """Endpoint, sample, rollout: one result of a test."""
 
-# The bound for synchronous functions, whatever `max_concurrent` allows.
+# The bound for synchronous functions, whatever `concurrency` allows.
 _MAX_BATCH_THREADS = 32
 
 
@@ -78,15 +78,15 @@ def group_members_by_repeat(group: Iterable[GroupMember]) -> list[list[GroupMemb
 
 
 def judge_groups(
-    function: UserFunction, groups: Sequence[list[GroupMember]], *, max_concurrent: int
+    function: UserFunction, groups: Sequence[list[GroupMember]], *, concurrency: int
 ) -> GroupResults:
     """Call the function once for each group. One that fails costs the results of its group.
 
     A failed assertion is a verdict on every result of its group: a score of 0.0.
     """
     if inspect.iscoroutinefunction(function.function):
-        return asyncio.run(judge_groups_in_loop(function, groups, max_concurrent=max_concurrent))
-    with ThreadPoolExecutor(min(_MAX_BATCH_THREADS, max_concurrent)) as threads:
+        return asyncio.run(judge_groups_in_loop(function, groups, concurrency=concurrency))
+    with ThreadPoolExecutor(min(_MAX_BATCH_THREADS, concurrency)) as threads:
         try:
             returned = list(threads.map(lambda group: _call_with_group(function, group), groups))
         except BaseException:
@@ -97,10 +97,10 @@ def judge_groups(
 
 
 async def judge_groups_in_loop(
-    function: UserFunction, groups: Sequence[list[GroupMember]], *, max_concurrent: int
+    function: UserFunction, groups: Sequence[list[GroupMember]], *, concurrency: int
 ) -> GroupResults:
     """Call an async function once for each group, in the running event loop."""
-    return _collect_results(function, groups, await _await_groups(function, groups, max_concurrent))
+    return _collect_results(function, groups, await _await_groups(function, groups, concurrency))
 
 
 def _collect_results(
@@ -127,9 +127,9 @@ def _call_with_group(function: UserFunction, group: list[GroupMember]) -> object
 
 
 async def _await_groups(
-    function: UserFunction, groups: Sequence[list[GroupMember]], max_concurrent: int
+    function: UserFunction, groups: Sequence[list[GroupMember]], concurrency: int
 ) -> list[object]:
-    slots = asyncio.Semaphore(max_concurrent)
+    slots = asyncio.Semaphore(concurrency)
 
     async def one(group: list[GroupMember]) -> object:
         async with slots:

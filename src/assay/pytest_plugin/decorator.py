@@ -75,7 +75,7 @@ class EvalOptions:
     """The lowest and highest score possible, where scores are not within 0..1."""
 
     repeats: int = 1
-    max_concurrent: int = 100
+    concurrency: int = 100
     seed: int | None = None
     tags: tuple[str, ...] = ()
     timeout_s: float | None = None
@@ -135,7 +135,7 @@ class Options(TypedDict, total=False):
     tolerance: float | None
     bounds: tuple[float, float] | None
     repeats: int
-    max_concurrent: int
+    concurrency: int
     seed: int | None
     tags: Iterable[str]
     timeout_s: float | None
@@ -254,7 +254,7 @@ def _check_names(options: dict[str, Any]) -> None:
 
 _OPTION_MINIMUMS = {
     "repeats": 1,
-    "max_concurrent": 1,
+    "concurrency": 1,
     "max_turns": 1,
     "retries": 0,
     "max_samples": 1,

@@ -97,16 +97,16 @@ class Evaluation:
         function = self._bind_function()
         asyncio.run(self._roll_out(function))
         if self.options.takes_lists and not self.interrupted:
-            groups, limit = self._build_groups(), self.options.max_concurrent
-            asyncio.run(self._rescore(judge_groups(function, groups, max_concurrent=limit)))
+            groups, concurrency = self._build_groups(), self.options.concurrency
+            asyncio.run(self._rescore(judge_groups(function, groups, concurrency=concurrency)))
 
     async def run_in_loop(self) -> None:
         """Run the evaluation of an async function in the loop of the test."""
         function = self._bind_function()
         await self._roll_out(function)
         if self.options.takes_lists and not self.interrupted:
-            groups, limit = self._build_groups(), self.options.max_concurrent
-            results = await judge_groups_in_loop(function, groups, max_concurrent=limit)
+            groups, concurrency = self._build_groups(), self.options.concurrency
+            results = await judge_groups_in_loop(function, groups, concurrency=concurrency)
             await self._rescore(results)
 
     def _bind_function(self) -> UserFunction:
@@ -184,7 +184,7 @@ class Evaluation:
             name=self.item.name,
             limits=Limits(max_turns=options.max_turns),
             repeats=options.repeats,
-            concurrency=options.max_concurrent,
+            concurrency=options.concurrency,
             timeout_s=options.timeout_s,
             seed=options.seed,
             bounds=options.bounds,
@@ -240,7 +240,7 @@ class Evaluation:
         return {"completion_params": next(params for one, params in pairs if one is endpoint)}
 
     def _load_samples(self, most: int | None = None) -> SampleStream:
-        limits = [self.options.max_samples, self._settings.limit, most]
+        limits = [self.options.max_samples, self._settings.max_samples, most]
         known = [limit for limit in limits if limit is not None]
         if self._settings.rows is not None:
             rows = BundledRows(self._settings.rows, self._list_record_names())
@@ -290,7 +290,7 @@ class Evaluation:
             run.report.run_id,
             _wrap_as_user_function(lambda sample: results.of(run.endpoint, sample), self.options),
             store=self._settings.store,
-            how=RescoreOptions(
+            options=RescoreOptions(
                 name=self.item.name,
                 keep_failed=True,
                 bounds=self.options.bounds,

@@ -28,7 +28,7 @@ class Settings:
     store_must_be_named: bool
     """Whether `assay show` needs `--store` to find the runs."""
 
-    limit: int | None
+    max_samples: int | None
     model: str | None
     fail_on_error: str | None = None
     """The text of the option; `limits` parses it."""
@@ -63,7 +63,7 @@ def read_settings(config: "pytest.Config") -> Settings:
         update=option("--assay-update-baseline"),
         store=store,
         store_must_be_named=named,
-        limit=option("--assay-limit"),
+        max_samples=option("--assay-max-samples"),
         model=option("--assay-model"),
         fail_on_error=option("--assay-fail-on-error"),
         max_cost_usd=option("--assay-max-cost-usd"),
@@ -89,8 +89,10 @@ def check_settings(settings: Settings) -> None:
     tolerance = settings.tolerance
     if tolerance is not None and not (math.isfinite(tolerance) and tolerance >= 0):
         _raise_usage_error(f"--assay-tolerance is {tolerance}, not a number of at least 0")
-    if settings.limit is not None and settings.limit < 1:
-        _raise_usage_error(f"--assay-limit is {settings.limit}, not a number of at least 1")
+    if settings.max_samples is not None and settings.max_samples < 1:
+        _raise_usage_error(
+            f"--assay-max-samples is {settings.max_samples}, not a number of at least 1"
+        )
     if settings.fail_on_error is not None or settings.max_cost_usd is not None:
         try:
             settings.limits()

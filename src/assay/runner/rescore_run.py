@@ -29,7 +29,7 @@ class RescoreOptions:
     """Record samples without a complete rollout as failures of the new run as well. False: the new
     run omits them."""
 
-    limit: int | None = None
+    max_samples: int | None = None
     """Rescore only this many samples, from the first, with all their repeats."""
 
     concurrency: int = 100
@@ -50,7 +50,7 @@ async def rescore(
     score_fn: ScoreFunction,
     *,
     store: Store | str | Path | None = None,
-    how: RescoreOptions | None = None,
+    options: RescoreOptions | None = None,
     watch: ProgressCallback | None = None,
     stop: Stop | None = None,
 ) -> EvalReport:
@@ -58,22 +58,22 @@ async def rescore(
 
     Results are recorded one by one, so that the new run can be resumed after `stop` or a crash.
     """
-    how, stop = how or RescoreOptions(), stop or Stop()
+    options, stop = options or RescoreOptions(), stop or Stop()
     opened = store if isinstance(store, Store) else Store.open(store, create=False)
     try:
         old = opened.run(run_id)
-        name = how.name or f"{old.spec.name} rescored"
+        name = options.name or f"{old.spec.name} rescored"
         config = EvalConfig(
-            score_fn=score_fn, name=name, concurrency=how.concurrency, bounds=how.bounds
+            score_fn=score_fn, name=name, concurrency=options.concurrency, bounds=options.bounds
         )
-        total = sum(1 for _ in _select_results(old, how))
+        total = sum(1 for _ in _select_results(old, options))
         if not total:
             raise ConfigError(f"run {old.id!r} has no rollouts to score", where="rescore()")
         spec = _build_rescore_spec(old, config, total)
-        run = start_or_resume(opened, spec, how.resume, allow_changed_scorer=True)
-        todo = partial(_build_rescore_jobs, old, run, how)
+        run = start_or_resume(opened, spec, options.resume, allow_changed_scorer=True)
+        todo = partial(_build_rescore_jobs, old, run, options)
         progress = Progress(total=total)
-        control = RunControl(progress, watch, stop, stops_early=how.stops_early)
+        control = RunControl(progress, watch, stop, stops_early=options.stops_early)
         with reduce_gc_frequency():
             await execute_jobs(run, todo, config, client=None, control=control)
         return build_eval_report(run, opened, reopen=store, interrupted=stop.requested)
@@ -104,7 +104,7 @@ def _select_results(old: Run, options: RescoreOptions) -> Iterator[tuple[int, Re
             continue
         if row.sample_id != last:
             samples, last = samples + 1, row.sample_id
-        if options.limit is not None and samples > options.limit:
+        if options.max_samples is not None and samples > options.max_samples:
             return
         yield position, row
 

@@ -56,7 +56,7 @@ def test_the_decorator_takes_the_options_of_eval_protocol() -> None:
     )
 
     assert isinstance(asked.endpoint, Endpoint)
-    assert (asked.repeats, asked.threshold, asked.max_concurrent) == (4, 0.8, 16)
+    assert (asked.repeats, asked.threshold, asked.concurrency) == (4, 0.8, 16)
     assert (asked.groupwise, asked.batch) == (True, False)
     assert [sample.messages[0].text for sample in asked.samples] == ["0?", "1?", "2?"]
 

@@ -61,7 +61,7 @@ def translate_options(options: Mapping[str, Any], test_folder: str) -> dict[str,
     translated: dict[str, Any] = {
         "samples": _read_rows(options, folder),
         "repeats": options.get("num_runs", 1),
-        "max_concurrent": min(
+        "concurrency": min(
             # assay has one limit for rollouts and scoring: the lower one is safe for both.
             options.get("max_concurrent_rollouts", 96),
             options.get("max_concurrent_evaluations", 96),
