@@ -5,15 +5,13 @@ from typing import Any
 
 import pytest
 
+from assay.cli.arguments import parse_count, parse_dollars, parse_seconds
 from assay.cli.eval_overrides import (
     override_config,
-    parse_dollars,
     parse_failure_limit,
-    parse_seconds,
     read_resume_options,
     replace_model,
 )
-from assay.cli.option_numbers import parse_count
 from assay.errors import ConfigError
 from assay.providers import ClientSettings, parse_model
 from assay.runner import EvalConfig, Resume

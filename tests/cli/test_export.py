@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from assay.cli import main
-from assay.cli.export import Tokens, parse_finite_number
+from assay.cli.arguments import parse_finite_number
+from assay.cli.export import Tokens
 from assay.errors import TokenError
 from assay.types import EvaluateResult, ModelCall, Sample, Trajectory
 from make import asked, said, sample

@@ -19,11 +19,12 @@ from argparse import (
 )
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any, NoReturn, Protocol, cast
+from typing import Any, NoReturn, cast
 
 from assay import __version__
 from assay.errors import AssayError, ConfigError
 
+from .arguments import Command
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, choose_exit_status
 
 __all__ = ["main"]
@@ -53,14 +54,6 @@ COMMANDS = {
 SUPERVISED_COMMANDS = {("certify", "run"), ("certify", "plan")}
 
 _DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-
-class Command(Protocol):
-    """The interface of a command's module."""
-
-    def configure(self, parser: ArgumentParser) -> None: ...
-
-    def main(self, args: Namespace) -> int: ...
 
 
 # The last one counts: users append `--rubric` to a saved command to override the first.

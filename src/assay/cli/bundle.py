@@ -32,6 +32,7 @@ from assay.types import (
     redact,
 )
 
+from .arguments import add_flag
 from .bundle_input import BundleInput, open_bundle_input
 from .exit_status import EXIT_PASS
 from .output import format_field, print_report, write_whole
@@ -65,7 +66,7 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", metavar="FILE.tar.gz", type=Path, required=True, help="file to write"
     )
-    parser.add_argument("--force", action="store_true", help="overwrite the file if it exists")
+    add_flag(parser, "--force", "overwrite the file if it exists")
     code = parser.add_mutually_exclusive_group()
     code.add_argument(
         "--code",
@@ -73,10 +74,8 @@ def configure(parser: ArgumentParser) -> None:
         help="evaluation file of the run (default: the one that `assay eval` recorded)",
     )
     code.add_argument("--no-code", action="store_true", help="bundle results and dataset rows only")
-    parser.add_argument(
-        "--allow-changed-code",
-        action="store_true",
-        help="bundle the current code although it changed since the run",
+    add_flag(
+        parser, "--allow-changed-code", "bundle the current code although it changed since the run"
     )
     parser.add_argument(
         "--allow-suspected-secret",

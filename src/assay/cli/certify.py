@@ -10,8 +10,9 @@ from . import (
     certify_run,
     certify_verify,
 )
+from .arguments import Command, add_actions
 
-CERTIFY_ACTIONS = {
+CERTIFY_ACTIONS: dict[str, tuple[Command, str]] = {
     "plan": (
         certify_plan,
         "show the calls, the provable criteria and the cost of a certification; makes no calls",
@@ -26,18 +27,12 @@ CERTIFY_ACTIONS = {
 
 def configure(parser: ArgumentParser) -> None:
     """Declare the actions of the command."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    for name, (module, does) in CERTIFY_ACTIONS.items():
-        action = actions.add_parser(
-            name, help=does, description=f"{does.capitalize()}.", allow_abbrev=False
-        )
-        module.configure(action)
+    add_actions(parser, CERTIFY_ACTIONS)
 
 
 def main(args: Namespace) -> int:
     """Run the action; each has its own exit status."""
-    status: int = CERTIFY_ACTIONS[args.action][0].main(args)
-    return status
+    return CERTIFY_ACTIONS[args.action][0].main(args)
 
 
 def refuse(words: Sequence[str]) -> None:

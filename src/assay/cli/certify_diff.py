@@ -10,6 +10,7 @@ from typing import Any
 from assay.certify import ChangeClass, ManifestChange, compare_manifests
 from assay.types import Manifest
 
+from .arguments import add_flag
 from .exit_status import EXIT_FAIL, EXIT_PASS
 from .output import format_field, print_report
 
@@ -28,14 +29,8 @@ def configure(parser: ArgumentParser) -> None:
 
 def add_guard_options(parser: ArgumentParser) -> None:
     """Declare the options that refuse changes."""
-    parser.add_argument(
-        "--no-weaken", action="store_true", help="exit 1 when a requirement is less strict"
-    )
-    parser.add_argument(
-        "--no-move",
-        action="store_true",
-        help="exit 1 when a dataset, a judge or a metric is replaced",
-    )
+    add_flag(parser, "--no-weaken", "exit 1 when a requirement is less strict")
+    add_flag(parser, "--no-move", "exit 1 when a dataset, a judge or a metric is replaced")
 
 
 def main(args: Namespace) -> int:

@@ -15,9 +15,9 @@ from assay.certify import (
 from assay.errors import ConfigError
 from assay.types import Manifest
 
+from .arguments import parse_count
 from .certify_diff import add_guard_options, format_manifest_changes
 from .certify_keygen import add_passphrase_option, read_passphrase
-from .option_numbers import parse_count
 from .output import print_message
 
 # in-toto names algorithms by a word and digests in lower-case hexadecimal.

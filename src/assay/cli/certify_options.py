@@ -6,9 +6,8 @@ from pathlib import Path
 from assay.certify import CertifySettings, Runner
 from assay.datasets import FetchRules
 
-from .eval_overrides import parse_seconds
+from .arguments import add_flag, parse_count, parse_seconds, parse_whole_number
 from .judge_backends import read_endpoint_option
-from .option_numbers import parse_count, parse_whole_number
 
 # Help texts show the defaults of the settings themselves.
 _CERTIFY_DEFAULTS = CertifySettings()
@@ -52,16 +51,8 @@ def _add_golden_dataset_options(parser: ArgumentParser) -> None:
         metavar="N",
         help="run N samples only; the result is not certifiable",
     )
-    parser.add_argument(
-        "--allow-private",
-        action="store_true",
-        help="allow a golden dataset on a private network address",
-    )
-    parser.add_argument(
-        "--allow-outside",
-        action="store_true",
-        help="allow a golden dataset outside the manifest's folder",
-    )
+    add_flag(parser, "--allow-private", "allow a golden dataset on a private network address")
+    add_flag(parser, "--allow-outside", "allow a golden dataset outside the manifest's folder")
 
 
 def _add_call_options(parser: ArgumentParser) -> None:

@@ -30,6 +30,7 @@ from assay.runner import Stop
 from assay.store import Store
 from assay.types import Manifest
 
+from .arguments import add_flag, parse_seconds
 from .certify_diff import changes_to_dict, has_refused_change
 from .certify_format import format_certification, write_github_summary
 from .certify_issue import (
@@ -40,7 +41,6 @@ from .certify_issue import (
 )
 from .certify_options import add_certify_options, build_certify_settings
 from .certify_plan import format_skipped_agents
-from .eval_overrides import parse_seconds
 from .exit_status import (
     EXIT_FAIL,
     EXIT_INCONCLUSIVE,
@@ -81,11 +81,7 @@ def configure(parser: ArgumentParser) -> None:
         "in a folder for each",
     )
     add_issue_options(parser)
-    parser.add_argument(
-        "--fail-on-warn",
-        action="store_true",
-        help="exit 1 when a criterion that only warns is missed",
-    )
+    add_flag(parser, "--fail-on-warn", "exit 1 when a criterion that only warns is missed")
     parser.add_argument(
         "--resume",
         metavar="RUN",

@@ -1,9 +1,7 @@
 """`assay certify verify`: check a certificate against the manifest of the deployed agent."""
 
 import json
-import re
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from datetime import timedelta
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from assay.certify import (
@@ -16,22 +14,15 @@ from assay.datasets import FetchRules
 from assay.stats import format_plural
 from assay.types import Endpoint
 
+from .arguments import add_flag, parse_count, parse_duration
 from .certify_issue import parse_digest
 from .certify_options import is_endpoint_file
 from .exit_status import EXIT_FAIL, EXIT_PASS
 from .judge_backends import read_endpoint_option
-from .option_numbers import parse_count
 from .output import format_field, format_fields, print_report, sanitize_to_line
 
 # Capitals for the one status that fails the verification.
 _FINDING_LABELS = {"ok": "ok", "mismatch": "MISMATCH", "unchecked": "not checked"}
-
-_DURATION_UNITS = {
-    "m": timedelta(minutes=1),
-    "h": timedelta(hours=1),
-    "d": timedelta(days=1),
-    "w": timedelta(weeks=1),
-}
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -60,11 +51,7 @@ def configure(parser: ArgumentParser) -> None:
         metavar="KEY.pub.pem",
         help="require a signature by this key (repeatable: by one of them)",
     )
-    parser.add_argument(
-        "--allow-unsigned",
-        action="store_true",
-        help="accept a certificate without a verified signature",
-    )
+    add_flag(parser, "--allow-unsigned", "accept a certificate without a verified signature")
     parser.add_argument(
         "--require-subject",
         type=parse_digest,
@@ -101,17 +88,13 @@ def configure(parser: ArgumentParser) -> None:
         metavar="NAME",
         help="accept this name too in the answers of the judge's API (repeatable)",
     )
-    parser.add_argument(
+    add_flag(
+        parser,
         "--refetch-dataset",
-        action="store_true",
-        help="fetch the golden dataset and compare it with the one that was used",
+        "fetch the golden dataset and compare it with the one that was used",
     )
-    parser.add_argument(
-        "--allow-private", action="store_true", help="allow a dataset on a private network address"
-    )
-    parser.add_argument(
-        "--allow-outside", action="store_true", help="allow a dataset outside the manifest's folder"
-    )
+    add_flag(parser, "--allow-private", "allow a dataset on a private network address")
+    add_flag(parser, "--allow-outside", "allow a dataset outside the manifest's folder")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
 
 
@@ -141,14 +124,6 @@ def main(args: Namespace) -> int:
         {"exit_status": status, **json.loads(found.model_dump_json())},
     )
     return status
-
-
-def parse_duration(text: str) -> timedelta:
-    """Parse a duration such as `30d`, `12h`, `90m` or `2w`."""
-    found = re.fullmatch(r"(\d{1,6})([mhdw])", text)
-    if found is None or not int(found[1]):
-        raise ArgumentTypeError(f"{text!r} is not a duration such as 30d, 12h or 2w")
-    return int(found[1]) * _DURATION_UNITS[found[2]]
 
 
 def format_verification(found: Verification, certificate: str) -> list[str]:

@@ -12,8 +12,8 @@ from assay.errors import ConfigError
 from assay.scorers import Checks, checks_from
 from assay.types import Sample
 
+from .arguments import parse_count
 from .exit_status import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_PASS
-from .option_numbers import parse_count
 from .output import cut, format_field, pad, print_report, write_samples
 from .sample_input import (
     SampleInput,

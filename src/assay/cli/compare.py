@@ -7,8 +7,8 @@ from assay.stats import Conclusion, find_shared_bounds
 from assay.stats import compare as compare_results
 from assay.store import PROVENANCE, Run
 
+from .arguments import add_flag, parse_count
 from .exit_status import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_PASS
-from .option_numbers import parse_count
 from .output import format_field, print_report
 from .store_option import add_store_option, open_store
 
@@ -24,10 +24,10 @@ def configure(parser: ArgumentParser) -> None:
         metavar="N",
         help="list N samples each (default: 20)",
     )
-    parser.add_argument(
+    add_flag(
+        parser,
         "--fail-on-regression",
-        action="store_true",
-        help="exit 1 when B is worse, 3 when the samples are too few to decide",
+        "exit 1 when B is worse, 3 when the samples are too few to decide",
     )
     add_store_option(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")

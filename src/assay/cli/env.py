@@ -24,6 +24,8 @@ from assay.environments import (
 from assay.errors import AssayError, ConfigError
 from assay.types import ToolSpec
 
+from .arguments import add_flag
+
 TOKEN_VARIABLE = "ASSAY_ENV_TOKEN"
 _BUILTIN_ENVIRONMENTS = ("basic", "calculator")
 
@@ -48,10 +50,10 @@ def configure(parser: ArgumentParser) -> None:
     serve.add_argument(
         "--port", type=int, default=0, help="listen on this port (default: any free port)"
     )
-    serve.add_argument(
+    add_flag(
+        serve,
         "--token",
-        action="store_true",
-        help=f"require a bearer token, read from ${TOKEN_VARIABLE} or else generated and shown "
+        f"require a bearer token, read from ${TOKEN_VARIABLE} or else generated and shown "
         "once; always required when the address is not a loopback one",
     )
     serve.add_argument(

@@ -13,19 +13,17 @@ from assay.runner import EvalConfig, EvalReport, Resume, Stop, evaluate, expect_
 from assay.stats import format_plural
 from assay.store import Run, RunSpec, Store
 
+from .arguments import add_flag, parse_count, parse_dollars, parse_seconds
 from .eval_file import EvalFile, format_user_traceback, load_eval_file
 from .eval_overrides import (
     add_key_option,
     add_plain_http_option,
     names_model,
     override_config,
-    parse_dollars,
     parse_failure_limit,
-    parse_seconds,
     read_resume_options,
 )
 from .exit_status import EXIT_USAGE_ERROR, InconclusiveError
-from .option_numbers import parse_count
 from .output import (
     print_message,
     print_report,
@@ -56,11 +54,7 @@ def configure(parser: ArgumentParser) -> None:
         metavar="FILE.tar.gz",
         help="repeat the evaluation of a bundle: run its code on this machine",
     )
-    parser.add_argument(
-        "--trust",
-        action="store_true",
-        help="run the code of the bundle without asking in a terminal",
-    )
+    add_flag(parser, "--trust", "run the code of the bundle without asking in a terminal")
     parser.add_argument(
         "--model",
         metavar="PROVIDER:MODEL[@URL]",
@@ -125,21 +119,21 @@ def _add_resume_options(parser: ArgumentParser) -> None:
         metavar="RUN",
         help="resume a run: execute missing and failed samples (default: the newest run)",
     )
-    parser.add_argument(
+    add_flag(
+        parser,
         "--allow-changed-dataset",
-        action="store_true",
-        help="resume even if the dataset changed: samples are matched by id",
+        "resume even if the dataset changed: samples are matched by id",
     )
-    parser.add_argument(
+    add_flag(
+        parser,
         "--take-over",
-        action="store_true",
-        help="resume even if another process holds the run: model calls of samples that are not "
+        "resume even if another process holds the run: model calls of samples that are not "
         "recorded yet may be repeated, at most once each",
     )
-    parser.add_argument(
+    add_flag(
+        parser,
         "--rescore",
-        action="store_true",
-        help="score the recorded rollouts of the run again, as a new run: only missing rollouts "
+        "score the recorded rollouts of the run again, as a new run: only missing rollouts "
         "are executed",
     )
     parser.add_argument(

@@ -9,6 +9,8 @@ from assay.providers import parse_model
 from assay.runner import EvalConfig, Resume, parse_fail_on_error
 from assay.types import Endpoint
 
+from .arguments import add_flag
+
 # Fields that belong to the server of an endpoint; the others are sampling settings.
 _SERVER_FIELDS = (
     "api_base",
@@ -58,10 +60,8 @@ def names_model(args: Namespace) -> bool:
 
 def add_plain_http_option(parser: ArgumentParser) -> None:
     """Declare `--allow-plain-http`."""
-    parser.add_argument(
-        "--allow-plain-http",
-        action="store_true",
-        help="allow sending a key to an http:// address of another machine",
+    add_flag(
+        parser, "--allow-plain-http", "allow sending a key to an http:// address of another machine"
     )
 
 
@@ -141,25 +141,3 @@ def parse_failure_limit(text: str) -> bool | int | float:
         raise ArgumentTypeError(
             f"{text!r} is neither a share between 0 and 1 nor a count of 1 or more"
         ) from None
-
-
-def parse_dollars(text: str) -> float:
-    """Parse an amount of US dollars above 0."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise ArgumentTypeError(f"{text!r} is not an amount of US dollars above 0")
-    return value
-
-
-def parse_seconds(text: str) -> float:
-    """Parse a number of seconds of 0 or more."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < float("inf"):
-        raise ArgumentTypeError(f"{text!r} is not a number of seconds")
-    return value

@@ -1,11 +1,10 @@
 """`assay export`: samples as files for trainers and other tools."""
 
 import sys
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
-from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,8 +29,8 @@ from assay.formats import find_tools
 from assay.stats import format_plural
 from assay.types import Sample, ToolSpec
 
+from .arguments import add_flag, parse_count, parse_finite_number
 from .exit_status import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_PASS
-from .option_numbers import parse_count
 from .output import cut, format_field, print_message, print_report
 from .sample_input import SampleInput, open_sample_input, refuse_to_overwrite
 from .store_option import add_store_option
@@ -58,7 +57,7 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", metavar="FILE", type=Path, required=True, help="file to write"
     )
-    parser.add_argument("--force", action="store_true", help="overwrite the file if it exists")
+    add_flag(parser, "--force", "overwrite the file if it exists")
     _add_selection_options(parser)
     _add_filter_options(parser)
     add_store_option(parser)
@@ -82,9 +81,7 @@ def _add_selection_options(parser: ArgumentParser) -> None:
         action="store_true",
         help="export also samples without a valid score, where the format supports them",
     )
-    parser.add_argument(
-        "--best-of-group", action="store_true", help="export only the best answer to each input"
-    )
+    add_flag(parser, "--best-of-group", "export only the best answer to each input")
     parser.add_argument(
         "--pairs",
         choices=["best-worst"],
@@ -98,11 +95,7 @@ def _add_selection_options(parser: ArgumentParser) -> None:
         metavar="X",
         help="minimum score difference of a pair (default: any)",
     )
-    parser.add_argument(
-        "--dedupe",
-        action="store_true",
-        help="export each conversation once, ignoring ids and times",
-    )
+    add_flag(parser, "--dedupe", "export each conversation once, ignoring ids and times")
     parser.add_argument("--limit", type=parse_count, metavar="N", help="write at most N rows")
 
 
@@ -175,17 +168,6 @@ def main(args: Namespace) -> int:
     if given.unread:
         return EXIT_INCONCLUSIVE
     return EXIT_PASS if report.rows else EXIT_FAIL
-
-
-def parse_finite_number(text: str) -> float:
-    """Parse a finite number."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
-    if not isfinite(value):
-        raise ArgumentTypeError(f"{text!r} is not a number")
-    return value
 
 
 class Tokens:

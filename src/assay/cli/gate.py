@@ -16,6 +16,7 @@ from assay.stats import (
 )
 from assay.store import Run, RunRow, Store
 
+from .arguments import add_flag
 from .output import format_field, print_report
 from .store_option import add_store_option, open_store
 
@@ -26,10 +27,10 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--min", dest="minimum", type=float, metavar="X", help="lowest mean score that passes"
     )
-    parser.add_argument(
+    add_flag(
+        parser,
         "--proven",
-        action="store_true",
-        help="require that the lower bound of the mean reaches --min, not only the mean",
+        "require that the lower bound of the mean reaches --min, not only the mean",
     )
     parser.add_argument("--baseline", metavar="RUN", help="fail if the run is worse than this one")
     parser.add_argument(
@@ -46,10 +47,10 @@ def configure(parser: ArgumentParser) -> None:
         metavar="SHARE",
         help="largest share of results without a judgement (default: 0.05)",
     )
-    parser.add_argument(
+    add_flag(
+        parser,
         "--allow-unfinished",
-        action="store_true",
-        help="judge also a run that was interrupted, failed or is still in progress",
+        "judge also a run that was interrupted, failed or is still in progress",
     )
     add_store_option(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")

@@ -15,11 +15,10 @@ from assay.sessions import Children
 from assay.store import Run, RunSpec, Store, sample_key
 from assay.types import Sample, stable_id
 
-from .dates import parse_moment
+from .arguments import add_flag, parse_count, parse_moment
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_PASS
 from .ingest_report import FORMATS, IngestReport
 from .ingest_sources import SOURCES, Stream, find_default_path, read_sessions
-from .option_numbers import parse_count
 from .output import print_message, print_report, write_samples
 from .sample_input import refuse_to_overwrite
 from .store_option import add_store_option, build_next_command, find_store_location
@@ -72,19 +71,9 @@ def configure(parser: ArgumentParser) -> None:
         help="import sessions of subagents as samples of their own, inside their parent's "
         "(default), or not at all",
     )
-    parser.add_argument(
-        "--keep-reverted", action="store_true", help="keep messages that the user reverted"
-    )
-    parser.add_argument(
-        "--synthetic",
-        action="store_true",
-        help="keep text that the agent program inserted into user messages",
-    )
-    parser.add_argument(
-        "--raw-records",
-        action="store_true",
-        help="keep records that are not messages, unchanged (claude-code)",
-    )
+    add_flag(parser, "--keep-reverted", "keep messages that the user reverted")
+    add_flag(parser, "--synthetic", "keep text that the agent program inserted into user messages")
+    add_flag(parser, "--raw-records", "keep records that are not messages, unchanged (claude-code)")
     add_store_option(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
 

@@ -23,10 +23,10 @@ from assay.runner import (
 from assay.scorers import Calibrator, Judge, VertexJudge, read_labels
 from assay.store import Store
 
+from .arguments import parse_count
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_PASS, InconclusiveError
 from .judge_backends import add_backend_options, build_judge
 from .judge_report import JudgeReport
-from .option_numbers import parse_count
 from .output import (
     format_field,
     print_message,

@@ -12,13 +12,13 @@ from assay.providers import parse_model
 from assay.scorers import Judge, VertexJudge, judge, rubric_names, vertex_judge
 from assay.types import Endpoint
 
+from .arguments import parse_count
 from .eval_overrides import (
     add_key_option,
     add_plain_http_option,
     apply_key_option,
     apply_plain_http_option,
 )
-from .option_numbers import parse_count
 
 BACKENDS = ("llm", "vertex")
 _DEFAULT_VERTEX_LOCATION = "us-central1"

@@ -14,8 +14,8 @@ from assay.stats import Comparison, GateRule, Verdict, compare, judge_gate
 from assay.store import Store
 from assay.types import make_private_folder
 
+from .arguments import add_flag, parse_count
 from .eval_file import EvalFile, load_eval_file
-from .option_numbers import parse_count
 from .output import print_report
 from .quickstart_task import evaluate_with_display, find_task_file
 from .store_option import add_store_option, build_next_command, find_store_location
@@ -33,10 +33,10 @@ _MAX_LISTED_SAMPLES = 5
 
 def configure(parser: ArgumentParser) -> None:
     """Declare the arguments of the command."""
-    parser.add_argument(
+    add_flag(
+        parser,
         "--train",
-        action="store_true",
-        help="train a model of a million parameters instead, and compare before and after",
+        "train a model of a million parameters instead, and compare before and after",
     )
     parser.add_argument(
         "--max-samples", type=parse_count, metavar="N", help="run N of the tasks only"

@@ -14,10 +14,9 @@ from assay.errors import AssayError, ConfigError
 from assay.store import RunRow, Store
 from assay.types import Sample
 
+from .arguments import add_flag, parse_count, parse_moment, parse_whole_number
 from .bundle_import import import_bundle
-from .dates import parse_moment
 from .labels import build_label, build_session_label
-from .option_numbers import parse_count, parse_whole_number
 from .output import cut, format_field, print_report, sanitize_to_line
 from .store_option import add_store_option, build_next_command, find_store_location, open_store
 
@@ -64,11 +63,9 @@ def configure(parser: ArgumentParser) -> None:
         help="keep the newest N runs of each name, regardless of age",
     )
     prune.add_argument("--name", help="delete only runs with this name")
-    prune.add_argument("--yes", action="store_true", help="delete the runs instead of listing them")
+    add_flag(prune, "--yes", "delete the runs instead of listing them")
     for each in (delete, prune):
-        each.add_argument(
-            "--compact", action="store_true", help="rewrite the store's file to free disk space"
-        )
+        add_flag(each, "--compact", "rewrite the store's file to free disk space")
     import_.add_argument("file", type=Path, metavar="FILE.tar.gz", help="bundle to import")
     backup.add_argument(
         "file", type=Path, metavar="FILE", help="file for the copy; it must not exist yet"

@@ -11,6 +11,7 @@ from assay.providers import connect, parse_model
 from assay.store import SessionRow, Store
 from assay.types import AgentSession, Message, Status
 
+from .arguments import parse_count
 from .eval_overrides import (
     add_key_option,
     add_plain_http_option,
@@ -18,7 +19,6 @@ from .eval_overrides import (
     apply_plain_http_option,
 )
 from .exit_status import InconclusiveError
-from .option_numbers import parse_count
 from .output import cut, print_report, sanitize_to_line
 from .store_option import add_store_option, open_store
 

@@ -12,9 +12,9 @@ from assay.stats import summarise_recorded
 from assay.store import ResultRow, Run
 from assay.types import Sample
 
+from .arguments import add_flag, parse_count
 from .failures import failures_to_dicts, format_failures
 from .labels import SessionLabel, build_label, build_session_label
-from .option_numbers import parse_count
 from .output import (
     cut,
     format_field,
@@ -52,9 +52,9 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--limit", type=parse_count, default=20, metavar="N", help="list N samples (default: 20)"
     )
-    parser.add_argument("--failed", action="store_true", help="list only samples that failed")
+    add_flag(parser, "--failed", "list only samples that failed")
     parser.add_argument("--repeat", type=int, metavar="N", help="show rollout N of the sample")
-    parser.add_argument("--full", action="store_true", help="show long texts in full")
+    add_flag(parser, "--full", "show long texts in full")
     add_store_option(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
 

@@ -22,10 +22,9 @@ from assay.train import (
     grpo_train_async,
 )
 
+from .arguments import add_flag, parse_count, parse_seconds
 from .eval_file import format_user_traceback
-from .eval_overrides import parse_seconds
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_PASS, InconclusiveError
-from .option_numbers import parse_count
 from .output import (
     format_field,
     print_message,
@@ -52,12 +51,8 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", metavar="FOLDER", type=Path, help="folder to write, overrides `output`"
     )
-    parser.add_argument(
-        "--resume", action="store_true", help="resume the training in the output folder"
-    )
-    parser.add_argument(
-        "--take-over", action="store_true", help="resume even if another process holds the run"
-    )
+    add_flag(parser, "--resume", "resume the training in the output folder")
+    add_flag(parser, "--take-over", "resume even if another process holds the run")
     parser.add_argument(
         "--grace",
         type=parse_seconds,

@@ -11,8 +11,8 @@ from assay.errors import ConfigError, TrainingError
 from assay.runner import Stop
 from assay.train import Lora, SFTConfig, SFTResult, SFTStep, sft_train
 
+from .arguments import add_flag, parse_count
 from .exit_status import EXIT_INTERRUPTED, EXIT_PASS, InconclusiveError
-from .option_numbers import parse_count
 from .output import format_field, print_message, print_report
 from .resume import format_options, format_resume_hint
 from .train_display import TrainDisplay, stop_after_step
@@ -45,9 +45,7 @@ def configure(parser: ArgumentParser) -> None:
     )
     _add_learning_options(parser)
     _add_data_options(parser)
-    parser.add_argument(
-        "--resume", action="store_true", help="resume the training in the output folder"
-    )
+    add_flag(parser, "--resume", "resume the training in the output folder")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
     parser.add_argument("--quiet", action="store_true", help="show no progress")
 

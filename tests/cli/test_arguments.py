@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from assay.cli.dates import parse_moment
+from assay.cli.arguments import parse_moment
 
 
 @pytest.mark.parametrize(("given", "hours"), [("2h", 2), ("3d", 72), ("1w", 168)])
