@@ -14,7 +14,6 @@ from assay.sessions import SessionStream, read_opencode
 from assay.sessions.atif_file import read_atif
 from assay.sessions.claude_code import read_claude_code
 from assay.sessions.codex import read_codex
-from assay.sessions.transcripts import TranscriptStream
 from assay.types import Sample
 from make import answered, asked, called, said, sample
 from opencode_archives import (
@@ -33,7 +32,7 @@ FIXTURES = Path(__file__).parents[1] / "fixtures"
 ODD: tuple[Any, ...] = (5, "odd", None, ["odd"], {"odd": 1}, 10**400)
 CELLS: tuple[Any, ...] = (5, "odd", None, b"\xff", "{}", "[1]", "null", 9e99)
 Place = tuple[str | int, ...]
-Stream = SessionStream | TranscriptStream
+Stream = SessionStream
 
 
 def places(value: Any, at: Place = ()) -> Iterator[Place]:
@@ -188,7 +187,7 @@ def test_cells_of_opencode_s_database(tmp_path: Path) -> None:
     [(read_claude_code, "claude_code/*/*0b.jsonl"), (read_codex, "codex/**/rollout-*.jsonl")],
 )
 def test_lines_of_other_agents(
-    read: Callable[[Path], TranscriptStream], pattern: str, tmp_path: Path
+    read: Callable[[Path], SessionStream], pattern: str, tmp_path: Path
 ) -> None:
     whole = sorted(FIXTURES.glob(pattern))[0]
     records = [

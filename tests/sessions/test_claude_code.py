@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from assay.errors import ConfigError, DatasetError
-from assay.sessions import SampleOptions, SessionChoice
+from assay.sessions import SampleOptions, SessionChoice, SessionStream
 from assay.sessions.claude_code import read_claude_code
-from assay.sessions.transcripts import TranscriptStream
 from assay.types import Sample
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "claude_code"
@@ -18,7 +17,7 @@ NEW = "5b0c1f6e-0000-4000-8000-00000000000a"
 OLD = "5b0c1f6e-0000-4000-8000-00000000000b"
 
 
-def by_id(stream: TranscriptStream) -> dict[str, Sample]:
+def by_id(stream: SessionStream) -> dict[str, Sample]:
     return {sample.id: sample for sample in stream}
 
 

@@ -7,7 +7,7 @@ import pytest
 from assay.errors import BadRow
 from assay.sessions import SampleOptions
 from assay.sessions.claude_code_conversation import ClaudeConversation
-from assay.sessions.session_meta import SessionMeta
+from assay.sessions.session_choice import SessionMeta
 from assay.sessions.transcripts import Conversation
 
 

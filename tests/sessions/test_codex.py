@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 from assay.errors import DatasetError
-from assay.sessions import SampleOptions, SessionChoice
+from assay.sessions import SampleOptions, SessionChoice, SessionStream
 from assay.sessions.codex import read_codex
 from assay.sessions.codex_rollouts import read_parent_id
-from assay.sessions.transcripts import TranscriptStream
 from assay.types import Sample
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "codex"
@@ -28,7 +27,7 @@ FAILED, REFUSED, PACKED, SEARCHED, BASE, FORK, REVERTED = (
 MAIN, CHILD, OLD = (f"019ca000-0000-7000-8000-00000000000{letter}" for letter in "abc")
 
 
-def by_id(stream: TranscriptStream) -> dict[str, Sample]:
+def by_id(stream: SessionStream) -> dict[str, Sample]:
     return {sample.id: sample for sample in stream}
 
 

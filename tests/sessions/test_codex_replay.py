@@ -5,14 +5,13 @@ from typing import Any
 
 import pytest
 
-from assay.sessions import SampleOptions
+from assay.sessions import SampleOptions, SessionStream
 from assay.sessions.codex import read_codex
-from assay.sessions.transcripts import TranscriptStream
 from assay.types import Sample
 from codex_sessions import compress, write_rollout
 
 
-def read(path: Path, *, keep_reverted: bool = False) -> tuple[dict[str, Sample], TranscriptStream]:
+def read(path: Path, *, keep_reverted: bool = False) -> tuple[dict[str, Sample], SessionStream]:
     stream = read_codex(path, options=SampleOptions(keep_reverted=keep_reverted))
     samples = list(stream)
     assert len({sample.id for sample in samples}) == len(samples)

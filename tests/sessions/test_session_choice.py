@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from assay.sessions.session_choice import SessionChoice
-from assay.sessions.session_meta import SessionMeta
+from assay.errors import BadRow
+from assay.sessions.session_choice import SessionChoice, SessionMeta, UnreadableSession
 
 HEAD = SessionMeta(
     id="ses_1",
@@ -71,3 +71,15 @@ def test_a_folder_of_windows_is_understood() -> None:
 
     assert choice(project="shop").fits(head)
     assert choice(project="C:\\code").fits(head)
+
+
+def test_what_is_not_known_of_a_session_is_none() -> None:
+    head = SessionMeta("ses_1")
+
+    assert (head.title, head.parent_id, head.created, head.updated) == ("", None, None, None)
+
+
+def test_a_session_that_cannot_be_read_says_why() -> None:
+    assert str(
+        UnreadableSession("ses_1", BadRow("the file is truncated", where="a.json")).problem
+    ) == ("a.json: the file is truncated")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from assay.sessions.session_times import parse_iso_ms
+from assay.sessions.session_times import format_iso_time, parse_iso_ms
 
 
 @pytest.mark.parametrize(
@@ -18,3 +18,7 @@ from assay.sessions.session_times import parse_iso_ms
 )
 def test_a_time_is_read_or_unknown(text: object, found: int | None) -> None:
     assert parse_iso_ms(text) == found
+
+
+def test_a_time_is_in_utc_with_milliseconds() -> None:
+    assert format_iso_time(1_771_061_400_125) == "2026-02-14T09:30:00.125Z"

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import get_args
 
 from assay.errors import AssayError, BadRow, ConfigError
-from assay.sessions import Children
+from assay.sessions import Children, SessionStream
 from assay.store import Run, RunSpec, Store, sample_key
 from assay.types import Sample, stable_id
 
 from .arguments import add_flag, parse_count, parse_moment
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_PASS
 from .ingest_report import FORMATS, IngestReport
-from .ingest_sources import SOURCES, Stream, find_default_path, read_sessions
+from .ingest_sources import SOURCES, find_default_path, read_sessions
 from .output import print_message, print_report, write_samples
 from .sample_input import refuse_to_overwrite
 from .store_option import add_store_option, build_next_command, find_store_location
@@ -158,7 +158,7 @@ def _is_own_output(target: Path, agent: str) -> bool:
         return file.read(_OUTPUT_PREFIX_BYTES).startswith((b'{"id":', b'{"session_id":'))
 
 
-def _iterate_samples(stream: Stream, account: IngestReport) -> Iterator[Sample]:
+def _iterate_samples(stream: SessionStream, account: IngestReport) -> Iterator[Sample]:
     """Yield the samples, and report each skipped session when it is reached."""
     for sample in stream:
         _print_skipped(account)
@@ -171,7 +171,7 @@ def _print_skipped(account: IngestReport) -> None:
     account.named = len(account.skipped)
 
 
-def _store_sessions(stream: Stream, account: IngestReport, args: Namespace) -> None:
+def _store_sessions(stream: SessionStream, account: IngestReport, args: Namespace) -> None:
     config = {
         "ingest": args.source,
         "since": None if args.since is None else args.since.isoformat(),

@@ -8,11 +8,10 @@ from typing import Any
 
 from assay.errors import AssayError, BadRow, StoreError
 from assay.formats import Converted, cut_outputs, to_atif, to_eval_record, to_vertex
-from assay.sessions import CONVERSION_ERRORS, TranscriptReading, UnreadableSession
+from assay.sessions import CONVERSION_ERRORS, SessionStream, UnreadableSession
 from assay.stats import format_plural
 from assay.types import Sample
 
-from .ingest_sources import Stream
 from .output import format_field
 
 # --json lists all of them.
@@ -42,7 +41,7 @@ def format_sample_line(sample: Sample, form: str) -> tuple[str, int]:
 class IngestReport:
     """Counts of one ingestion, updated while it runs."""
 
-    stream: Stream
+    stream: SessionStream
     output: str | None
     format: str
     max_output_chars: int | None = None
@@ -68,8 +67,7 @@ class IngestReport:
     def complete(self) -> bool:
         """Whether every selected session is written."""
         reading = self.stream.reading
-        damaged = isinstance(reading, TranscriptReading) and reading.damaged
-        return not (self.skipped or reading.missing or damaged)
+        return not (self.skipped or reading.missing or reading.damaged)
 
     @property
     def written(self) -> int:

@@ -9,7 +9,6 @@ from assay.sessions import (
     SampleOptions,
     SessionChoice,
     SessionStream,
-    TranscriptStream,
     read_atif,
     read_claude_code,
     read_codex,
@@ -17,14 +16,12 @@ from assay.sessions import (
     read_opencode,
 )
 
-Stream = SessionStream | TranscriptStream
-
 SOURCES = ("opencode", "claude-code", "codex", "atif", "inspect")
 # Their formats do not mark reverted or synthetic messages.
 _SOURCES_WITHOUT_OPTIONS = ("atif", "inspect")
 
 
-def read_sessions(args: Namespace, path: Path) -> Stream:
+def read_sessions(args: Namespace, path: Path) -> SessionStream:
     """Open the sessions that the command line selects; nothing is read yet."""
     choice = SessionChoice(args.since, args.project, frozenset(args.session), args.title)
     options = SampleOptions(

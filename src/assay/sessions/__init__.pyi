@@ -2,13 +2,11 @@ from .atif_file import read_atif as read_atif
 from .claude_code import read_claude_code as read_claude_code
 from .codex import read_codex as read_codex
 from .inspect_logs import read_inspect as read_inspect
-from .opencode.stream import SessionStream as SessionStream
 from .opencode.stream import read_opencode as read_opencode
-from .sample_options import SampleOptions as SampleOptions
+from .session_choice import SampleOptions as SampleOptions
 from .session_choice import SessionChoice as SessionChoice
-from .session_meta import UnreadableSession as UnreadableSession
+from .session_choice import UnreadableSession as UnreadableSession
 from .session_reading import CONVERSION_ERRORS as CONVERSION_ERRORS
 from .session_reading import Children as Children
 from .session_reading import SessionReading as SessionReading
-from .transcripts import TranscriptReading as TranscriptReading
-from .transcripts import TranscriptStream as TranscriptStream
+from .session_stream import SessionStream as SessionStream

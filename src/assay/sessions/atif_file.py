@@ -19,13 +19,13 @@ from assay.formats import (
 )
 from assay.types import Sample
 
-from .session_choice import SessionChoice
+from .session_choice import SessionChoice, SessionMeta, UnreadableSession
 from .session_lines import iterate_numbered_lines
-from .session_meta import SessionMeta, UnreadableSession
 from .session_reading import Children
+from .session_stream import RecordedSession, SessionStream, StreamOptions
 from .session_times import parse_iso_ms
 from .stored_json import parse_stored_object, read_stored_object
-from .transcripts import RecordedSession, StreamOptions, TranscriptStream, text_or_none
+from .transcripts import text_or_none
 
 _ATIF_PREFIX = "ATIF-v"
 NEWEST_TESTED_ATIF = ATIF_VERSION.removeprefix(_ATIF_PREFIX)
@@ -39,7 +39,7 @@ def read_atif(
     *,
     children: Children = "inline",
     redact: Callable[[Sample], Sample] | None = None,
-) -> TranscriptStream:
+) -> SessionStream:
     """Stream the trajectories of ATIF files as samples.
 
     `path` is a `.json` file with one document, a `.jsonl` file with one on each line, or a folder
@@ -47,9 +47,7 @@ def read_atif(
     each sample before it is returned.
     """
     wanted = StreamOptions(choice or SessionChoice(), children, redact)
-    return TranscriptStream(
-        Path(path), _find_trajectories, wanted, newest_tested=NEWEST_TESTED_ATIF
-    )
+    return SessionStream(Path(path), _find_trajectories, wanted, newest_tested=NEWEST_TESTED_ATIF)
 
 
 def _find_trajectories(path: Path) -> Iterator[RecordedSession | UnreadableSession]:

@@ -16,14 +16,13 @@ from assay.types import Sample
 from .claude_code_forks import ForkOrigin, find_fork_origins
 from .claude_code_sample import build_claude_sample
 from .claude_code_tree import drop_invalid_ids, message_of
-from .sample_options import SampleOptions
-from .session_choice import SessionChoice
+from .session_choice import SampleOptions, SessionChoice, SessionMeta, UnreadableSession
 from .session_lines import SessionLines, find_session_files, read_session_lines
-from .session_meta import SessionMeta, UnreadableSession
 from .session_reading import Children
+from .session_stream import RecordedSession, SessionStream, StreamOptions
 from .session_times import parse_iso_ms
 from .stored_json import read_stored_object
-from .transcripts import RecordedSession, StreamOptions, TranscriptStream, text_or_none
+from .transcripts import text_or_none
 
 _TITLE_KINDS = ("custom-title", "ai-title", "summary")
 _AGENT_FIELDS = {"type": "agentType", "description": "description", "tool_call_id": "toolUseId"}
@@ -39,7 +38,7 @@ def read_claude_code(
     children: Children = "inline",
     options: SampleOptions | None = None,
     redact: Callable[[Sample], Sample] | None = None,
-) -> TranscriptStream:
+) -> SessionStream:
     """Stream the sessions that Claude Code recorded as samples.
 
     `path` is a transcript, the folder of a project, or the folder of all projects. `redact` is
@@ -47,7 +46,7 @@ def read_claude_code(
     """
     find = partial(_find_transcripts, options=options or SampleOptions())
     wanted = StreamOptions(choice or SessionChoice(), children, redact)
-    return TranscriptStream(Path(path), find, wanted, newest_tested=NEWEST_TESTED_CLAUDE_CODE)
+    return SessionStream(Path(path), find, wanted, newest_tested=NEWEST_TESTED_CLAUDE_CODE)
 
 
 def _find_transcripts(

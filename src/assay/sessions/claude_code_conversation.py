@@ -19,8 +19,7 @@ from .claude_code_texts import (
     to_text_block,
 )
 from .claude_code_tree import message_of, read_message_id
-from .sample_options import SampleOptions
-from .session_meta import SessionMeta
+from .session_choice import SampleOptions, SessionMeta
 from .transcripts import Conversation, parse_token_count, text_or_none
 
 # Keys of a record that the message, the sample or the tree already contains.

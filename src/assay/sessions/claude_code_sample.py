@@ -7,8 +7,7 @@ from assay.types import Sample
 from .claude_code_conversation import ClaudeConversation
 from .claude_code_forks import ForkOrigin
 from .claude_code_tree import Branches
-from .sample_options import SampleOptions
-from .session_meta import SessionMeta
+from .session_choice import SampleOptions, SessionMeta
 from .transcripts import text_or_none
 
 

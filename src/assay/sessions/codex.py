@@ -27,13 +27,12 @@ from .codex_rollouts import (
     wrap_in_envelope,
 )
 from .codex_titles import read_titles
-from .sample_options import SampleOptions
-from .session_choice import SessionChoice
+from .session_choice import SampleOptions, SessionChoice, SessionMeta, UnreadableSession
 from .session_lines import find_session_files, iterate_records
-from .session_meta import SessionMeta, UnreadableSession
 from .session_reading import Children
+from .session_stream import RecordedSession, SessionStream, StreamOptions
 from .session_times import parse_iso_ms
-from .transcripts import RecordedSession, StreamOptions, TranscriptStream, text_or_none
+from .transcripts import text_or_none
 
 __all__ = ["read_codex"]
 
@@ -48,7 +47,7 @@ def read_codex(
     children: Children = "inline",
     options: SampleOptions | None = None,
     redact: Callable[[Sample], Sample] | None = None,
-) -> TranscriptStream:
+) -> SessionStream:
     """Stream the sessions that Codex recorded as samples.
 
     `path` is a rollout or a folder with rollouts at any depth. `redact` is applied to each
@@ -56,7 +55,7 @@ def read_codex(
     """
     find = partial(_find_threads, options=options or SampleOptions())
     wanted = StreamOptions(choice or SessionChoice(), children, redact)
-    return TranscriptStream(Path(path), find, wanted, newest_tested=NEWEST_TESTED_CODEX)
+    return SessionStream(Path(path), find, wanted, newest_tested=NEWEST_TESTED_CODEX)
 
 
 def _find_threads(

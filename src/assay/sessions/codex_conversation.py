@@ -9,7 +9,7 @@ from assay.types import DataBlock, Message, ModelCall, TextBlock, ToolCall, Usag
 
 from .codex_kinds import count_unknown_records
 from .codex_outcomes import CallOutcome, parse_text_outcome, read_event_outcome
-from .sample_options import SampleOptions
+from .session_choice import SampleOptions
 from .transcripts import Conversation, parse_token_count, text_or_none
 
 _INJECTED_CONTEXT = re.compile(

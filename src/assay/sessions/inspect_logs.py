@@ -23,9 +23,9 @@ from assay.types import (
     Usage,
 )
 
-from .session_choice import SessionChoice
-from .session_meta import SessionMeta, UnreadableSession
-from .transcripts import Conversation, RecordedSession, StreamOptions, TranscriptStream
+from .session_choice import SessionChoice, SessionMeta, UnreadableSession
+from .session_stream import RecordedSession, SessionStream, StreamOptions
+from .transcripts import Conversation
 
 # Inspect's grades with the values of its own metrics: correct, partial, incorrect, no answer.
 _GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
@@ -47,7 +47,7 @@ def read_inspect(
     choice: SessionChoice | None = None,
     *,
     redact: Callable[[Sample], Sample] | None = None,
-) -> TranscriptStream:
+) -> SessionStream:
     """Stream the samples of Inspect's logs. Needs the extra `inspect`.
 
     `path` is an `.eval` or `.json` log, or a folder of them. A sample's id is the task's name, its
@@ -59,7 +59,7 @@ def read_inspect(
         raise MissingExtra.needed("inspect", by="read_inspect()", package="inspect_ai") from error
     wanted = StreamOptions(choice or SessionChoice(), "drop", redact)
     find = partial(_find_logs, reader=reader)
-    return TranscriptStream(Path(path), find, wanted, newest_tested=NEWEST_TESTED_INSPECT)
+    return SessionStream(Path(path), find, wanted, newest_tested=NEWEST_TESTED_INSPECT)
 
 
 def _find_logs(path: Path, *, reader: Any) -> Iterator[RecordedSession | UnreadableSession]:

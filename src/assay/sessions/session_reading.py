@@ -1,5 +1,6 @@
 """Statistics of one pass over recorded sessions: read, skipped and unknown."""
 
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Literal
@@ -9,8 +10,7 @@ from pydantic import ValidationError
 from assay.errors import AssayError
 from assay.types import Sample
 
-from .agent_versions import is_tested
-from .session_meta import UnreadableSession
+from .session_choice import UnreadableSession
 
 Children = Literal["separate", "inline", "drop"]
 """Sessions of subagents: separate samples, inside the sample of their parent, or dropped."""
@@ -25,6 +25,8 @@ CONVERSION_ERRORS = (
 )
 """Exceptions raised by values of unexpected types and sizes. Others are bugs."""
 
+# Bounded digits: versions come from files, and int() raises for very long numbers.
+_RELEASE = re.compile(r"v?(\d{1,9})\.(\d{1,9})(?:\.(\d{1,9}))?(?![\d.])")
 # The number of versions that a note lists.
 _MAX_LISTED_VERSIONS = 5
 
@@ -57,6 +59,9 @@ class SessionReading:
     skipped: list[UnreadableSession] = field(default_factory=list)
     """Sessions that cannot be read."""
 
+    damaged: list[UnreadableSession] = field(default_factory=list)
+    """Unreadable lines of sessions that were read without them."""
+
     notes: list[str] = field(default_factory=list)
     unknown_kinds: Counter[str] = field(default_factory=Counter)
     """Kinds of records that this version of assay does not know, with the number of records."""
@@ -81,11 +86,19 @@ class SessionReading:
 
     def note_versions(self, newest: str | None) -> None:
         """Add a note on the versions that no test has read."""
-        if self.untested_versions:
-            self.notes.append(
-                f"{_format_versions(self.untested_versions)}: assay is tested with versions up to "
-                f"{newest}; these sessions were read like those of {newest}"
-            )
+        if not self.untested_versions:
+            return
+        listed = self.untested_versions.most_common(_MAX_LISTED_VERSIONS)
+        named = [
+            f"{count} {'session' if count == 1 else 'sessions'} of version {version}"
+            for version, count in listed
+        ]
+        if rest := self.untested_versions.total() - sum(count for _, count in listed):
+            named.append(f"{rest} more")
+        self.notes.append(
+            f"{', '.join(named)}: assay is tested with versions up to {newest}; these sessions "
+            f"were read like those of {newest}"
+        )
 
 
 def _add_count(counts: Counter[str], name: str, count: int) -> None:
@@ -94,12 +107,18 @@ def _add_count(counts: Counter[str], name: str, count: int) -> None:
     counts[name if name in counts or len(counts) < _MAX_COUNTED_NAMES else OTHER_NAMES] += count
 
 
-def _format_versions(versions: Counter[str]) -> str:
-    named = [
-        f"{count} {'session' if count == 1 else 'sessions'} of version {version}"
-        for version, count in versions.most_common(_MAX_LISTED_VERSIONS)
-    ]
-    if len(versions) > _MAX_LISTED_VERSIONS:
-        listed = sum(count for _, count in versions.most_common(_MAX_LISTED_VERSIONS))
-        named.append(f"{versions.total() - listed} more")
-    return ", ".join(named)
+def is_tested(version: str, *, newest: str) -> bool:
+    """Whether `version` is a release up to `newest`.
+
+    False for development builds, which have the number 0.0.0 or none.
+    """
+    release = _parse_release(version)
+    tested = _parse_release(newest)
+    if release is None or tested is None or not any(release):
+        return False
+    return release <= tested
+
+
+def _parse_release(version: str) -> tuple[int, ...] | None:
+    found = _RELEASE.match(version)
+    return None if found is None else tuple(int(part or 0) for part in found.groups())

@@ -3,7 +3,7 @@
 import pytest
 
 from assay.sessions.opencode.archive import parse_epoch_ms, read_session_meta, sort_messages
-from assay.sessions.session_meta import SessionMeta
+from assay.sessions.session_choice import SessionMeta
 from opencode_archives import session, text, user
 
 

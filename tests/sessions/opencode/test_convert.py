@@ -6,7 +6,7 @@ import pytest
 
 from assay.sessions.opencode.archive import StoredMessage
 from assay.sessions.opencode.convert import convert_session
-from assay.sessions.sample_options import SampleOptions
+from assay.sessions.session_choice import SampleOptions
 from assay.types import DataBlock, Sample, Status, TextBlock
 from opencode_archives import agent, session, text, tool, user
 

@@ -10,7 +10,7 @@ from assay.sessions.opencode.exports import ExportFiles
 from assay.sessions.opencode.locations import open_archive
 from assay.sessions.opencode.session_database import OpenCodeDatabase
 from assay.sessions.opencode.trees import GlobalTree, ProjectTrees
-from assay.sessions.session_meta import SessionMeta
+from assay.sessions.session_choice import SessionMeta
 from opencode_archives import (
     RECORDED,
     recorded,

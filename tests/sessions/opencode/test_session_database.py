@@ -10,7 +10,7 @@ from assay.sessions import SessionChoice, read_opencode
 from assay.sessions.opencode import session_database as database_module
 from assay.sessions.opencode.archive import StoredMessage
 from assay.sessions.opencode.session_database import READABLE_TABLES, OpenCodeDatabase
-from assay.sessions.session_meta import SessionMeta
+from assay.sessions.session_choice import SessionMeta
 from opencode_archives import (
     RECORDED,
     agent,
@@ -48,7 +48,7 @@ def test_sessions_come_oldest_first_with_their_children() -> None:
     child = next(head for head in heads if head.parent_id)
 
     assert [head.created for head in heads] == sorted(head.created or 0 for head in heads)
-    assert database.children_of(str(child.parent_id)) == [child.id]
+    assert database.children_of(str(child.parent_id)) == [child]
     assert database.has(child.id)
     assert not database.has("ses_none")
     database.close()

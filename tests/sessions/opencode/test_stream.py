@@ -109,22 +109,24 @@ def test_a_broken_subagent_is_named_and_its_parent_is_read(family: Path) -> None
     assert stream.reading.not_chosen == 0
 
 
-def test_a_broken_parent_says_whom_it_takes_along(family: Path) -> None:
+def test_the_subagents_of_a_broken_parent_are_read_apart(family: Path) -> None:
     next((family / "storage/message/ses_1").iterdir()).write_text("{")
     stream = read_opencode(family)
 
-    assert list(stream) == []
+    assert [sample.id for sample in stream] == ["ses_2"]
     assert [each.session_id for each in stream.reading.skipped] == ["ses_1"]
-    assert "ses_2; children='separate' reads them" in stream.reading.notes[0]
 
 
 def test_a_session_that_is_its_own_subagent_ends(tmp_path: Path) -> None:
     made = [session(user(text("a")), id="ses_1", parentID="ses_2")]
     made.append(session(user(text("b"), id="msg_b"), id="ses_2", parentID="ses_1"))
-    stream = read_opencode(write_tree(tmp_path, made), SessionChoice(sessions=frozenset({"ses_1"})))
+    path = write_tree(tmp_path, made)
+    chosen = read_opencode(path, SessionChoice(sessions=frozenset({"ses_1"})))
+    every = read_opencode(path)
 
-    assert list(stream) == []
-    assert "is its own subagent" in str(stream.reading.skipped[0].problem)
+    assert list(chosen) == list(every) == []
+    assert "is its own subagent" in str(chosen.reading.skipped[0].problem)
+    assert [each.session_id for each in every.reading.skipped] == ["ses_1", "ses_2"]
 
 
 def test_a_corrupt_session_is_named_and_the_rest_goes_on(tmp_path: Path) -> None:

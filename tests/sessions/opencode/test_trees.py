@@ -7,7 +7,7 @@ import pytest
 
 from assay.errors import BadRow
 from assay.sessions.opencode.trees import GlobalTree, ProjectTrees
-from assay.sessions.session_meta import SessionMeta, UnreadableSession
+from assay.sessions.session_choice import SessionMeta, UnreadableSession
 from opencode_archives import RECORDED, agent, exported, recorded, session, text, user, write_tree
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ..session_meta import SessionMeta, UnreadableSession
+from ..session_choice import SessionMeta, UnreadableSession
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class Archive(Protocol):
     def iterate_meta(self) -> Iterator[SessionMeta | UnreadableSession]:
         """Yield the metadata of every session, oldest first."""
 
-    def children_of(self, session_id: str) -> list[str]:
-        """Return the ids of the subagents that a session started, oldest first."""
+    def children_of(self, session_id: str) -> list[SessionMeta | UnreadableSession]:
+        """Return the metadata of the subagents that a session started, oldest first."""
 
     def has(self, session_id: str) -> bool: ...
 
@@ -77,11 +77,11 @@ def parse_epoch_ms(value: object) -> int | None:
 
 def sort_messages(messages: list[StoredMessage]) -> list[StoredMessage]:
     """Sort messages by time, then id."""
-    # Not by id alone: the time in the ids wraps every 795 days.
-    return sorted(messages, key=_message_sort_key)
 
+    def order(message: StoredMessage) -> tuple[int, str]:
+        # Not by id alone: the time in the ids wraps every 795 days.
+        time = message.info.get("time")
+        created = parse_epoch_ms(time.get("created")) if isinstance(time, dict) else None
+        return (created or 0, str(message.info.get("id", "")))
 
-def _message_sort_key(message: StoredMessage) -> tuple[int, str]:
-    time = message.info.get("time")
-    created = parse_epoch_ms(time.get("created")) if isinstance(time, dict) else None
-    return (created or 0, str(message.info.get("id", "")))
+    return sorted(messages, key=order)

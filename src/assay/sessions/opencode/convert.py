@@ -3,34 +3,25 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from assay.types import (
-    DataBlock,
-    Message,
-    ModelCall,
-    Sample,
-    Status,
-    TextBlock,
-    Trajectory,
-)
+from assay.types import DataBlock, Message, ModelCall, Sample, Status, TextBlock
 
-from ..content_ids import compute_content_id
-from ..sample_options import SampleOptions
-from ..transcripts import text_or_none
+from ..session_choice import SampleOptions
+from ..transcripts import Conversation, text_or_none
 from .archive import StoredMessage, StoredSession, parse_epoch_ms
-from .reverts import split_reverted
 from .step_parts import StepParts, drop_container_ids, split_steps
 from .stored_info import (
     build_session_input,
     collect_extra_info,
+    count_unknown_kinds,
     drop_headers,
     drop_share_secret,
     format_stored_error,
     read_created_at,
     read_system_prompt,
+    read_usage,
+    split_reverted,
 )
 from .tool_parts import ToolUse, read_tool_part
-from .unknown_kinds import count_unknown_kinds
-from .usage import read_usage
 
 
 def convert_session(session: StoredSession, options: SampleOptions) -> Sample:
@@ -39,24 +30,22 @@ def convert_session(session: StoredSession, options: SampleOptions) -> Sample:
     `trajectory` contains the conversation. `metadata` contains the rest: user messages without
     typed text, compaction summaries, and shell commands that the user ran.
     """
-    return _SampleBuilder(session, options).sample()
+    return OpenCodeConversation(session=session, options=options).convert()
 
 
-@dataclass
-class _SampleBuilder:
+@dataclass(kw_only=True)
+class OpenCodeConversation(Conversation):
+    """A session's conversation while its messages are read."""
+
     session: StoredSession
     options: SampleOptions
-    messages: list[Message] = field(default_factory=list)
-    calls: list[ModelCall] = field(default_factory=list)
-    skipped: list[dict[str, Any]] = field(default_factory=list)
-    user_shell: list[dict[str, Any]] = field(default_factory=list)
-    compactions: int = 0
     duration: float | None = 0.0
     _call_ids: set[str] = field(default_factory=set)
     _system: str | None = None
 
-    def sample(self) -> Sample:
-        kept, reverted = split_reverted(self.session)
+    def convert(self) -> Sample:
+        """Read all messages and return the sample."""
+        kept, self.reverted = split_reverted(self.session)
         if self.options.keep_reverted:
             kept = self.session.messages
         by_id = {text_or_none(message.info.get("id")): message for message in kept}
@@ -69,10 +58,31 @@ class _SampleBuilder:
                 parent = by_id.get(text_or_none(message.info.get("parentID")), asked)
                 self._take_assistant(message, parent)
             else:
-                self._skip(message, "neither of the user nor of the assistant")
-        return self._build_sample(reverted)
+                self._skip_message(message, "neither of the user nor of the assistant")
+        info = self.session.info
+        # Some versions mark a compaction in the user's message only.
+        compactions = sum(each["why"] == "compaction" for each in self.skipped)
+        self.compactions = max(self.compactions, compactions)
+        self.unknown_kinds = count_unknown_kinds(self.session)
+        metadata = {
+            "source": "opencode",
+            "info": drop_share_secret(info),
+            "parent_id": info.get("parentID") or None,
+            "todo": self.session.todo,
+            "stray_parts": [drop_container_ids(part) for part in self.session.stray_parts],
+        }
+        return self.to_sample(str(info["id"]), build_session_input(info), metadata)
 
-    def _skip(self, message: StoredMessage, why: str) -> None:
+    def compute_status(self) -> Status:
+        """Return the status by the last call: some versions end a session with its tools."""
+        if not self.calls or not self.messages or self.messages[-1].role == "user":
+            return Status.ABORTED
+        last = self.calls[-1]
+        if last.error is not None or last.finish_reason == "tool-calls":
+            return Status.ABORTED
+        return Status.TRUNCATED if last.finish_reason == "length" else Status.COMPLETED
+
+    def _skip_message(self, message: StoredMessage, why: str) -> None:
         parts = [drop_container_ids(part) for part in message.parts]
         self.skipped.append(
             {"id": text_or_none(message.info.get("id")), "why": why, "parts": parts}
@@ -89,7 +99,7 @@ class _SampleBuilder:
                 said.append(block)
         if not said:
             compaction = any(part.get("type") == "compaction" for part in message.parts)
-            self._skip(message, "compaction" if compaction else "nothing in it was typed")
+            self._skip_message(message, "compaction" if compaction else "nothing in it was typed")
             return
         info = message.info
         details: dict[str, Any] = {"id": text_or_none(info.get("id"))}
@@ -110,36 +120,21 @@ class _SampleBuilder:
         info = message.info
         if info.get("summary") is True:
             self.compactions += 1
-            self._skip(message, "compaction summary")
+            self._skip_message(message, "compaction summary")
             return
         steps = split_steps(message.parts)
         if _is_user_shell(info, steps, asked):
-            self.user_shell += [self._convert_shell(part) for part in steps[0].tools]
+            self.user_shell += [_convert_shell(part) for part in steps[0].tools]
             return
-        self._note_system(info)
-        self._add_time(info)
-        for number, step in enumerate(steps):
-            self._take_step(info, step, number=number, of=len(steps))
-
-    def _convert_shell(self, part: dict[str, Any]) -> dict[str, Any]:
-        use = read_tool_part(part, call_id="", agent_message="")
-        found = {"tool": use.call.name, "args": use.call.arguments, "output": use.answer.text}
-        details = use.answer.details or {}
-        kept = ("status", "exit_code", "started", "ended", "part_id")
-        return found | {key: details[key] for key in kept if key in details}
-
-    def _note_system(self, info: dict[str, Any]) -> None:
-        """Insert the first stored system prompt at the start. Since 1.0 none is stored."""
         text = read_system_prompt(info)
         if text and self._system is None:
+            # The first prompt moves to the start. Since 1.0 none is stored.
             self._system = text
             self.messages.insert(0, Message(role="system", content=text))
             self.calls = [
                 call.model_copy(update={"message_index": (call.message_index or 0) + 1})
                 for call in self.calls
             ]
-
-    def _add_time(self, info: dict[str, Any]) -> None:
         time = info.get("time")
         time = time if isinstance(time, dict) else {}
         start, end = parse_epoch_ms(time.get("created")), parse_epoch_ms(time.get("completed"))
@@ -147,6 +142,8 @@ class _SampleBuilder:
             self.duration = None
         elif self.duration is not None:
             self.duration += (end - start) / 1000
+        for number, step in enumerate(steps):
+            self._take_step(info, step, number=number, of=len(steps))
 
     def _take_step(self, info: dict[str, Any], step: StepParts, *, number: int, of: int) -> None:
         last = number == of - 1
@@ -217,61 +214,13 @@ class _SampleBuilder:
             error=format_stored_error(info.get("error")) if last else None,
         )
 
-    def _build_sample(self, reverted: list[Any]) -> Sample:
-        info = self.session.info
-        metadata: dict[str, Any] = {"source": "opencode", "info": drop_share_secret(info)}
-        compactions = sum(each["why"] == "compaction" for each in self.skipped)
-        found = {
-            "parent_id": info.get("parentID"),
-            "skipped": self.skipped,
-            "compactions": max(self.compactions, compactions),
-            "user_shell": self.user_shell,
-            "reverted_messages": reverted,
-            "todo": self.session.todo,
-            "stray_parts": [drop_container_ids(part) for part in self.session.stray_parts],
-            "unknown_records": dict(count_unknown_kinds(self.session)),
-        }
-        metadata |= {key: value for key, value in found.items() if value}
-        metadata["content_id"] = compute_content_id(self.messages)
-        opening = next(
-            (n for n, each in enumerate(self.messages) if each.role == "assistant"),
-            len(self.messages),
-        )
-        return Sample(
-            id=str(info["id"]),
-            input=build_session_input(info),
-            prompt=list(self.messages[:opening]),
-            trajectory=self._build_trajectory(),
-            status=self._compute_status(),
-            metadata=metadata,
-        )
 
-    def _build_trajectory(self) -> Trajectory:
-        reason = self._find_end_reason()
-        return Trajectory(
-            messages=self.messages,
-            calls=self.calls,
-            steps=len(self.calls),
-            duration=self.duration,
-            terminated=self._compute_status() is Status.COMPLETED,
-            truncated=self._compute_status() is Status.TRUNCATED,
-            termination_reason=reason,
-        )
-
-    def _find_end_reason(self) -> str | None:
-        """Return OpenCode's reason for the end of the last turn."""
-        if not self.messages or self.messages[-1].role == "user":
-            return None
-        last = self.calls[-1] if self.calls else None
-        return (last.error or last.finish_reason) if last is not None else None
-
-    def _compute_status(self) -> Status:
-        if not self.calls or not self.messages or self.messages[-1].role == "user":
-            return Status.ABORTED
-        last = self.calls[-1]
-        if last.error is not None or last.finish_reason == "tool-calls":
-            return Status.ABORTED
-        return Status.TRUNCATED if last.finish_reason == "length" else Status.COMPLETED
+def _convert_shell(part: dict[str, Any]) -> dict[str, Any]:
+    use = read_tool_part(part, call_id="", agent_message="")
+    found = {"tool": use.call.name, "args": use.call.arguments, "output": use.answer.text}
+    details = use.answer.details or {}
+    kept = ("status", "exit_code", "started", "ended", "part_id")
+    return found | {key: details[key] for key in kept if key in details}
 
 
 def _to_user_block(part: dict[str, Any], *, synthetic: bool) -> TextBlock | DataBlock | None:

@@ -3,11 +3,10 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from assay.errors import BadRow
 
-from ..session_meta import SessionMeta, UnreadableSession
+from ..session_choice import SessionMeta, UnreadableSession
 from ..stored_json import parse_stored_object, read_stored_bytes
 from .archive import StoredMessage, StoredSession, read_session_meta
 
@@ -37,11 +36,9 @@ class ExportFiles:
         yield from self._unreadable
         yield from sorted((meta for meta, _ in self._found.values()), key=_session_sort_key)
 
-    def children_of(self, session_id: str) -> list[str]:
+    def children_of(self, session_id: str) -> list[SessionMeta | UnreadableSession]:
         self._index()
-        return [
-            meta.id for meta in sorted(self._children.get(session_id, ()), key=_session_sort_key)
-        ]
+        return [*sorted(self._children.get(session_id, ()), key=_session_sort_key)]
 
     def has(self, session_id: str) -> bool:
         self._index()
@@ -108,14 +105,13 @@ def read_export(path: Path) -> StoredSession:
     if not isinstance(messages, list):
         raise BadRow("the file contains no list of `messages`", where=where, hint=_EXPORT_HINT)
     # Not sorted: the order of the file is OpenCode's own.
-    return StoredSession(info, [_parse_exported_message(each, where) for each in messages])
-
-
-def _parse_exported_message(value: Any, where: str) -> StoredMessage:
-    info = value.get("info") if isinstance(value, dict) else None
-    parts = value.get("parts") if isinstance(value, dict) else None
-    if not isinstance(info, dict) or not isinstance(parts, list):
-        raise BadRow("the file contains a message without `info` and `parts`", where=where)
-    if not all(isinstance(part, dict) for part in parts):
-        raise BadRow("the file contains a part that is not an object", where=where)
-    return StoredMessage(info, parts)
+    found = StoredSession(info, [])
+    for message in messages:
+        own = message if isinstance(message, dict) else {}
+        about, parts = own.get("info"), own.get("parts")
+        if not isinstance(about, dict) or not isinstance(parts, list):
+            raise BadRow("the file contains a message without `info` and `parts`", where=where)
+        if not all(isinstance(part, dict) for part in parts):
+            raise BadRow("the file contains a part that is not an object", where=where)
+        found.messages.append(StoredMessage(about, parts))
+    return found

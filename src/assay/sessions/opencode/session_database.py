@@ -13,7 +13,7 @@ from typing import Any
 
 from assay.errors import BadRow, DatasetError
 
-from ..session_meta import SessionMeta, UnreadableSession
+from ..session_choice import SessionMeta, UnreadableSession
 from ..stored_json import LARGEST_FILE, parse_json, parse_stored_object
 from .archive import StoredMessage, StoredSession, parse_epoch_ms, str_or_none
 
@@ -25,6 +25,7 @@ _REQUIRED_COLUMNS = {
     "message": {"id", "session_id", "time_created", "data"},
     "part": {"id", "message_id", "session_id", "data"},
 }
+_META_COLUMNS = "id title parent_id time_created time_updated project_id directory".split()
 _ALLOWED_ACTIONS = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_TRANSACTION)
 _BUSY_TIMEOUT_S = 10.0
 # Timeout for the next row of a query: the B-tree of a damaged table can be practically endless.
@@ -76,6 +77,9 @@ class OpenCodeDatabase:
                 name: _read_column_names(self._connection, name) for name in READABLE_TABLES
             }
             _check_columns(self._columns, self.where)
+            self._meta_columns = [
+                name for name in _META_COLUMNS if name in self._columns["session"]
+            ]
         except sqlite3.Error as error:
             self._connection.close()
             raise self._build_error(error) from None
@@ -87,15 +91,14 @@ class OpenCodeDatabase:
         self._connection.close()
 
     def iterate_meta(self) -> Iterator[SessionMeta | UnreadableSession]:
-        wanted = "id title parent_id time_created time_updated project_id directory".split()
-        present = [name for name in wanted if name in self._columns["session"]]
+        present = self._meta_columns
         # `+` disables indexes: a damaged one may be endless.
         query = f"SELECT {_quote_columns(present)} FROM session ORDER BY +time_created, +id"
         try:
             self._deadline = time.monotonic() + _QUERY_TIMEOUT_S
             rows = self._connection.execute(query)
             while row := rows.fetchone():
-                yield _parse_meta_row(dict(zip(present, row, strict=True)))
+                yield _parse_meta_row(present, row)
                 self._deadline = time.monotonic() + _QUERY_TIMEOUT_S
         except sqlite3.Error as error:
             raise self._build_error(error) from None
@@ -103,11 +106,13 @@ class OpenCodeDatabase:
     def has(self, session_id: str) -> bool:
         return bool(self._fetch_rows("SELECT 1 FROM session WHERE id = ?", session_id))
 
-    def children_of(self, session_id: str) -> list[str]:
-        if "parent_id" not in self._columns["session"]:
+    def children_of(self, session_id: str) -> list[SessionMeta | UnreadableSession]:
+        present = self._meta_columns
+        if "parent_id" not in present:
             return []
-        query = "SELECT id FROM session WHERE parent_id = ? ORDER BY time_created, id"
-        return [str(row[0]) for row in self._fetch_rows(query, session_id)]
+        found = f"SELECT {_quote_columns(present)} FROM session WHERE parent_id = ?"
+        rows = self._fetch_rows(f"{found} ORDER BY time_created, id", session_id)
+        return [_parse_meta_row(present, row) for row in rows]
 
     def load(self, session_id: str) -> StoredSession:
         columns = sorted(self._columns["session"])
@@ -285,7 +290,8 @@ def _build_database_error(error: sqlite3.Error, where: str) -> DatasetError:
     )
 
 
-def _parse_meta_row(row: dict[str, Any]) -> SessionMeta:
+def _parse_meta_row(columns: list[str], values: tuple[Any, ...]) -> SessionMeta:
+    row = dict(zip(columns, values, strict=True))
     return SessionMeta(
         id=str(row["id"]),
         title=str_or_none(row.get("title")) or "",

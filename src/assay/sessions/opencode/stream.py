@@ -1,175 +1,21 @@
-"""`read_opencode`: stream stored sessions as samples, and report skipped ones."""
+"""`read_opencode`: stream stored sessions as samples."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any, get_args
 
-from assay.errors import BadRow, ConfigError
+from assay.errors import BadRow
 from assay.types import Sample
 
-from ..sample_options import SampleOptions
-from ..session_choice import SessionChoice
-from ..session_meta import SessionMeta, UnreadableSession
-from ..session_reading import CONVERSION_ERRORS, Children, SessionReading
+from ..session_choice import SampleOptions, SessionChoice, SessionMeta, UnreadableSession
+from ..session_reading import Children
+from ..session_stream import RecordedSession, SessionStream, StreamOptions
 from .archive import Archive
 from .convert import convert_session
 from .locations import open_archive
 
 NEWEST_TESTED_OPENCODE = "1.18.33"
 """The newest version of OpenCode whose sessions the tests read."""
-
-# Nesting of subagents. OpenCode itself allows one level.
-_MAX_OPENCODE_DEPTH = 8
-
-
-class SessionStream:
-    """Samples of stored sessions, one in memory at a time.
-
-    Each `for` loop is a new pass. `reading` has the statistics of the latest pass.
-    """
-
-    def __init__(
-        self,
-        path: Path,
-        choice: SessionChoice,
-        *,
-        children: Children,
-        options: SampleOptions,
-        redact: Callable[[Sample], Sample] | None,
-    ) -> None:
-        self.path = path
-        self._choice = choice
-        self._children = children
-        self._options = options
-        self._redact = redact
-        self._left_to_parents = 0
-        self.reading = SessionReading()
-
-    def __iter__(self) -> Iterator[Sample]:
-        self.reading = SessionReading()
-        self._left_to_parents = 0
-        return self._iterate_samples(self.reading)
-
-    def _iterate_samples(self, reading: SessionReading) -> Iterator[Sample]:
-        archive = open_archive(self.path)
-        missing = set(self._choice.sessions)
-        try:
-            for meta in archive.iterate_meta():
-                if isinstance(meta, UnreadableSession):
-                    self._note_unreadable(meta, reading, missing)
-                    continue
-                missing.discard(meta.id)
-                sample = self._read_if_chosen(archive, meta, reading)
-                if sample is not None:
-                    reading.read += 1
-                    yield sample
-            reading.missing = sorted(missing)
-            reading.notes += archive.notes
-            reading.note_versions(NEWEST_TESTED_OPENCODE)
-            # Subagents whose parents are not selected either.
-            reading.not_chosen += max(self._left_to_parents - reading.inlined, 0)
-        finally:
-            archive.close()
-
-    def _note_unreadable(
-        self, found: UnreadableSession, reading: SessionReading, missing: set[str]
-    ) -> None:
-        if self._choice.sessions and found.session_id not in self._choice.sessions:
-            reading.not_chosen += 1
-            return
-        missing.discard(found.session_id)
-        reading.skipped.append(found)
-
-    def _read_if_chosen(
-        self, archive: Archive, meta: SessionMeta, reading: SessionReading
-    ) -> Sample | None:
-        if self._is_left_to_parent(archive, meta):
-            if self._children == "drop":
-                reading.dropped += 1
-            else:
-                self._left_to_parents += 1
-            return None
-        if not self._choice.fits(meta):
-            reading.not_chosen += 1
-            return None
-        try:
-            return self._read(archive, meta.id, reading)
-        except BadRow as problem:
-            # The traceback would keep the session in memory.
-            reading.skipped.append(UnreadableSession(meta.id, problem.with_traceback(None)))
-            self._note_lost_children(archive, meta.id, reading)
-            return None
-
-    def _note_lost_children(
-        self, archive: Archive, session_id: str, reading: SessionReading
-    ) -> None:
-        children = archive.children_of(session_id) if self._children == "inline" else []
-        if children:
-            self._left_to_parents -= len(children)
-            reading.notes.append(
-                f"session {session_id} cannot be read, so the inline sessions of its subagents are "
-                f"skipped: {', '.join(children)}; children='separate' reads them"
-            )
-
-    def _is_left_to_parent(self, archive: Archive, meta: SessionMeta) -> bool:
-        """Whether a subagent's session belongs into the sample of its parent.
-
-        It is a separate sample if it was selected by id, or if its parent does not exist.
-        """
-        if meta.parent_id is None or self._children == "separate":
-            return False
-        return meta.id not in self._choice.sessions and archive.has(meta.parent_id)
-
-    def _read(self, archive: Archive, session_id: str, reading: SessionReading) -> Sample | None:
-        sample = self._build_sample(archive, session_id, reading)
-        assert sample.trajectory is not None
-        if not sample.trajectory.messages and not sample.metadata.get("skipped"):
-            reading.empty += 1
-            return None
-        found = self._read_subagents(archive, session_id, reading, (session_id,))
-        if found:
-            sample.metadata["subagents"] = found
-        return self._redact(sample) if self._redact is not None else sample
-
-    def _build_sample(self, archive: Archive, session_id: str, reading: SessionReading) -> Sample:
-        try:
-            sample = convert_session(archive.load(session_id), self._options)
-        except BadRow:
-            raise
-        except CONVERSION_ERRORS as error:
-            raise BadRow(
-                f"the session contains invalid values: {error}", where=f"session {session_id}"
-            ) from error
-        reading.count_unknown(sample)
-        reading.check_version(sample.input.get("version"), newest=NEWEST_TESTED_OPENCODE)
-        return sample
-
-    def _read_subagents(
-        self,
-        archive: Archive,
-        session_id: str,
-        reading: SessionReading,
-        above: tuple[str, ...],
-    ) -> list[dict[str, Any]]:
-        """Return the samples of subagents as dicts, with `children="inline"`."""
-        found: list[dict[str, Any]] = []
-        if self._children != "inline":
-            return found
-        for child in archive.children_of(session_id):
-            if child in above or len(above) > _MAX_OPENCODE_DEPTH:
-                raise BadRow(f"session {child} is its own subagent", where=f"session {session_id}")
-            try:
-                sample = self._build_sample(archive, child, reading)
-            except BadRow as problem:
-                reading.skipped.append(UnreadableSession(child, problem.with_traceback(None)))
-                self._left_to_parents -= 1
-                continue
-            inner = self._read_subagents(archive, child, reading, (*above, child))
-            if inner:
-                sample.metadata["subagents"] = inner
-            found.append(sample.to_dict())
-            reading.inlined += 1
-        return found
 
 
 def read_opencode(
@@ -185,15 +31,69 @@ def read_opencode(
     `path` is OpenCode's data folder, its database, a tree of JSON files, or exported files.
     `redact` is applied to each sample before it is returned.
     """
-    if children not in get_args(Children):
-        raise ConfigError(
-            f"children must be one of {', '.join(get_args(Children))}, not {children!r}",
-            where="read_opencode()",
+    find = partial(_find_stored_sessions, options=options or SampleOptions())
+    wanted = StreamOptions(choice or SessionChoice(), children, redact)
+    return SessionStream(Path(path), find, wanted, newest_tested=NEWEST_TESTED_OPENCODE)
+
+
+def _find_stored_sessions(
+    path: Path, *, options: SampleOptions
+) -> Iterator[RecordedSession | UnreadableSession | str]:
+    archive = open_archive(path)
+    try:
+        found = _StoredFamily(archive, options)
+        for meta in archive.iterate_meta():
+            if isinstance(meta, UnreadableSession):
+                yield meta
+            # The parent of a subagent yields it, unless the parent does not exist.
+            elif meta.parent_id is None or not archive.has(meta.parent_id):
+                yield found.to_recorded_session(meta)
+            else:
+                found.expect(meta.id)
+        for session_id in sorted(found.expected):
+            problem = BadRow("the session is its own subagent", where=f"session {session_id}")
+            yield UnreadableSession(session_id, problem)
+        yield from archive.notes
+    finally:
+        archive.close()
+
+
+class _StoredFamily:
+    """Sessions with their subagents, each of which is found under its parent once."""
+
+    def __init__(self, archive: Archive, options: SampleOptions) -> None:
+        self._archive = archive
+        self._options = options
+        # Parents mostly come before their subagents, so that both sets stay small.
+        self.expected: set[str] = set()
+        """Subagents that no parent has yielded yet; at the end, those in a circle."""
+
+        self._yielded: set[str] = set()
+
+    def expect(self, session_id: str) -> None:
+        """Expect a subagent under its parent."""
+        if session_id in self._yielded:
+            self._yielded.discard(session_id)
+        else:
+            self.expected.add(session_id)
+
+    def to_recorded_session(
+        self, meta: SessionMeta | UnreadableSession
+    ) -> RecordedSession | UnreadableSession:
+        if isinstance(meta, UnreadableSession):
+            return meta
+        return RecordedSession(
+            meta, partial(self._read_sample, meta.id), partial(self._read_children, meta.id)
         )
-    return SessionStream(
-        Path(path),
-        choice or SessionChoice(),
-        children=children,
-        options=options or SampleOptions(),
-        redact=redact,
-    )
+
+    def _read_sample(self, session_id: str) -> Sample:
+        return convert_session(self._archive.load(session_id), self._options)
+
+    def _read_children(self, session_id: str) -> Iterator[RecordedSession | UnreadableSession]:
+        for meta in self._archive.children_of(session_id):
+            child = meta.session_id if isinstance(meta, UnreadableSession) else meta.id
+            if child in self.expected:
+                self.expected.discard(child)
+            else:
+                self._yielded.add(child)
+            yield self.to_recorded_session(meta)

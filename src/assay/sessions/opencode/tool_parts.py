@@ -5,8 +5,8 @@ from typing import Any
 
 from assay.types import Message, ToolCall
 
+from ..session_times import format_iso_time
 from .archive import parse_epoch_ms
-from .timestamps import format_iso_time
 
 INTERRUPTED_RESULT = "[Tool execution was interrupted]"
 """The text that OpenCode sends to the model for a call without a result."""

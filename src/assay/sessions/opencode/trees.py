@@ -11,7 +11,7 @@ from typing import Any
 
 from assay.errors import BadRow
 
-from ..session_meta import SessionMeta, UnreadableSession
+from ..session_choice import SessionMeta, UnreadableSession
 from ..stored_json import parse_json, read_stored_bytes, read_stored_object
 from .archive import StoredMessage, StoredSession, read_session_meta, sort_messages
 from .embedded import extract_parts, is_embedded
@@ -35,17 +35,11 @@ class JsonTree(ABC):
     def iterate_meta(self) -> Iterator[SessionMeta | UnreadableSession]:
         self._index()
         yield from self._unreadable
-        for session_id in self._folders:
-            try:
-                yield read_session_meta(
-                    self.read_info(self._get_session_path(session_id)), session_id
-                )
-            except BadRow as problem:
-                yield UnreadableSession(session_id, problem)
+        yield from map(self._read_meta, self._folders)
 
-    def children_of(self, session_id: str) -> list[str]:
+    def children_of(self, session_id: str) -> list[SessionMeta | UnreadableSession]:
         self._index()
-        return self._children.get(session_id, [])
+        return [self._read_meta(child) for child in self._children.get(session_id, ())]
 
     def has(self, session_id: str) -> bool:
         self._index()
@@ -73,6 +67,13 @@ class JsonTree(ABC):
     def _get_session_path(self, session_id: str) -> Path:
         return self._folders[session_id] / f"{session_id}.json"
 
+    def _read_meta(self, session_id: str) -> SessionMeta | UnreadableSession:
+        try:
+            info = self.read_info(self._get_session_path(session_id))
+        except BadRow as problem:
+            return UnreadableSession(session_id, problem.with_traceback(None))
+        return read_session_meta(info, session_id)
+
     def _index(self) -> None:
         # A pass over all sessions: only the info of a child names its parent.
         if self._indexed:
@@ -81,25 +82,25 @@ class JsonTree(ABC):
         found: dict[str, tuple[int, Path]] = {}
         for folder in self.session_folders():
             for path in _list_json_files(folder, start="ses_"):
-                self._index_file(path, folder, found)
+                session_id = path.stem
+                if session_id in found:
+                    self.notes.append(
+                        f"{path}: session {session_id} exists in another folder too; skipped"
+                    )
+                    continue
+                try:
+                    meta = read_session_meta(self.read_info(path), session_id)
+                except BadRow as problem:
+                    lost = UnreadableSession(session_id, problem.with_traceback(None))
+                    self._unreadable.append(lost)
+                    continue
+                found[session_id] = (meta.created or 0, folder)
+                if meta.parent_id is not None:
+                    self._children.setdefault(meta.parent_id, []).append(session_id)
         in_time = sorted(found, key=lambda session_id: (found[session_id][0], session_id))
         self._folders = {session_id: found[session_id][1] for session_id in in_time}
         for children in self._children.values():
             children.sort(key=lambda session_id: (found[session_id][0], session_id))
-
-    def _index_file(self, path: Path, folder: Path, found: dict[str, tuple[int, Path]]) -> None:
-        session_id = path.stem
-        if session_id in found:
-            self.notes.append(f"{path}: session {session_id} exists in another folder too; skipped")
-            return
-        try:
-            meta = read_session_meta(self.read_info(path), session_id)
-        except BadRow as problem:
-            self._unreadable.append(UnreadableSession(session_id, problem.with_traceback(None)))
-            return
-        found[session_id] = (meta.created or 0, folder)
-        if meta.parent_id is not None:
-            self._children.setdefault(meta.parent_id, []).append(session_id)
 
 
 class GlobalTree(JsonTree):

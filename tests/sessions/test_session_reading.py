@@ -2,7 +2,7 @@
 
 import pytest
 
-from assay.sessions.agent_versions import is_tested
+from assay.sessions.session_reading import is_tested
 
 
 @pytest.mark.parametrize(
