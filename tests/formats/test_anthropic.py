@@ -348,3 +348,17 @@ def test_deep_nesting_does_not_crash() -> None:
 
     with pytest.raises(WireError, match=r"messages\[0\]: the value is nested too deeply"):
         from_anthropic([{"role": "assistant", "content": [block]}])
+
+
+def test_a_result_that_joins_a_turn_leaves_its_original_unchanged() -> None:
+    # Written back by its original, since an empty text is not written otherwise.
+    result = {"type": "tool_result", "tool_use_id": "t", "content": "x"}
+    turn = {"role": "user", "content": [{"type": "text", "text": ""}, result]}
+    read = from_anthropic([turn])
+    joined = Message(role="tool", tool_call_id="u", content="y")
+
+    first, second = (to_anthropic([*read, joined]).value.messages for _ in range(2))
+
+    assert first == second
+    assert [block.get("tool_use_id") for block in first[0]["content"]] == [None, "t", "u"]
+    assert turn["content"] == [{"type": "text", "text": ""}, result]

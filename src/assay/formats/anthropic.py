@@ -150,7 +150,9 @@ class _AnthropicWriter:
             return 0
         if read != self.messages[index : index + len(read)]:
             return 0
-        self.turns.append(dict(wire))
+        # A list of its own: a turn that continues this one is added to it.
+        content = wire["content"]
+        self.turns.append({**wire, "content": content if isinstance(content, str) else [*content]})
         for message in read:
             for call in message.tool_calls:
                 self.pending.append((call.id or "", call.name))
@@ -292,7 +294,9 @@ class _AnthropicWriter:
     def _extend_turn(self, kind: str, content: str | list[dict[str, Any]]) -> None:
         if content:
             last = self.turns[-1]
-            last["content"] = _to_block_list(last["content"]) + _to_block_list(content)
+            blocks = _to_block_list(last["content"])
+            blocks += _to_block_list(content)
+            last["content"] = blocks
             self.ends[-1] = (kind, self.ends[-1][1])
 
 
