@@ -5,12 +5,14 @@ import lazy_loader
 __getattr__, __dir__, _ = lazy_loader.attach_stub(__name__, __file__)
 
 __all__ = [
+    "AgentOutput",
     "AnthropicChat",
     "Converted",
     "Dropped",
     "GeminiChat",
     "attach_result",
     "attach_trajectory_result",
+    "convert_agent_output",
     "eval_record_schema",
     "from_anthropic",
     "from_atif",
