@@ -87,6 +87,8 @@ def test_the_judges_address_may_change_but_not_its_model(tmp_path: Path) -> None
     evaluation = profile(JUDGED, evaluator_model=SCRIPT)
 
     assert planned(tmp_path, evaluation, judge=judge(1.0)).deviations == ()
+    by_name = planned(tmp_path, profile(JUDGED, evaluator_model="echo"), judge="mock:echo")
+    assert by_name.deviations == ()
     other = Endpoint(provider="mock", model="fixed", extra_params={"text": "x"})
     assert planned(tmp_path, evaluation, judge=other).deviations == (
         "the judge is fixed, not mock:script",

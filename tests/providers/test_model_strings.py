@@ -1,9 +1,12 @@
 """Models as one word."""
 
+import asyncio
+
 import pytest
 
 from assay.errors import ConfigError
-from assay.providers import parse_model
+from assay.providers import check_endpoint, connect, parse_model, to_endpoint
+from assay.types import Endpoint
 
 
 @pytest.mark.parametrize(
@@ -99,3 +102,20 @@ def test_a_misspelt_setting_is_refused_and_not_shown(text: str) -> None:
         parse_model(text)
 
     assert "canary" not in str(refusal.value)
+
+
+def test_a_setting_holds_an_endpoint_or_a_model_string() -> None:
+    endpoint = Endpoint(provider="mock", model="echo")
+
+    assert to_endpoint("mock:echo", where="here") == endpoint
+    assert to_endpoint(endpoint, where="here") is endpoint
+    assert connect("mock:echo").endpoint == endpoint
+    assert asyncio.run(check_endpoint("mock:echo")).verdict == "answers"
+    assert asyncio.run(check_endpoint("moc:echo")).verdict == "misconfigured"
+
+
+def test_a_setting_of_another_type_is_refused_without_its_value() -> None:
+    with pytest.raises(ConfigError, match=r"here: `judge` cannot be of type `list`") as refused:
+        to_endpoint(["canary"], where="here", name="judge")  # type: ignore[arg-type]  # refused
+
+    assert "canary" not in str(refused.value)

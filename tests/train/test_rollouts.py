@@ -10,7 +10,7 @@ from assay.agents import Limits, RolloutFailed
 from assay.environments import BasicEnvironment, CalculatorEnvironment, Environment, Step
 from assay.errors import ConfigError, EndpointError, TokenError
 from assay.formats.tool_schemas import find_tools
-from assay.providers import ModelClient, Reply
+from assay.providers import EndpointLike, ModelClient, Reply
 from assay.providers.in_process import LocalClient
 from assay.train import (
     ForkedRollout,
@@ -33,9 +33,15 @@ def told(*replies: Any, **options: Any) -> Endpoint:
 
 
 def rolled_out(
-    prompt: Any, environment: Any, endpoint: Endpoint | ModelClient, **options: Any
+    prompt: Any, environment: Any, endpoint: EndpointLike | ModelClient, **options: Any
 ) -> Sample:
     return asyncio.run(agent_rollout_to_sample(prompt, environment, endpoint, **options))
+
+
+def test_the_endpoint_may_be_a_model_string() -> None:
+    sample = rolled_out("?", "basic", "mock:echo", tokenizer=tiny_tokenizer("qwen2.5"))
+
+    assert sample.response == "?"
 
 
 def local_client(**settings: Any) -> LocalClient:

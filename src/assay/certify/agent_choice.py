@@ -8,7 +8,7 @@ from typing import Any
 
 from assay.agents import Agent, CommandAgent, EndpointAgent, FunctionAgent, ToolCode
 from assay.errors import ConfigError
-from assay.providers import PROVIDERS, ClientSettings, parse_model
+from assay.providers import PROVIDERS, ClientSettings, to_endpoint
 from assay.types import AgentDefinition, Endpoint, InlineTool, compute_code_sha256, compute_sha256
 
 from .asked_models import resolve_manifest_endpoint, strip_provider
@@ -67,7 +67,7 @@ def choose_agent(
     if runner is None or isinstance(runner, Endpoint):
         return _choose_manifest_agent(case, runner)
     if isinstance(runner, str) and runner.partition(":")[0] in PROVIDERS:
-        return _choose_manifest_agent(case, parse_model(runner))
+        return _choose_manifest_agent(case, to_endpoint(runner, where=where))
     if settings.tools is not None:
         raise ConfigError(
             "--tools applies to the manifest's own model only; a runner has its own tools",

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from assay.datasets import FetchRules
 from assay.errors import ConfigError
+from assay.providers import EndpointLike
 from assay.types import Endpoint, Sample
 
 Runner = str | Endpoint | Callable[[Sample], object]
@@ -23,8 +24,8 @@ class CertifySettings:
     tools: str | None = None
     """A module with a function for each inline tool of the manifest's own agent."""
 
-    judge: Endpoint | None = None
-    """Endpoint of the judge. Another model than the manifest's makes the run a rehearsal."""
+    judge: EndpointLike | None = None
+    """Endpoint or model string of the judge. Another model than the manifest's is a deviation."""
 
     dataset: str | None = None
     """A dataset to use instead of the manifest's, which makes the run a rehearsal."""

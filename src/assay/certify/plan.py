@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from assay.errors import ConfigError
+from assay.providers import to_endpoint
 from assay.stats import format_plural
 from assay.types import (
     AgentDefinition,
@@ -284,7 +285,8 @@ class _LazyJudge:
         self.made: JudgeModel | None = None
         self.deviations: tuple[str, ...] = ()
         self._profile = profile
-        self._given = settings.judge
+        given = settings.judge
+        self._given = None if given is None else to_endpoint(given, where=where, name="judge")
         self._where = f"{where}: evaluator_model"
 
     def get(self) -> JudgeModel | None:

@@ -27,7 +27,9 @@ from .in_process_batches import Job as Job
 from .in_process_bfloat16 import prepare_half_precision as prepare_half_precision
 from .in_process_decoder import ShouldStop as ShouldStop
 from .in_process_model import SMALL_MODEL_PARAMETERS as SMALL_MODEL_PARAMETERS
+from .model_strings import EndpointLike as EndpointLike
 from .model_strings import parse_model as parse_model
+from .model_strings import to_endpoint as to_endpoint
 from .prices import find_price as find_price
 from .provider_table import PROVIDERS as PROVIDERS
 from .reply import ClientSettings as ClientSettings

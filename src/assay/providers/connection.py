@@ -14,6 +14,7 @@ from .concurrency import AdaptiveLimiter, Limiter
 from .embedded_model import EMBEDDED_MODELS
 from .http import HttpEndpoint, RequestTemplate
 from .keys import build_credential_headers, build_key_hint
+from .model_strings import EndpointLike, to_endpoint
 from .prices import find_price
 from .provider_table import find_provider
 from .proxies import find_proxy
@@ -23,12 +24,13 @@ from .sampling_settings import check_extra_params
 
 
 def connect(
-    endpoint: Endpoint,
+    endpoint: EndpointLike,
     settings: ClientSettings | None = None,
     *,
     timing: Timing = REAL_TIME,
 ) -> Client:
-    """Return a client for an endpoint. Invalid settings raise `ConfigError`."""
+    """Return a client for an endpoint or a model string. Invalid settings raise `ConfigError`."""
+    endpoint = to_endpoint(endpoint, where="connect()")
     settings = settings or ClientSettings()
     adapter = _build_adapter(endpoint, settings, timing)
     limiter: Limiter

@@ -4,12 +4,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from assay.errors import AssayError
-from assay.types import Endpoint
 
 from .attempt_errors import AttemptError, ErrorKind
 from .clock import REAL_TIME, Timing
 from .connection import build_request_template, connect
 from .http import HttpEndpoint
+from .model_strings import EndpointLike, to_endpoint
 from .provider_table import find_provider
 
 CheckVerdict = Literal["answers", "refused", "unauthorised", "unreachable", "misconfigured"]
@@ -41,10 +41,11 @@ class EndpointCheck:
 
 
 async def check_endpoint(
-    endpoint: Endpoint, *, timeout_s: float = _TIMEOUT_S, timing: Timing = REAL_TIME
+    endpoint: EndpointLike, *, timeout_s: float = _TIMEOUT_S, timing: Timing = REAL_TIME
 ) -> EndpointCheck:
     """List the models of an endpoint. Errors of the endpoint are returned, not raised."""
     try:
+        endpoint = to_endpoint(endpoint, where="check_endpoint()")
         await connect(endpoint).close()
         protocol = find_provider(endpoint.provider).protocol
         if protocol == "mock":

@@ -14,6 +14,24 @@ _KEY_ENV = re.compile(r"#key_env=([A-Za-z_][A-Za-z0-9_]*)$")
 _SETTING_SUFFIX = re.compile(r"#[A-Za-z_-]+=")
 
 
+EndpointLike = Endpoint | str
+"""An endpoint, or a model string that `parse_model` reads."""
+
+
+def to_endpoint(given: EndpointLike, *, where: str, name: str = "endpoint") -> Endpoint:
+    """Return the endpoint that the setting `name` holds. Raises `ConfigError` for another type."""
+    if isinstance(given, str):
+        return parse_model(given)
+    if not isinstance(given, Endpoint):
+        # The value is not shown: it may contain a key.
+        raise ConfigError(
+            f"`{name}` cannot be of type `{type(given).__name__}`",
+            where=where,
+            hint="pass an Endpoint, or a model string such as 'openai:gpt-5'",
+        )
+    return given
+
+
 def parse_model(text: str) -> Endpoint:
     """Parse a model string to an endpoint. Raises `ConfigError` if it is invalid.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from assay.agents import Limits
 from assay.datasets import SampleStream, load_samples
 from assay.errors import RunStopped
-from assay.providers import parse_model
+from assay.providers import to_endpoint
 from assay.runner import (
     EvalConfig,
     EvalReport,
@@ -317,8 +317,7 @@ def _wrap_as_user_function(
 
 
 def _parse_test_endpoint(endpoint: Any) -> Endpoint | None:
-    found: Endpoint | None = parse_model(endpoint) if isinstance(endpoint, str) else endpoint
-    return found
+    return None if endpoint is None else to_endpoint(endpoint, where="@evaluation_test")
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from assay.environments import (
     build_environment_factory,
 )
 from assay.errors import ConfigError
-from assay.providers import ClientSettings, ModelClient, parse_model
+from assay.providers import ClientSettings, EndpointLike, ModelClient, to_endpoint
 from assay.scorers import ScoreFunction
 from assay.stats import check_bounds
 from assay.types import (
@@ -37,7 +37,6 @@ PrepareMessages = Callable[[Sample], Sequence[Message | dict[str, Any]]]
 SampleRollout = Callable[[ModelClient | None, Sample], Awaitable[Trajectory]]
 
 _ENDPOINT_FOLLOWS: ContextVar[bool] = ContextVar("_ENDPOINT_FOLLOWS", default=False)
-_ENDPOINT_HINT = "pass an Endpoint, or a model string such as 'provider:model'"
 
 
 @contextmanager
@@ -57,8 +56,9 @@ class _EndpointField:
         # `dataclass` reads the default of the field from the class itself.
         return None if config is None else config.__dict__.get("_endpoint")
 
-    def __set__(self, config: "EvalConfig", given: Endpoint | str | None) -> None:
-        config.__dict__["_endpoint"] = parse_model(given) if isinstance(given, str) else given
+    def __set__(self, config: "EvalConfig", given: EndpointLike | None) -> None:
+        found = None if given is None else to_endpoint(given, where="EvalConfig")
+        config.__dict__["_endpoint"] = found
 
 
 @accept_environment_alias("environment_factory")
@@ -149,7 +149,6 @@ class EvalConfig:
     def _check_kinds(self) -> None:
         for name, kind, hint in (
             ("name", str, "pass a string"),
-            ("endpoint", Endpoint | None, _ENDPOINT_HINT),
             (
                 "session",
                 AgentSession | None,
@@ -158,7 +157,7 @@ class EvalConfig:
             ("limits", Limits, "pass an assay.agents.Limits"),
             ("client", ClientSettings, "pass an assay.providers.ClientSettings"),
         ):
-            # The value is not shown: a wrong `endpoint` may contain a key.
+            # The value is not shown: a wrong one may contain a key.
             given = getattr(self, name)
             if not isinstance(given, kind):
                 message = f"`{name}` cannot be of type `{type(given).__name__}`"

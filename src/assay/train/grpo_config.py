@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
 from assay.agents import Limits
-from assay.providers import CallStyle, parse_model
+from assay.providers import CallStyle, to_endpoint
 from assay.runner import PrepareMessages
 from assay.types import Endpoint, stable_id
 
@@ -160,7 +160,9 @@ class GRPOConfig(BaseModel):
             data = {**data, "stop": (data["stop"],)}
         if (given := data.get("endpoint")) is None:
             return _disable_importance_cap(data)
-        endpoint = parse_model(given) if isinstance(given, str) else Endpoint.model_validate(given)
+        if isinstance(given, dict):
+            given = Endpoint.model_validate(given)
+        endpoint = to_endpoint(given, where="GRPOConfig")
         taken = _disable_importance_cap(
             {**read_rollout_settings(endpoint), **data, "endpoint": endpoint}
         )

@@ -11,7 +11,7 @@ from assay.environments import (
     build_environment_factory,
 )
 from assay.errors import ConfigError, TokenError
-from assay.providers import ModelClient, Reply, check_tools, connect
+from assay.providers import EndpointLike, ModelClient, Reply, check_tools, connect
 from assay.types import Endpoint, Message, Sample, Status, ToolSpec
 
 from .chat_template import ChatTokenizer
@@ -33,7 +33,7 @@ class ForkedRollout(TokenError):
 async def agent_rollout_to_sample(
     prompt: str | Sequence[Message | dict[str, Any]],
     environment: EnvironmentLike,
-    endpoint: Endpoint | ModelClient,
+    endpoint: EndpointLike | ModelClient,
     tokenizer: ChatTokenizer | None = None,
     *,
     limits: Limits | None = None,
@@ -62,7 +62,7 @@ async def agent_rollout_to_sample(
 async def agent_rollout_to_samples(
     prompt: str | Sequence[Message | dict[str, Any]],
     environment: EnvironmentLike,
-    endpoint: Endpoint | ModelClient,
+    endpoint: EndpointLike | ModelClient,
     tokenizer: ChatTokenizer | None = None,
     *,
     limits: Limits | None = None,
@@ -73,7 +73,7 @@ async def agent_rollout_to_samples(
     if not sample.messages:
         raise ConfigError("the prompt is empty", where=_ROLLOUT_WHERE)
     room = _make_rollout_environment(environment, sample)
-    client = connect(endpoint) if isinstance(endpoint, Endpoint) else endpoint
+    client = connect(endpoint) if isinstance(endpoint, str | Endpoint) else endpoint
     watched = _ToolRecordingClient(client)
     try:
         sample.trajectory = await run_agent(

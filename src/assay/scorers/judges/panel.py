@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from assay.errors import AccessDenied, ConfigError, EndpointError
-from assay.providers import ClientSettings, ModelClient, connect, format_endpoint_name, parse_model
+from assay.providers import ClientSettings, ModelClient, connect, format_endpoint_name
 from assay.types import Endpoint, describe_endpoint, stable_id
 
 from .judge_cost import Spending
@@ -119,12 +119,10 @@ class _PanelMember:
     # that was passed in is used unchanged and never closed here: it belongs to its creator.
 
     def __init__(self, judge: JudgeRef, settings: ClientSettings) -> None:
-        if isinstance(judge, str):
-            judge = parse_model(judge)
         self._settings = settings
-        self._given = not isinstance(judge, Endpoint)
+        self._given = not isinstance(judge, str | Endpoint)
         # Connect now, so that a wrong endpoint is reported before the first paid call.
-        self._client = connect(judge, settings) if isinstance(judge, Endpoint) else judge
+        self._client = connect(judge, settings) if isinstance(judge, str | Endpoint) else judge
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lease: AsyncGenerator[None, None] | None = None
 
