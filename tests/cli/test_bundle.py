@@ -184,8 +184,8 @@ def test_a_run_without_recorded_code_takes_the_named_file_or_none(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run()
-    with Store.open(create=False) as store, store._database.write_transaction() as connection:
-        store._database.execute(connection, "UPDATE assay_run SET config = ?", "{}")
+    with Store.open(create=False) as store, store._database.write_transaction() as transaction:
+        transaction.execute("UPDATE assay_run SET config = ?", "{}")
     assert "does not record which file defines it" in refused(capsys)
     assert "code/evals/made_up_helper.py" in names(bundle("--code", "evals/made_up_evaluation.py"))
     data_only = bundle("--no-code", name="y.tar.gz")
@@ -462,8 +462,8 @@ def test_an_unfinished_run_is_bundled_with_a_note(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run()
-    with Store.open(create=False) as store, store._database.write_transaction() as connection:
-        store._database.execute(connection, "UPDATE assay_run SET status = ?", "interrupted")
+    with Store.open(create=False) as store, store._database.write_transaction() as transaction:
+        transaction.execute("UPDATE assay_run SET status = ?", "interrupted")
     bundle()
     assert "rows that were not evaluated are not bundled" in capsys.readouterr().out
 

@@ -1,4 +1,4 @@
-"""Engines: how SQLite is set up, what a PostgreSQL URL may show, and who may use them."""
+"""Databases: how SQLite is set up, what a PostgreSQL URL may show, and who may use them."""
 
 import sqlite3
 import traceback
@@ -21,9 +21,9 @@ def test_sqlite_writes_ahead_and_syncs_as_asked(
     settings = StoreSettings(synchronous=synchronous)  # type: ignore[arg-type]  # one of two words
     database = open_sqlite(tmp_path / "assay.db", settings)
 
-    with database.read_transaction() as connection:
+    with database.read_transaction() as transaction:
         found = [
-            connection.exec_driver_sql(f"PRAGMA {name}").scalar()
+            transaction.execute(f"PRAGMA {name}").scalar()
             for name in ("journal_mode", "synchronous", "busy_timeout")
         ]
     database.close()
@@ -35,21 +35,21 @@ def test_a_transaction_that_raises_leaves_nothing(store: Store) -> None:
     database = store._database
 
     def interrupted() -> None:
-        with database.write_transaction() as connection:
-            connection.exec_driver_sql("DELETE FROM assay_schema_version")
+        with database.write_transaction() as transaction:
+            transaction.execute("DELETE FROM assay_schema_version")
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         interrupted()
 
-    with database.read_transaction() as connection:
-        found = connection.exec_driver_sql("SELECT version FROM assay_schema_version").scalar()
+    with database.read_transaction() as transaction:
+        found = transaction.execute("SELECT version FROM assay_schema_version").scalar()
     assert found == len(MIGRATIONS)
 
 
 def test_a_reader_is_not_kept_waiting_by_a_writer(store: Store) -> None:
-    with store._database.write_transaction() as connection:
-        connection.exec_driver_sql("DELETE FROM assay_tally")
+    with store._database.write_transaction() as transaction:
+        transaction.execute("DELETE FROM assay_tally")
 
         assert store.runs() == []
 
@@ -121,8 +121,8 @@ def test_a_lock_of_another_session_is_waited_for_so_long(postgresql_server: str)
 
 def test_a_server_that_is_gone_without_a_word_is_not_waited_for_hours(postgresql_url: str) -> None:
     def parameters(url: str) -> dict[str, str]:
-        with Store.open(url) as store, store._database.read_transaction() as connection:
-            driver: Any = connection.connection.dbapi_connection
+        with Store.open(url) as store, store._database.read_transaction() as transaction:
+            driver: Any = transaction._connection
             found: dict[str, str] = driver.info.get_parameters()
             return found
 
@@ -138,8 +138,8 @@ def test_a_number_or_text_that_no_database_holds_is_told(store: Store) -> None:
     database = store._database
 
     def read(value: object) -> None:
-        with database.read_transaction() as connection:
-            database.execute(connection, "SELECT * FROM assay_run WHERE id = ?", value)
+        with database.read_transaction() as transaction:
+            transaction.execute("SELECT * FROM assay_run WHERE id = ?", value)
 
     with pytest.raises(StoreError, match="text with a lone surrogate"):
         read("\ud800")

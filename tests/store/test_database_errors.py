@@ -20,15 +20,6 @@ class PostgresqlError(Exception):
         self.sqlstate = sqlstate
 
 
-class Wrapped(Exception):
-    """As SQLAlchemy wraps what a driver raised."""
-
-    def __init__(self, orig: Exception, *, lost: bool = False) -> None:
-        super().__init__("[SQL: INSERT ...] canary-statement")
-        self.orig = orig
-        self.connection_invalidated = lost
-
-
 @pytest.mark.parametrize(
     ("name", "says"),
     [
@@ -41,7 +32,7 @@ class Wrapped(Exception):
     ],
 )
 def test_errors_of_sqlite(name: str, says: str) -> None:
-    told = to_store_error(Wrapped(sqlite_error(name)), where="here")
+    told = to_store_error(sqlite_error(name), where="here")
 
     assert says in told.message
     assert "from the driver" in told.message
@@ -64,22 +55,28 @@ def test_errors_of_sqlite(name: str, says: str) -> None:
     ],
 )
 def test_errors_of_postgresql(state: str, says: str) -> None:
-    told = to_store_error(Wrapped(PostgresqlError(state)), where="here")
+    told = to_store_error(PostgresqlError(state), where="here")
 
     assert says in told.message
     assert told.hint
 
 
-@pytest.mark.parametrize("lost", [True, False])
-def test_an_error_without_a_code_is_a_lost_connection_or_told_as_it_is(lost: bool) -> None:
-    told = to_store_error(Wrapped(PostgresqlError(None), lost=lost), where="here")
+class OperationalError(PostgresqlError):
+    """As psycopg calls what is not the fault of a statement."""
+
+
+@pytest.mark.parametrize(("kind", "lost"), [(OperationalError, True), (PostgresqlError, False)])
+def test_an_error_without_a_code_is_a_lost_connection_or_told_as_it_is(
+    kind: type[PostgresqlError], lost: bool
+) -> None:
+    told = to_store_error(kind(None), where="here")
 
     assert ("connection to the server was lost" in told.message) == lost
 
 
 @pytest.mark.parametrize("why", ["connection failed: no", "failed to resolve host 'h': no"])
 def test_a_connection_that_was_never_made_is_not_called_lost(why: str) -> None:
-    told = to_store_error(Wrapped(PostgresqlError(None, why), lost=True), where="here")
+    told = to_store_error(OperationalError(None, why), where="here")
 
     assert told.message == f"the connection to the server failed: {why}"
 
@@ -87,7 +84,7 @@ def test_a_connection_that_was_never_made_is_not_called_lost(why: str) -> None:
 def test_neither_the_statement_nor_details_nor_secrets_are_told() -> None:
     cause: Any = PostgresqlError("23505", "duplicate pw-9\nDETAIL: Key (x)=(canary-value)")
 
-    told = str(to_store_error(Wrapped(cause), where="here", secrets=("pw-9",)))
+    told = str(to_store_error(cause, where="here", secrets=("pw-9",)))
 
     assert told == "here: duplicate ***"
 

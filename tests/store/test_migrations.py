@@ -5,16 +5,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
-import sqlalchemy as sa
 
 from assay.errors import StoreError
 from assay.store import Store, StoreSettings
-from assay.store.database import Database, open_postgresql, open_sqlite
+from assay.store.database import Database, Transaction, open_postgresql, open_sqlite
 from assay.store.migrations import MIGRATIONS, migrate
-from assay.store.schema import get_tables
 from store_runs import broken, record, scored, spec
 
-Step = Callable[[sa.Connection], None]
+Step = Callable[[Transaction], None]
 
 
 def opened(where: str) -> Database:
@@ -32,8 +30,8 @@ def database(where: str) -> Iterator[Database]:
 
 
 def adding(column: str) -> Step:
-    def step(connection: sa.Connection) -> None:
-        connection.exec_driver_sql(f"ALTER TABLE assay_run ADD COLUMN {column} TEXT")
+    def step(transaction: Transaction) -> None:
+        transaction.execute(f"ALTER TABLE assay_run ADD COLUMN {column} TEXT")
 
     return step
 
@@ -41,9 +39,12 @@ def adding(column: str) -> Step:
 STEPS: tuple[Step, ...] = (*MIGRATIONS, adding("one"), adding("two"))
 
 
-def columns(database: Database, table: str = "assay_run") -> set[str]:
-    with database.read_transaction() as connection:
-        return {column["name"] for column in sa.inspect(connection).get_columns(table)}
+def columns(database: Database) -> set[str]:
+    query = "SELECT name FROM pragma_table_info('assay_run')"
+    if database.is_postgresql:
+        query = "SELECT column_name FROM information_schema.columns WHERE table_name = 'assay_run'"
+    with database.read_transaction() as transaction:
+        return set(transaction.execute(query).scalars())
 
 
 @pytest.mark.parametrize("older", range(len(STEPS) + 1))
@@ -54,13 +55,6 @@ def test_every_older_version_becomes_the_newest(database: Database, older: int) 
 
     assert {"one", "two"} <= columns(database)
     assert migrate(database, STEPS) == len(STEPS)
-
-
-def test_the_newest_schema_has_the_columns_that_the_code_uses(database: Database) -> None:
-    migrate(database)
-
-    for table in vars(get_tables()).values():
-        assert columns(database, table.name) == {column.name for column in table.c}
 
 
 def test_a_store_of_a_newer_assay_is_refused(database: Database) -> None:
@@ -82,15 +76,15 @@ def test_opening_a_store_of_a_newer_assay_is_refused(where: str) -> None:
 
 
 def test_a_step_that_fails_leaves_the_version_before_it(database: Database) -> None:
-    def half(connection: sa.Connection) -> None:
-        connection.exec_driver_sql("CREATE TABLE assay_half (x BIGINT)")
-        connection.exec_driver_sql("CREATE TABLE assay_run (x BIGINT)")
+    def half(transaction: Transaction) -> None:
+        transaction.execute("CREATE TABLE assay_half (x BIGINT)")
+        transaction.execute("CREATE TABLE assay_run (x BIGINT)")
 
     with pytest.raises(StoreError, match="already exists"):
         migrate(database, (*STEPS[:2], half))
 
-    with database.read_transaction() as connection:
-        assert not sa.inspect(connection).has_table("assay_half")
+    with database.read_transaction() as transaction:
+        assert not transaction.has_table("assay_half")
     assert migrate(database, STEPS) == len(STEPS)
 
 

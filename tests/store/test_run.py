@@ -8,7 +8,6 @@ import pytest
 from assay.errors import ConfigError, StoreError
 from assay.store import ResultRow, RetriedAttempts, Store
 from assay.store.result_reader import _ROW_COLUMNS
-from assay.store.schema import get_tables
 from assay.types import (
     Boundary,
     EvaluateResult,
@@ -220,8 +219,8 @@ def test_reading_holds_a_page_in_memory_not_the_run(store: Store) -> None:
 def test_a_stored_sample_that_cannot_be_read_is_told(store: Store) -> None:
     run = store.start_run(spec())
     record(run, [scored(0)])
-    with store._database.write_transaction() as connection:
-        connection.execute(get_tables().body.update().values(blob=b'{"index": "canary"}'))
+    with store._database.write_transaction() as transaction:
+        transaction.execute("UPDATE assay_body SET blob = ?", b'{"index": "canary"}')
 
     with pytest.raises(StoreError, match="a stored sample cannot be read") as refused:
         list(run.samples())

@@ -267,12 +267,6 @@ def test_a_forked_process_is_told_to_open_its_own_store(tmp_path: Path) -> None:
     assert done.stdout.endswith("[]\n")
 
 
-def test_importing_the_unit_does_not_load_sqlalchemy() -> None:
-    code = "import sys, assay.store; sys.exit('sqlalchemy' in sys.modules)"
-
-    assert subprocess.run([sys.executable, "-c", code], timeout=300).returncode == 0
-
-
 def test_the_moment_of_a_specification_is_set_when_it_is_made() -> None:
     made = RunSpec("r", "n", {}, "c", "d")
 

@@ -9,7 +9,6 @@ import pytest
 
 from assay.errors import ConfigError, StoreError
 from assay.store import Run, Store, StoreSettings
-from assay.store.schema import get_tables
 from store_runs import spec
 
 
@@ -122,8 +121,8 @@ def test_there_is_no_step_before_the_first(store: Store) -> None:
 def test_a_stored_step_that_cannot_be_read_is_told(damaged: str, store: Store) -> None:
     run = store.start_run(spec())
     run.record_step(3, {"loss": 1.0})
-    with store._database.write_transaction() as connection:
-        connection.execute(get_tables().step.update().values(metrics=damaged))
+    with store._database.write_transaction() as transaction:
+        transaction.execute("UPDATE assay_step SET metrics = ?", damaged)
 
     with pytest.raises(StoreError, match="the stored metrics of step 3 are not a JSON object"):
         run.steps()

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import psycopg
 import pytest
-import sqlalchemy as sa
 
 from assay.errors import AssayError, ConfigError, StoreError, WireError
 from assay.store import Run, Store, StoreSettings, Writer, WriterSettings
+from assay.store.database import Database, DriverConnection
 from assay.store.insert_rows import InsertRow, build_result_row
 from assay.types import Sample
 from store_runs import QUICK, broken, key_of, record, scored, spec
@@ -124,16 +124,28 @@ def fails_at_once(run: Run, after: Callable[[], None], *, says: str) -> None:
     asyncio.run(work())
 
 
+def prepare_connections(database: Database, prepare: Callable[[DriverConnection], object]) -> None:
+    """Call `prepare` with the connection of every later transaction."""
+    acquire = database._acquire
+
+    def prepared() -> DriverConnection:
+        connection = acquire()
+        prepare(connection)
+        return connection
+
+    database._acquire = prepared  # type: ignore[method-assign]  # stands in for a broken database
+
+
 def test_a_full_disk_stops_the_run_loudly(tmp_path: Path) -> None:
     with Store.open(tmp_path / "assay.db") as store:
         run = store.start_run(spec())
 
         def fill() -> None:
-            def limited(connection: sqlite3.Connection, *_: object) -> None:
+            def limited(connection: DriverConnection) -> None:
                 pages = connection.execute("PRAGMA page_count").fetchone()[0]
                 connection.execute(f"PRAGMA max_page_count = {pages}")
 
-            sa.event.listen(store._database._engine, "checkout", limited)
+            prepare_connections(store._database, limited)
 
         fails_at_once(run, fill, says="the disk is full")
 
@@ -208,10 +220,9 @@ def test_a_store_that_turns_read_only_stops_the_run_loudly(tmp_path: Path) -> No
         run = store.start_run(spec())
 
         def turn() -> None:
-            def query_only(connection: sqlite3.Connection, *_: object) -> None:
-                connection.execute("PRAGMA query_only = ON")
-
-            sa.event.listen(store._database._engine, "checkout", query_only)
+            prepare_connections(
+                store._database, lambda connection: connection.execute("PRAGMA query_only = ON")
+            )
 
         fails_at_once(run, turn, says="read-only")
 
@@ -223,18 +234,14 @@ def test_a_lost_connection_stops_the_run_loudly(postgresql_url: str) -> None:
     with Store.open(postgresql_url) as store:
         run = store.start_run(spec())
 
-        def cut(connection: sa.Connection) -> None:
-            # In the middle of a transaction, where no check before it can help.
-            number = connection.exec_driver_sql("SELECT pg_backend_pid()").scalar()
+        def cut(connection: DriverConnection) -> None:
+            # After the check that an idle connection still works.
+            (number,) = connection.execute("SELECT pg_backend_pid()").fetchone()
             with psycopg.connect(postgresql_url, autocommit=True) as other:
                 other.execute(f"SELECT pg_terminate_backend({number}, 5000)")
 
-        fails_at_once(
-            run,
-            lambda: sa.event.listen(store._database._engine, "begin", cut),
-            says="connection",
-        )
-        sa.event.remove(store._database._engine, "begin", cut)
+        fails_at_once(run, lambda: prepare_connections(store._database, cut), says="connection")
+        del store._database._acquire  # the one of the instance
 
         assert [row.index for row in run.results()] == [0]
 

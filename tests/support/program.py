@@ -11,19 +11,17 @@ import logging
 import math
 import os
 import resource
-import sqlite3
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import sqlalchemy as sa
-
 from assay.errors import AssayError
 from assay.providers import ClientSettings
 from assay.runner import EvalConfig, EvalReport, Resume, evaluate
 from assay.store import Store, StoreSettings, Writer
+from assay.store.database import Database, DriverConnection
 from assay.store.insert_rows import RESULT_COLUMNS, InsertRow
 from assay.store.writer import WriteCallback
 from assay.types import Endpoint, EvaluateResult, Sample
@@ -113,10 +111,14 @@ def break_store(how: str, store: Path) -> Callable[[], None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
     def each_connection(statement: str) -> None:
-        def prepare(connection: sqlite3.Connection, *_: object) -> None:
-            connection.execute(statement)
+        acquire = Database._acquire
 
-        sa.event.listen(sa.pool.Pool, "checkout", prepare)
+        def prepare(self: Database) -> DriverConnection:
+            connection = acquire(self)
+            connection.execute(statement)
+            return connection
+
+        Database._acquire = prepare  # type: ignore[method-assign]  # in this process only
 
     return {
         "no file may grow": no_file_may_grow,

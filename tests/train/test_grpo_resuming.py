@@ -235,9 +235,9 @@ def test_a_run_from_before_steps_were_recorded_gets_them_when_it_goes_on(tmp_pat
     trained(tmp_path, num_steps=1)
     with (
         Store.open(tmp_path / "store.db") as store,
-        store._database.write_transaction() as connection,
+        store._database.write_transaction() as transaction,
     ):
-        connection.exec_driver_sql("DELETE FROM assay_step")
+        transaction.execute("DELETE FROM assay_step")
 
     trained(
         tmp_path, num_steps=2, session=TrainingSession(store=tmp_path / "store.db", resume=True)

@@ -1,31 +1,28 @@
-"""One engine for one store: SQLite by path, PostgreSQL by URL. Its errors are `StoreError`s."""
+"""One database for one store: SQLite by path, PostgreSQL by URL. Its errors are `StoreError`s.
+
+Statements are text with `?` for each value, and mean the same to both databases. A layer that
+composes them would take longer to import than a command that reads a run may take.
+"""
 
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections import namedtuple
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
-
-import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import SQLAlchemyError
+from typing import Any, Literal, Protocol
 
 from assay.errors import ConfigError, MissingExtra, StoreError
 from assay.types import Redactor
 
 from .database_errors import to_store_error
 
-if TYPE_CHECKING:
-    from sqlalchemy import URL, Connection, CursorResult, Engine, Table
-    from sqlalchemy.dialects import postgresql, sqlite
-
 # The first version with RETURNING.
 _MIN_SQLITE_VERSION = (3, 35, 0)
 
-_WRITE_OPTION = "assay_writes"
 VERSION_TABLE = "assay_schema_version"
 """The table that distinguishes a store from any other database."""
 
@@ -64,59 +61,147 @@ class StoreSettings:
             )
 
 
+class DriverConnection(Protocol):
+    """What the connections of both drivers have in common, in autocommit mode."""
+
+    def execute(self, statement: Any, values: Any = ..., /) -> Any: ...
+
+    def cursor(self) -> Any: ...
+
+    def commit(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class StatementResult:
+    """The rows of one statement. They are tuples whose columns can also be read by name."""
+
+    def __init__(self, cursor: Any) -> None:
+        self._cursor = cursor
+
+    def all(self) -> list[Any]:
+        return list(map(self._make_row, self._cursor.fetchall()))
+
+    def first(self) -> Any:
+        """Return the first row, or None."""
+        values = self._cursor.fetchone()
+        return None if values is None else self._make_row(values)
+
+    def scalar(self) -> Any:
+        """Return the first column of the first row, or None."""
+        values = self._cursor.fetchone()
+        return None if values is None else values[0]
+
+    def scalars(self) -> list[Any]:
+        """Return the first column of every row."""
+        return [values[0] for values in self._cursor.fetchall()]
+
+    @property
+    def rowcount(self) -> int:
+        return int(self._cursor.rowcount)
+
+    @property
+    def _make_row(self) -> Callable[[Sequence[Any]], Any]:
+        return _create_row_maker(tuple(column[0] for column in self._cursor.description))
+
+
+@lru_cache(maxsize=64)
+def _create_row_maker(names: tuple[str, ...]) -> Callable[[Sequence[Any]], Any]:
+    row_type: Any = namedtuple("DatabaseRow", names)  # type: ignore[misc]  # not known before
+    make: Callable[[Sequence[Any]], Any] = row_type._make
+    return make
+
+
+class Transaction:
+    """An open transaction of a database."""
+
+    def __init__(self, connection: DriverConnection, *, is_postgresql: bool) -> None:
+        self.is_postgresql = is_postgresql
+        self._connection = connection
+
+    def execute(self, statement: str, *values: object) -> StatementResult:
+        """Run a statement with `?` for each value."""
+        return StatementResult(self._connection.execute(self._translate(statement), values))
+
+    def execute_many(self, statement: str, rows: Sequence[Sequence[object]]) -> None:
+        """Run a statement once for each row of values."""
+        self._connection.cursor().executemany(self._translate(statement), rows)
+
+    def _translate(self, statement: str) -> str:
+        return statement.replace("?", "%s") if self.is_postgresql else statement
+
+    @property
+    def lock_clause(self) -> str:
+        """The end of a SELECT that locks its rows; SQLite has a single writer anyway."""
+        return " FOR UPDATE" if self.is_postgresql else ""
+
+    def has_table(self, name: str) -> bool:
+        query = "SELECT name FROM sqlite_master WHERE name = ?"
+        query = "SELECT to_regclass(?)" if self.is_postgresql else query
+        return self.execute(query, name).scalar() is not None
+
+    def now(self) -> float:
+        """Return seconds since 1970 by the clock that all processes of this store share."""
+        # The hosts that write to a PostgreSQL store may disagree on the time; its server does not.
+        if not self.is_postgresql:
+            return time.time()
+        return float(self.execute("SELECT extract(epoch FROM clock_timestamp())").scalar())
+
+
 class Database:
     """Transactions on one store, from any thread of the process that opened it."""
 
-    def __init__(self, engine: "Engine", where: str, secrets: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        connect: Callable[[], DriverConnection],
+        where: str,
+        *,
+        driver_error: type[Exception] = sqlite3.Error,
+        secrets: tuple[str, ...] = (),
+    ) -> None:
         self.where = where
         """The path, or the URL without user and password: fit for messages."""
 
-        self._engine = engine
+        self.is_postgresql = driver_error is not sqlite3.Error
+        self._connect = connect
+        self._driver_error = driver_error
         self._secrets = secrets
         # Kept alive with the store, so that no message shows the password meanwhile.
         self._redactor = Redactor(secrets)
+        # Threads push and pop without a lock: both are atomic.
+        self._idle: list[DriverConnection] = []
         self._pid = os.getpid()
         self._closed = False
 
-    @property
-    def is_postgresql(self) -> bool:
-        return self._engine.dialect.name == "postgresql"
-
-    @property
-    def placeholder(self) -> str:
-        """The driver's placeholder for one value in a statement given as text."""
-        return "%s" if self.is_postgresql else "?"
-
     @contextmanager
-    def read_transaction(self) -> "Iterator[Connection]":
+    def read_transaction(self) -> Iterator[Transaction]:
         """Open a transaction that only reads."""
-        with self._open_transaction(writes=False) as connection:
-            yield connection
+        with self._open_transaction("BEGIN") as transaction:
+            yield transaction
 
     @contextmanager
-    def write_transaction(self) -> "Iterator[Connection]":
+    def write_transaction(self) -> Iterator[Transaction]:
         """Open a transaction that takes the write lock at its start: it cannot deadlock later."""
-        with self._open_transaction(writes=True) as connection:
-            yield connection
-
-    def has_table(self, connection: "Connection", name: str) -> bool:
-        query = (
-            "SELECT to_regclass(?)"
-            if self.is_postgresql
-            else "SELECT name FROM sqlite_master WHERE name = ?"
-        )
-        return self.execute(connection, query, name).scalar() is not None
+        # A deferred transaction of SQLite that reads first and writes later fails without waiting
+        # when another one wrote in between. BEGIN IMMEDIATE waits for the write lock.
+        with self._open_transaction("BEGIN" if self.is_postgresql else "BEGIN IMMEDIATE") as opened:
+            yield opened
 
     @contextmanager
-    def _open_transaction(self, *, writes: bool) -> "Iterator[Connection]":
+    def _open_transaction(self, begin: str) -> Iterator[Transaction]:
         self._check_usable()
         try:
-            with self._engine.connect() as connection:
-                if writes:
-                    connection = connection.execution_options(**{_WRITE_OPTION: True})
-                with connection.begin():
-                    yield connection
-        except SQLAlchemyError as error:
+            connection = self._acquire()
+            try:
+                connection.execute(begin)
+                yield Transaction(connection, is_postgresql=self.is_postgresql)
+                connection.commit()
+            except BaseException:
+                # Rolls back. What state an interrupted connection is in would be hard to tell.
+                connection.close()
+                raise
+            self._release(connection)
+        except self._driver_error as error:
             raise to_store_error(error, where=self.where, secrets=self._secrets) from None
         except UnicodeError:
             raise StoreError(
@@ -125,6 +210,28 @@ class Database:
             ) from None
         except OverflowError:
             raise StoreError("a number does not fit into 64 bits", where=self.where) from None
+
+    def _acquire(self) -> DriverConnection:
+        while True:
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                return self._connect()
+            if not self.is_postgresql:
+                return connection
+            try:
+                # The server may have ended the connection since it was last used.
+                connection.execute("SELECT 1")
+            except self._driver_error:
+                connection.close()
+            else:
+                return connection
+
+    def _release(self, connection: DriverConnection) -> None:
+        if self._closed:
+            connection.close()
+        else:
+            self._idle.append(connection)
 
     def _check_usable(self) -> None:
         if self._closed:
@@ -136,33 +243,12 @@ class Database:
                 hint="open the store in the process that uses it",
             )
 
-    def execute(
-        self, connection: "Connection", statement: str, *values: object
-    ) -> "CursorResult[Any]":
-        """Run a statement given as text, with `?` for each value.
-
-        For statements on the hot path: composing and compiling one with SQLAlchemy takes several
-        times as long as running it.
-        """
-        return connection.exec_driver_sql(statement.replace("?", self.placeholder), values)
-
-    def insert(self, table: "Table") -> "postgresql.Insert | sqlite.Insert":
-        """Return the dialect's own insert, which supports `ON CONFLICT`."""
-        return postgresql.insert(table) if self.is_postgresql else sqlite.insert(table)
-
-    def now(self, connection: "Connection") -> float:
-        """Return seconds since 1970 by the clock that all processes of this store share."""
-        # The hosts that write to a PostgreSQL store may disagree on the time; its server does not.
-        if not self.is_postgresql:
-            return time.time()
-        found = connection.exec_driver_sql("SELECT extract(epoch FROM clock_timestamp())").scalar()
-        return float(found)  # type: ignore[arg-type]  # the function always gives a number
-
     def close(self) -> None:
         """Close all connections. Later transactions raise `StoreError`."""
         self._closed = True
         # After a fork the connections belong to the parent, which still uses them.
-        self._engine.dispose(close=os.getpid() == self._pid)
+        while self._idle and os.getpid() == self._pid:
+            self._idle.pop().close()
 
 
 def open_sqlite(path: Path, settings: StoreSettings, *, create: bool = True) -> Database:
@@ -176,25 +262,26 @@ def open_sqlite(path: Path, settings: StoreSettings, *, create: bool = True) -> 
             f"SQLite {sqlite3.sqlite_version} is too old for a store; 3.35 or newer is needed",
             hint="use a newer Python, or a PostgreSQL store",
         )
-    engine = sa.create_engine(
-        sa.URL.create("sqlite", database=str(path)),
-        hide_parameters=True,
-        connect_args={"timeout": settings.lock_timeout_s},
-    )
 
-    def prepare(connection: sqlite3.Connection, _: object) -> None:
-        # Without this the driver opens transactions when it sees fit, and not for reads.
-        connection.isolation_level = None
-        # Samples are a few kilobytes: on larger pages a commit copies fewer of them. Only a new
-        # file takes the size.
-        connection.execute("PRAGMA page_size = 8192")
-        connection.execute("PRAGMA cache_size = -16000")
-        connection.execute("PRAGMA wal_autocheckpoint = 4000")
-        connection.execute(f"PRAGMA synchronous = {settings.synchronous}")
+    def connect() -> sqlite3.Connection:
+        # Without an isolation level the driver opens no transactions of its own. Threads take
+        # turns: a connection is in one transaction at a time.
+        connection = sqlite3.connect(
+            path, settings.lock_timeout_s, isolation_level=None, check_same_thread=False
+        )
+        try:
+            # Samples are a few kilobytes: on larger pages a commit copies fewer of them. Only a
+            # new file takes the size.
+            connection.execute("PRAGMA page_size = 8192")
+            connection.execute("PRAGMA cache_size = -16000")
+            connection.execute("PRAGMA wal_autocheckpoint = 4000")
+            connection.execute(f"PRAGMA synchronous = {settings.synchronous}")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
-    sa.event.listen(engine, "connect", prepare)
-    sa.event.listen(engine, "begin", _begin_transaction)
-    database = Database(engine, str(path))
+    database = Database(connect, str(path))
     if not create:
         _check_is_store(database, "the file is not a store")
     _enable_wal(database, deadline=time.monotonic() + settings.lock_timeout_s)
@@ -204,8 +291,8 @@ def open_sqlite(path: Path, settings: StoreSettings, *, create: bool = True) -> 
 def _check_is_store(database: Database, message: str) -> None:
     # Runs before anything is written, so that a mistyped path leaves the file unchanged.
     try:
-        with database.read_transaction() as connection:
-            if not database.has_table(connection, VERSION_TABLE):
+        with database.read_transaction() as transaction:
+            if not transaction.has_table(VERSION_TABLE):
                 raise StoreError(
                     message, where=database.where, hint="pass the path or URL of a store"
                 )
@@ -214,71 +301,60 @@ def _check_is_store(database: Database, message: str) -> None:
         raise
 
 
-def _begin_transaction(connection: "Connection") -> None:
-    # A deferred transaction that reads first and writes later fails without waiting when another
-    # one wrote in between. BEGIN IMMEDIATE takes, and waits for, the write lock at the start.
-    writes = connection.get_execution_options().get(_WRITE_OPTION)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-
 def _enable_wal(database: Database, *, deadline: float) -> None:
     # The mode is stored in the file, so only the first process switches it. SQLite ignores its busy
     # timeout for this pragma: retry here instead.
-    engine = database._engine
     while True:
-        raw = None
         try:
-            raw = engine.raw_connection()
-            if raw.cursor().execute("PRAGMA journal_mode").fetchone() != ("wal",):
-                raw.cursor().execute("PRAGMA journal_mode = WAL")
+            connection = database._acquire()
+            try:
+                if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+                    connection.execute("PRAGMA journal_mode = WAL")
+            finally:
+                database._release(connection)
             return
-        except Exception as error:
-            orig = getattr(error, "orig", error)
-            locked = getattr(orig, "sqlite_errorname", "").startswith("SQLITE_BUSY")
-            if not isinstance(orig, sqlite3.Error):
-                raise
+        except sqlite3.Error as error:
+            locked = getattr(error, "sqlite_errorname", "").startswith("SQLITE_BUSY")
             if not locked or time.monotonic() > deadline:
+                database.close()
                 raise to_store_error(error, where=database.where) from None
             time.sleep(0.01)
-        finally:
-            if raw is not None:
-                raw.close()
 
 
 def open_postgresql(url: str, settings: StoreSettings, *, create: bool = True) -> Database:
     """Open an existing database. Creates missing tables, unless `create` is False."""
-    parsed = _parse_postgresql_url(url)
-    where = f"postgresql://{parsed.host or 'local'}/{parsed.database or ''}"
-    defaults = {
-        "options": f"-c lock_timeout={int(settings.lock_timeout_s * 1000)}",
-        **_CONNECTION_TIMEOUTS,
-    }
-    options = {name: value for name, value in defaults.items() if name not in parsed.query}
     try:
-        engine = sa.create_engine(
-            parsed, hide_parameters=True, pool_pre_ping=True, connect_args=options
-        )
+        import psycopg
     except ModuleNotFoundError:
         raise MissingExtra.needed("postgres", by="a PostgreSQL store", package="psycopg") from None
-    secrets = [parsed.password, *(parsed.query.get(name) for name in ("password", "sslpassword"))]
-    database = Database(engine, where, tuple(str(secret) for secret in secrets if secret))
-    if not create:
-        _check_is_store(database, "the database contains no store")
-    return database
-
-
-def _parse_postgresql_url(url: str) -> "URL":
     try:
-        parsed = sa.make_url(url).set(drivername="postgresql+psycopg")
-    except (sa.exc.ArgumentError, ValueError):
+        # A driver in the scheme, as other tools write it, is unknown to libpq.
+        given = psycopg.conninfo.conninfo_to_dict(f"postgresql://{url.partition('://')[2]}")
+    except psycopg.Error:
         # The cause would repeat the URL, password included.
         raise ConfigError(
             "the store's URL is invalid",
             hint="write postgresql://user:password@host:5432/database",
         ) from None
-    if "@" in f"{parsed.host}{parsed.database}":
+    host, name = str(given.get("host") or ""), str(given.get("dbname") or "")
+    if "@" in host + name:
         # The text after the first one, a part of the password, would be shown as the host.
         raise ConfigError(
             "the store's URL contains several @", hint="write %40 for an @ in a password"
         )
-    return parsed
+    options: dict[str, Any] = {
+        "options": f"-c lock_timeout={int(settings.lock_timeout_s * 1000)}",
+        **_CONNECTION_TIMEOUTS,
+        **given,
+    }
+    secrets = (given.get("password"), given.get("sslpassword"))
+    database = Database(
+        lambda: psycopg.connect(**options, autocommit=True),
+        # A host that is a path is the folder of a socket on this machine.
+        f"postgresql://{'local' if host[:1] in ('', '/') else host}/{name}",
+        driver_error=psycopg.Error,
+        secrets=tuple(str(secret) for secret in secrets if secret),
+    )
+    if not create:
+        _check_is_store(database, "the database contains no store")
+    return database

@@ -66,27 +66,24 @@ def to_store_error(
     error: BaseException, *, where: str, secrets: tuple[str, ...] = ()
 ) -> StoreError:
     """Return the `StoreError` for a driver's error, without statement values and secrets."""
-    cause: Any = getattr(error, "orig", None) or error
-    problem, hint = _classify_error(
-        cause, lost=bool(getattr(error, "connection_invalidated", False))
-    )
+    problem, hint = _classify_error(error)
     # Later lines may quote the statement.
-    lines = str(cause).strip().splitlines()
-    detail = lines[0] if lines else type(cause).__name__
+    lines = str(error).strip().splitlines()
+    detail = lines[0] if lines else type(error).__name__
     for secret in secrets:
         detail = detail.replace(secret, "***")
     return StoreError(f"{problem}: {detail}" if problem else detail, where=where, hint=hint)
 
 
-def _classify_error(cause: Any, *, lost: bool) -> tuple[str, str | None]:
-    if isinstance(cause, sqlite3.Error):
-        return _find_by_prefix(_SQLITE_ERRORS, getattr(cause, "sqlite_errorname", "") or "")
-    state = getattr(cause, "sqlstate", None) or ""
-    if not state and str(cause).startswith(("connection ", "failed to resolve host")):
+def _classify_error(error: Any) -> tuple[str, str | None]:
+    if isinstance(error, sqlite3.Error):
+        return _find_by_prefix(_SQLITE_ERRORS, getattr(error, "sqlite_errorname", "") or "")
+    state = getattr(error, "sqlstate", None) or ""
+    if not state and str(error).startswith(("connection ", "failed to resolve host")):
         # psycopg sets no SQLSTATE when the connection was never established: only its text differs.
         return _CONNECTION_FAILED
     problem, hint = _find_by_prefix(_POSTGRESQL_ERRORS, state)
-    if not problem and (lost or (not state and type(cause).__name__ == "OperationalError")):
+    if not problem and not state and type(error).__name__ == "OperationalError":
         return _POSTGRESQL_ERRORS["08"]
     return problem, hint
 

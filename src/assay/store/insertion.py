@@ -8,13 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain, compress, count, islice, repeat
 from operator import mul
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from .database import Database
+from .database import Database, Transaction
 from .insert_rows import ATTEMPT_COLUMNS, RESULT_COLUMNS, InsertRow, encode_body
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
 
 _BODY_COLUMNS = ("result_no", "codec", "blob")
 # Batch sizes of one statement. Few, so that the driver's cache of prepared statements fits all.
@@ -42,10 +39,10 @@ def insert_batch(database: Database, run_no: int, batch: Sequence[InsertRow]) ->
     """Write and commit. Return for each entry whether it was inserted; False if its key existed."""
     results = [entry for entry in batch if not entry.failed]
     attempts = [entry for entry in batch if entry.failed] if len(results) < len(batch) else []
-    with database.write_transaction() as connection:
-        inserted = _insert_results(database, connection, run_no, results)
-        _insert_attempts(database, connection, run_no, attempts)
-        _update_tally(database, connection, run_no, inserted, len(attempts))
+    with database.write_transaction() as transaction:
+        inserted = _insert_results(transaction, run_no, results)
+        _insert_attempts(transaction, run_no, attempts)
+        _update_tally(transaction, run_no, inserted, len(attempts))
     if len(inserted) == len(batch):
         return [True] * len(batch)
     fresh = {id(entry) for entry in inserted}
@@ -53,7 +50,7 @@ def insert_batch(database: Database, run_no: int, batch: Sequence[InsertRow]) ->
 
 
 def _insert_results(
-    database: Database, connection: "Connection", run_no: int, entries: list[InsertRow]
+    transaction: Transaction, run_no: int, entries: list[InsertRow]
 ) -> list[InsertRow]:
     """Insert the entries with new keys and return them. The first of two equal keys wins."""
     by_key = {entry.key: entry for entry in reversed(entries)}
@@ -61,19 +58,17 @@ def _insert_results(
         return []
     # In the order of the key index, so that its pages are written sequentially.
     ordered = [by_key[key] for key in sorted(by_key)]
-    first = _reserve_result_numbers(database, connection, run_no, len(ordered))
-    plain, placeholder = not database.is_postgresql, database.placeholder
+    first = _reserve_result_numbers(transaction, run_no, len(ordered))
+    plain = not transaction.is_postgresql
     columns = _collect_known_columns(ordered, plain=plain)
     rows = zip(count(first), repeat(run_no), *columns.values(), strict=False)
     names = ("result_no", "run_no", *columns)
-    for statement, values in _build_inserts("result", names, rows, len(ordered), placeholder):
-        connection.exec_driver_sql(statement, values)
-    numbered = _filter_inserted(database, connection, list(enumerate(ordered, first)))
+    for statement, values in _build_inserts("result", names, rows, len(ordered)):
+        transaction.execute(statement, *values)
+    numbered = _filter_inserted(transaction, list(enumerate(ordered, first)))
     bodies = _encode_bodies(numbered, plain=plain)
-    for statement, values in _build_inserts(
-        "body", _BODY_COLUMNS, bodies, len(numbered), placeholder
-    ):
-        connection.exec_driver_sql(statement, values)
+    for statement, values in _build_inserts("body", _BODY_COLUMNS, bodies, len(numbered)):
+        transaction.execute(statement, *values)
     return [entry for _, entry in numbered]
 
 
@@ -105,41 +100,36 @@ def _encode_bodies(
         yield number, codec, bytearray(blob) if plain else blob
 
 
-def _reserve_result_numbers(
-    database: Database, connection: "Connection", run_no: int, count: int
-) -> int:
+def _reserve_result_numbers(transaction: Transaction, run_no: int, count: int) -> int:
     """Reserve `count` result numbers and return the first.
 
     Locks the run's tally, so that processes that write to one run queue up and never deadlock.
     """
-    last = database.execute(
-        connection,
+    last = transaction.execute(
         "UPDATE assay_tally SET last_result_no = last_result_no + ? "
         "WHERE run_no = ? RETURNING last_result_no",
         count,
         run_no,
-    ).scalar_one()
+    ).scalar()
     return int(last) - count + 1
 
 
 def _filter_inserted(
-    database: Database, connection: "Connection", numbered: list[tuple[int, InsertRow]]
+    transaction: Transaction, numbered: list[tuple[int, InsertRow]]
 ) -> list[tuple[int, InsertRow]]:
     """Return the entries whose number is in the table; the keys of the others already existed."""
     # One count, because RETURNING for every row costs a tenth more CPU. Not `rowcount`: drivers
     # disagree about it after ON CONFLICT.
     between = "FROM assay_result WHERE result_no BETWEEN ? AND ?"
     bounds = (numbered[0][0], numbered[-1][0])
-    present = database.execute(connection, f"SELECT count(*) {between}", *bounds).scalar_one()
+    present = transaction.execute(f"SELECT count(*) {between}", *bounds).scalar()
     if present == len(numbered):
         return numbered
-    found = set(database.execute(connection, f"SELECT result_no {between}", *bounds).scalars())
+    found = set(transaction.execute(f"SELECT result_no {between}", *bounds).scalars())
     return [(number, entry) for number, entry in numbered if number in found]
 
 
-def _insert_attempts(
-    database: Database, connection: "Connection", run_no: int, entries: list[InsertRow]
-) -> None:
+def _insert_attempts(transaction: Transaction, run_no: int, entries: list[InsertRow]) -> None:
     if not entries:
         return
     columns = [*ATTEMPT_COLUMNS]
@@ -148,15 +138,14 @@ def _insert_attempts(
     if digests.count(None) < len(digests):
         columns.append("prompt_digest")
         rows = [(*row, digest) for row, digest in zip(rows, digests, strict=True)]
-    marks = ", ".join([database.placeholder] * len(columns))
-    connection.exec_driver_sql(
+    marks = ", ".join("?" * len(columns))
+    transaction.execute_many(
         f"INSERT INTO assay_attempt ({', '.join(columns)}) VALUES ({marks})", rows
     )
 
 
 def _update_tally(
-    database: Database,
-    connection: "Connection",
+    transaction: Transaction,
     run_no: int,
     inserted: list[InsertRow],
     attempts: int,
@@ -164,8 +153,7 @@ def _update_tally(
     if not inserted and not attempts:
         return
     added = ", ".join(f"{name} = {name} + ?" for name in _TALLY_COLUMNS)
-    database.execute(
-        connection,
+    transaction.execute(
         f"UPDATE assay_tally SET {added} WHERE run_no = ?",
         *_compute_tally(inserted),
         attempts,
@@ -203,19 +191,18 @@ def _build_inserts(
     columns: tuple[str, ...],
     rows: Iterator[tuple[Any, ...]],
     left: int,
-    placeholder: str,
 ) -> Iterator[tuple[str, tuple[Any, ...]]]:
     """Yield the statements that insert all rows, each with its values."""
     for size in _ROWS_PER_STATEMENT:
-        statement = _build_insert_sql(table, columns, size, placeholder)
+        statement = _build_insert_sql(table, columns, size)
         for _ in range(left // size):
             yield statement, tuple(chain.from_iterable(islice(rows, size)))
         left %= size
 
 
 @lru_cache(maxsize=256)
-def _build_insert_sql(table: str, columns: tuple[str, ...], rows: int, placeholder: str) -> str:
-    one = f"({', '.join([placeholder] * len(columns))})"
+def _build_insert_sql(table: str, columns: tuple[str, ...], rows: int) -> str:
+    one = f"({', '.join('?' * len(columns))})"
     inserted = f"INSERT INTO assay_{table} ({', '.join(columns)}) VALUES {', '.join([one] * rows)}"
     if table == "result":
         return f"{inserted} ON CONFLICT (run_no, key) DO NOTHING"

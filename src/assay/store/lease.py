@@ -6,16 +6,12 @@ import threading
 import weakref
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import Any
 from uuid import uuid4
 
 from assay.errors import ConfigError
 
-from .database import Database
-from .schema import get_tables
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection, Row
+from .database import Database, Transaction
 
 STALE_AFTER_S = 30.0
 """A holder whose heartbeat is older than this is considered dead."""
@@ -56,19 +52,17 @@ class Lease:
 
     def renew(self) -> None:
         """Renew the heartbeat. Does nothing once another process has taken over."""
-        with self._database.write_transaction() as connection:
-            self._database.execute(
-                connection,
+        with self._database.write_transaction() as transaction:
+            transaction.execute(
                 "UPDATE assay_lease SET heartbeat_at = ? WHERE run_no = ? AND token = ?",
-                self._database.now(connection),
+                transaction.now(),
                 self._run_no,
                 self.token,
             )
 
-    def release(self, connection: "Connection") -> bool:
+    def release(self, transaction: Transaction) -> bool:
         """Release the run. Return False if another process has taken it over."""
-        deleted = self._database.execute(
-            connection,
+        deleted = transaction.execute(
             "DELETE FROM assay_lease WHERE run_no = ? AND token = ? RETURNING run_no",
             self._run_no,
             self.token,
@@ -89,7 +83,7 @@ def _unregister_claim(token: str) -> None:
 
 def claim_run(
     database: Database,
-    connection: "Connection",
+    transaction: Transaction,
     run_no: int,
     run_id: str,
     *,
@@ -100,7 +94,7 @@ def claim_run(
 
     `left` is the number of missing results, if it is known.
     """
-    holder = find_live_holder(database, connection, run_no)
+    holder = find_live_holder(transaction, run_no)
     # This process may claim again a run that it no longer writes to, as after an error in a
     # notebook.
     own = holder is not None and _claims.get(holder.token) is False
@@ -113,16 +107,14 @@ def claim_run(
             "anyway: no result is recorded twice, but the model calls of "
             f"{missing} may be repeated",
         )
-    lease = get_tables().lease
-    connection.execute(lease.delete().where(lease.c.run_no == run_no))
-    return create_lease(database, connection, run_no)
+    transaction.execute("DELETE FROM assay_lease WHERE run_no = ?", run_no)
+    return create_lease(database, transaction, run_no)
 
 
-def create_lease(database: Database, connection: "Connection", run_no: int) -> Lease:
+def create_lease(database: Database, transaction: Transaction, run_no: int) -> Lease:
     """Create the lease of a run without a holder."""
     token = uuid4().hex
-    database.execute(
-        connection,
+    transaction.execute(
         "INSERT INTO assay_lease (run_no, token, pid, host, since, heartbeat_at) "
         "VALUES (?, ?, ?, ?, ?, ?)",
         run_no,
@@ -130,29 +122,26 @@ def create_lease(database: Database, connection: "Connection", run_no: int) -> L
         os.getpid(),
         socket.gethostname(),
         datetime.now(UTC).isoformat(timespec="seconds"),
-        database.now(connection),
+        transaction.now(),
     )
     return Lease(database, run_no, token)
 
 
-def find_live_holder(database: Database, connection: "Connection", run_no: int) -> Holder | None:
+def find_live_holder(transaction: Transaction, run_no: int) -> Holder | None:
     """Return the process that holds a run, if it is alive."""
-    lease = get_tables().lease
-    row = connection.execute(lease.select().where(lease.c.run_no == run_no)).first()
-    return _to_live_holder(row, database.now(connection)) if row is not None else None
+    row = transaction.execute("SELECT * FROM assay_lease WHERE run_no = ?", run_no).first()
+    return _to_live_holder(row, transaction.now()) if row is not None else None
 
 
-def find_live_holders(database: Database, connection: "Connection") -> dict[int, Holder]:
+def find_live_holders(transaction: Transaction) -> dict[int, Holder]:
     """Return the live holders of all runs, by the run's number."""
-    now = database.now(connection)
-    found = {
-        row.run_no: _to_live_holder(row, now)
-        for row in connection.execute(get_tables().lease.select())
-    }
+    now = transaction.now()
+    rows = transaction.execute("SELECT * FROM assay_lease").all()
+    found = {row.run_no: _to_live_holder(row, now) for row in rows}
     return {run_no: holder for run_no, holder in found.items() if holder is not None}
 
 
-def _to_live_holder(row: "Row[tuple[object, ...]]", now: float) -> Holder | None:
+def _to_live_holder(row: Any, now: float) -> Holder | None:
     holder = Holder(pid=row.pid, host=row.host, since=row.since, token=row.token)
     # abs: after the clock was set back, a heartbeat lies in the future and proves nothing.
     if abs(now - row.heartbeat_at) > STALE_AFTER_S:

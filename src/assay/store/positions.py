@@ -38,12 +38,10 @@ class SamplePositions:
         return index
 
     def _find_position(self, condition: str, *values: object) -> int | None:
-        with self._database.read_transaction() as connection:
+        with self._database.read_transaction() as transaction:
             for table in ("result", "attempt"):
                 query = f"SELECT position FROM assay_{table} WHERE run_no = ? AND {condition}"
-                found = self._database.execute(
-                    connection, f"{query} LIMIT 1", self._run_no, *values
-                ).scalar()
+                found = transaction.execute(f"{query} LIMIT 1", self._run_no, *values).scalar()
                 if found is not None:
                     return int(found)
         return None

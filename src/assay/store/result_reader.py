@@ -8,9 +8,8 @@ import heapq
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import sqlalchemy as sa
 from pydantic import ValidationError
 
 from assay.errors import StoreError
@@ -18,10 +17,6 @@ from assay.types import Boundary, Sample, Status
 
 from .database import Database
 from .insert_rows import NO_POSITION, decode_body, to_column_id
-from .schema import get_tables
-
-if TYPE_CHECKING:
-    from sqlalchemy import Row, Table
 
 # The columns read for a result or an attempt: the fields of `ResultRow` in order, and a number
 # that breaks ties.
@@ -29,6 +24,15 @@ _ROW_COLUMNS = (
     "key sample_id repeat group_index status score valid boundary cost_usd input_tokens "
     "output_tokens latency_s cached recorded_at metrics position number"
 ).split()
+
+_VALID, _CACHED = _ROW_COLUMNS.index("valid"), _ROW_COLUMNS.index("cached")
+
+# The condition that an attempt is the last one of a sample without a result.
+_IS_FINAL_FAILURE = (
+    "NOT EXISTS (SELECT 1 FROM assay_result d WHERE d.run_no = t.run_no AND d.key = t.key) "
+    "AND NOT EXISTS (SELECT 1 FROM assay_attempt l "
+    "WHERE l.run_no = t.run_no AND l.key = t.key AND l.attempt_no > t.attempt_no)"
+)
 
 _ROWS_PER_PAGE = 1000
 _BODIES_PER_PAGE = 50
@@ -130,16 +134,16 @@ def parse_body(codec: str, blob: bytes, *, where: str) -> Sample:
 
 def read_attempts(database: Database, run_no: int, *, key: str | None) -> Iterator[AttemptRow]:
     """Yield failed attempts, oldest first."""
-    attempt = get_tables().attempt
-    columns = [column for column in attempt.c if column.name not in ("codec", "blob")]
+    query = (
+        "SELECT attempt_no, key, sample_id, position, repeat, boundary, kind, message, retryable, "
+        "recorded_at FROM assay_attempt WHERE run_no = ? AND attempt_no > ?"
+        f"{'' if key is None else ' AND key = ?'} ORDER BY attempt_no LIMIT {_ROWS_PER_PAGE}"
+    )
     last = 0
     while True:
-        query = sa.select(*columns).where(attempt.c.run_no == run_no, attempt.c.attempt_no > last)
-        if key is not None:
-            query = query.where(attempt.c.key == key)
-        with database.read_transaction() as connection:
-            page = connection.execute(query.order_by(attempt.c.attempt_no).limit(_ROWS_PER_PAGE))
-            rows = page.all()
+        with database.read_transaction() as transaction:
+            values = () if key is None else (key,)
+            rows = transaction.execute(query, run_no, last, *values).all()
         for row in rows:
             yield AttemptRow(
                 key=row.key,
@@ -149,7 +153,7 @@ def read_attempts(database: Database, run_no: int, *, key: str | None) -> Iterat
                 boundary=row.boundary,
                 kind=row.kind,
                 message=row.message,
-                retryable=row.retryable,
+                retryable=bool(row.retryable),
                 recorded_at=row.recorded_at,
             )
         if len(rows) < _ROWS_PER_PAGE:
@@ -158,88 +162,70 @@ def read_attempts(database: Database, run_no: int, *, key: str | None) -> Iterat
 
 
 def read_retried_attempts(database: Database, run_no: int) -> RetriedAttempts:
-    attempt = get_tables().attempt
     # A rollout whose scorer failed is rescored without model calls: count its cost once, with the
     # later attempt.
-    cost_usd = sa.case((attempt.c.boundary == str(Boundary.SCORER), 0.0), else_=attempt.c.cost_usd)
-    counts = sa.func.count(), sa.func.sum(cost_usd), sa.func.count(cost_usd)
-    query = sa.select(*counts).where(attempt.c.run_no == run_no, ~_is_final_failure(run_no))
-    with database.read_transaction() as connection:
-        attempts, total_usd, known = connection.execute(query).one()
-    return RetriedAttempts(attempts, total_usd, known)
+    cost = f"CASE WHEN t.boundary = '{Boundary.SCORER}' THEN 0.0 ELSE t.cost_usd END"
+    query = (
+        f"SELECT count(*) AS attempts, sum({cost}) AS cost, count({cost}) AS known "
+        f"FROM assay_attempt t WHERE t.run_no = ? AND NOT ({_IS_FINAL_FAILURE})"
+    )
+    with database.read_transaction() as transaction:
+        return RetriedAttempts(*transaction.execute(query, run_no).first())
 
 
 def read_failure_groups(database: Database, run_no: int, limit: int) -> list[FailureGroup]:
-    attempt = get_tables().attempt
-    reason = attempt.c.boundary, attempt.c.kind, attempt.c.message
-    samples = sa.func.count()
     query = (
-        sa.select(*reason, samples)
-        .where(attempt.c.run_no == run_no, _is_final_failure(run_no))
-        .group_by(*reason)
-        .order_by(samples.desc(), *reason)
-        .limit(limit)
+        "SELECT boundary, kind, message, count(*) AS samples FROM assay_attempt t "
+        f"WHERE t.run_no = ? AND {_IS_FINAL_FAILURE} GROUP BY boundary, kind, message "
+        "ORDER BY samples DESC, boundary, kind, message LIMIT ?"
     )
-    with database.read_transaction() as connection:
-        return [FailureGroup(*row) for row in connection.execute(query)]
+    with database.read_transaction() as transaction:
+        return [FailureGroup(*row) for row in transaction.execute(query, run_no, limit).all()]
 
 
 def read_attempts_cost(database: Database, run_no: int) -> float:
-    attempt = get_tables().attempt
     # A rollout whose scorer failed is paid for once, however often it is rescored.
-    counts = sa.or_(attempt.c.boundary != str(Boundary.SCORER), _is_final_failure(run_no))
-    query = sa.select(sa.func.sum(attempt.c.cost_usd)).where(attempt.c.run_no == run_no, counts)
-    with database.read_transaction() as connection:
-        return float(connection.execute(query).scalar_one() or 0.0)
+    query = (
+        "SELECT sum(t.cost_usd) FROM assay_attempt t WHERE t.run_no = ? "
+        f"AND (t.boundary <> '{Boundary.SCORER}' OR {_IS_FINAL_FAILURE})"
+    )
+    with database.read_transaction() as transaction:
+        return float(transaction.execute(query, run_no).scalar() or 0.0)
 
 
 def read_keys(database: Database, run_no: int) -> Iterator[str]:
     """Yield the keys of all results."""
-    result = get_tables().result
-    last = ""
+    query = "SELECT key FROM assay_result WHERE run_no = ? AND key > ? ORDER BY key LIMIT ?"
+    last, size = "", 10 * _ROWS_PER_PAGE
     while True:
-        query = (
-            sa.select(result.c.key)
-            .where(result.c.run_no == run_no, result.c.key > last)
-            .order_by(result.c.key)
-            .limit(10 * _ROWS_PER_PAGE)
-        )
-        with database.read_transaction() as connection:
-            keys = list(connection.execute(query).scalars())
+        with database.read_transaction() as transaction:
+            keys = transaction.execute(query, run_no, last, size).scalars()
         yield from keys
-        if len(keys) < 10 * _ROWS_PER_PAGE:
+        if len(keys) < size:
             return
         last = keys[-1]
 
 
 def _merge_rows(
     database: Database, run_no: int, chosen: ResultFilter, *, bodies: bool
-) -> "Iterator[Row[Any]]":
-    results = _iterate_pages(
-        database, _build_result_query(run_no, chosen, bodies=bodies), bodies=bodies
-    )
+) -> Iterator[Any]:
+    results = _iterate_pages(database, run_no, chosen, failures=False, bodies=bodies)
     if not chosen.failed or chosen.valid:
         return results
-    if not _has_attempts(database, run_no):
-        return results
-    failures = _iterate_pages(
-        database, _build_failure_query(run_no, chosen, bodies=bodies), bodies=bodies
-    )
+    query = "SELECT attempts FROM assay_tally WHERE run_no = ?"
+    with database.read_transaction() as transaction:
+        if not transaction.execute(query, run_no).scalar():
+            return results
+    failures = _iterate_pages(database, run_no, chosen, failures=True, bodies=bodies)
     return _drop_repeated_keys(heapq.merge(results, failures, key=_result_sort_key))
 
 
-def _has_attempts(database: Database, run_no: int) -> bool:
-    query = "SELECT attempts FROM assay_tally WHERE run_no = ?"
-    with database.read_transaction() as connection:
-        return bool(database.execute(connection, query, run_no).scalar())
-
-
-def _result_sort_key(row: "Row[Any]") -> tuple[int, str, int]:
+def _result_sort_key(row: Any) -> tuple[int, str, int]:
     # Databases sort text by its bytes, Python by code points: the same order in UTF-8.
     return (row.position, row.sample_id, row.repeat)
 
 
-def _drop_repeated_keys(rows: "Iterator[Row[Any]]") -> "Iterator[Row[Any]]":
+def _drop_repeated_keys(rows: Iterator[Any]) -> Iterator[Any]:
     # A result may be recorded between two pages, so that its failure was read as well.
     position: object = None
     keys: set[str] = set()
@@ -251,83 +237,60 @@ def _drop_repeated_keys(rows: "Iterator[Row[Any]]") -> "Iterator[Row[Any]]":
             yield row
 
 
-def _build_result_query(run_no: int, chosen: ResultFilter, *, bodies: bool) -> Any:
-    t = get_tables()
-    result = t.result
-    nothing = {"boundary": sa.null()}
-    columns = _select_columns(result, nothing, number=result.c.result_no)
-    if bodies:
-        query = sa.select(*columns, t.body.c.codec, t.body.c.blob).join_from(
-            result, t.body, result.c.result_no == t.body.c.result_no
-        )
-    else:
-        query = sa.select(*columns)
-    query = _filter_query(query, result, run_no, chosen)
-    return (query if chosen.valid is None else query.where(result.c.valid == chosen.valid)), result
+def _iterate_pages(
+    database: Database, run_no: int, chosen: ResultFilter, *, failures: bool, bodies: bool
+) -> Iterator[Any]:
+    """Yield results, or final failures, in dataset order.
 
-
-def _build_failure_query(run_no: int, chosen: ResultFilter, *, bodies: bool) -> Any:
-    attempt = get_tables().attempt
-    nothing = {"score": sa.null(), "valid": sa.false(), "metrics": sa.null()}
-    columns = _select_columns(attempt, nothing, number=attempt.c.attempt_no)
-    if bodies:
-        columns += [attempt.c.codec, attempt.c.blob]
-    query = sa.select(*columns).where(_is_final_failure(run_no))
-    return _filter_query(query, attempt, run_no, chosen), attempt
-
-
-def _is_final_failure(run_no: int) -> Any:
-    """Return the condition that an attempt is the last one of a sample without a result."""
-    attempt, result = get_tables().attempt, get_tables().result
-    later = attempt.alias()
-    return sa.and_(
-        ~sa.exists().where(result.c.run_no == run_no, result.c.key == attempt.c.key),
-        ~sa.exists().where(
-            later.c.run_no == run_no,
-            later.c.key == attempt.c.key,
-            later.c.attempt_no > attempt.c.attempt_no,
-        ),
-    )
-
-
-def _select_columns(table: "Table", nothing: dict[str, Any], *, number: Any) -> list[Any]:
-    """Return `_ROW_COLUMNS` of a table, with constants for columns that only the other has."""
-    named = {**{column.name: column for column in table.c}, **nothing, "number": number}
-    return [named[name].label(name) for name in _ROW_COLUMNS]
-
-
-def _filter_query(query: Any, table: "Table", run_no: int, chosen: ResultFilter) -> Any:
-    query = query.where(table.c.run_no == run_no)
-    if chosen.status is not None:
-        query = query.where(table.c.status == str(chosen.status))
-    if chosen.sample_id is not None:
-        query = query.where(table.c.sample_id == to_column_id(chosen.sample_id))
-    return query
-
-
-def _iterate_pages(database: Database, query: Any, *, bodies: bool) -> "Iterator[Row[Any]]":
-    """Yield all rows of a query in dataset order. No transaction is open while they are used."""
-    selected, table = query
-    number = table.c.result_no if "result_no" in table.c else table.c.attempt_no
-    order = (table.c.position, table.c.sample_id, table.c.repeat, number)
+    A page at a time, so that no transaction is open while the rows are used.
+    """
+    query, values = _build_row_query(run_no, chosen, failures=failures, bodies=bodies)
+    order = f"t.position, t.sample_id, t.repeat, {'t.attempt_no' if failures else 't.result_no'}"
     size = _BODIES_PER_PAGE if bodies else _ROWS_PER_PAGE
-    last: Row[Any] | None = None
+    page = query
+    after: tuple[object, ...] = ()
     while True:
-        page = selected.order_by(*order).limit(size)
-        if last is not None:
-            after = (last.position, last.sample_id, last.repeat, last.number)
-            page = page.where(sa.tuple_(*order) > sa.tuple_(*map(sa.literal, after)))
-        with database.read_transaction() as connection:
-            rows = connection.execute(page).all()
+        with database.read_transaction() as transaction:
+            rows = transaction.execute(
+                f"{page} ORDER BY {order} LIMIT {size}", *values, *after
+            ).all()
         yield from rows
         if len(rows) < size:
             return
-        last = rows[-1]
+        page = f"{query} AND ({order}) > (?, ?, ?, ?)"
+        after = (*_result_sort_key(rows[-1]), rows[-1].number)
+
+
+def _build_row_query(
+    run_no: int, chosen: ResultFilter, *, failures: bool, bodies: bool
+) -> tuple[str, list[object]]:
+    """Build the query of `_ROW_COLUMNS`, without an order, and its values."""
+    if failures:
+        source, codec = "assay_attempt t", ", t.codec, t.blob"
+        # Constants for the columns that only results have.
+        other = {"score": "NULL", "valid": "FALSE", "metrics": "NULL", "number": "t.attempt_no"}
+    else:
+        source, codec = "assay_result t", ", b.codec, b.blob"
+        source += " JOIN assay_body b ON b.result_no = t.result_no" if bodies else ""
+        other = {"boundary": "NULL", "number": "t.result_no"}
+    columns = ", ".join(f"{other.get(name, f't.{name}')} AS {name}" for name in _ROW_COLUMNS)
+    conditions: dict[str, object] = {"t.run_no = ?": run_no}
+    if chosen.status is not None:
+        conditions["t.status = ?"] = str(chosen.status)
+    if chosen.sample_id is not None:
+        conditions["t.sample_id = ?"] = to_column_id(chosen.sample_id)
+    if chosen.valid is not None and not failures:
+        conditions["t.valid = ?"] = chosen.valid
+    where = " AND ".join([*conditions, *([_IS_FINAL_FAILURE] if failures else [])])
+    query = f"SELECT {columns}{codec if bodies else ''} FROM {source} WHERE {where}"
+    return query, list(conditions.values())
 
 
 def _parse_result_row(row: Sequence[Any]) -> ResultRow:
     # By position, not by name: looking up attributes of a million rows is slow.
     *values, metrics, position, _ = row
+    # SQLite has no booleans.
+    values[_VALID], values[_CACHED] = bool(values[_VALID]), bool(values[_CACHED])
     values.append({} if metrics is None else json.loads(metrics))
     values.append(None if position == NO_POSITION else position)
     return ResultRow(*values)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from assay.errors import ConfigError
 from assay.types import Sample, Status
@@ -26,15 +26,11 @@ from .result_reader import (
     read_retried_attempts,
     read_samples,
 )
-from .run_rows import RunRow, RunSpec, RunStatus, Totals, build_run_query, now, parse_run_row
+from .run_rows import RUN_QUERY, RunRow, RunSpec, RunStatus, Totals, now, parse_run_row
 from .sample_keys import DoneKeys, RecordedPrompts
-from .schema import get_tables
 from .stored_prompts import KeptRollout, read_kept_rollout, read_prompts
 from .training_steps import StepRow, delete_steps, read_steps, write_step
 from .writer import Writer, WriterSettings
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
 
 
 class Run:
@@ -72,10 +68,10 @@ class Run:
 
     def row(self) -> RunRow:
         """Return the current entry of this run in the list of runs."""
-        with self._database.read_transaction() as connection:
-            query = build_run_query().where(get_tables().run.c.run_no == self._run_no)
-            holder = find_live_holder(self._database, connection, self._run_no)
-            return parse_run_row(connection.execute(query).one(), holder)
+        with self._database.read_transaction() as transaction:
+            holder = find_live_holder(transaction, self._run_no)
+            row = transaction.execute(f"{RUN_QUERY} WHERE r.run_no = ?", self._run_no).first()
+        return parse_run_row(row, holder)
 
     def done(self) -> DoneKeys:
         """Return the keys of all results. Failed attempts are not done."""
@@ -194,18 +190,14 @@ class Run:
                 f"status must be 'completed', 'interrupted' or 'failed', not {status!r}",
                 where="finish()",
             )
-        with self._database.write_transaction() as connection:
-            if lease.release(connection):
-                self._set_status(connection, status)
-
-    def _set_status(self, connection: "Connection", status: RunStatus) -> None:
-        self._database.execute(
-            connection,
-            "UPDATE assay_run SET status = ?, finished_at = ? WHERE run_no = ?",
-            status,
-            now(),
-            self._run_no,
-        )
+        with self._database.write_transaction() as transaction:
+            if lease.release(transaction):
+                transaction.execute(
+                    "UPDATE assay_run SET status = ?, finished_at = ? WHERE run_no = ?",
+                    status,
+                    now(),
+                    self._run_no,
+                )
 
     def _require_lease(self, where: str) -> Lease:
         if self._lease is None:

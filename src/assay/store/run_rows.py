@@ -4,20 +4,15 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-import sqlalchemy as sa
 from pydantic_core import PydanticSerializationError, to_json
 
 from assay.errors import ConfigError
 
-from .database import Database
+from .database import Transaction
 from .insert_rows import to_column_text
 from .lease import Holder
-from .schema import get_tables
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection, Row
 
 RunStatus = Literal["running", "completed", "interrupted", "failed"]
 LATEST = "latest"
@@ -131,7 +126,7 @@ class RunRow:
         return self.spec.id
 
 
-def parse_run_spec(row: "Row[Any]") -> RunSpec:
+def parse_run_spec(row: Any) -> RunSpec:
     return RunSpec(
         id=row.id,
         name=row.name,
@@ -147,8 +142,8 @@ def parse_run_spec(row: "Row[Any]") -> RunSpec:
     )
 
 
-def parse_run_row(row: "Row[Any]", holder: Holder | None) -> RunRow:
-    """Parse one row of `build_run_query`."""
+def parse_run_row(row: Any, holder: Holder | None) -> RunRow:
+    """Parse one row of `RUN_QUERY`."""
     status: RunStatus = row.status
     if status == "running" and holder is None:
         status = "interrupted"
@@ -158,7 +153,7 @@ def parse_run_row(row: "Row[Any]", holder: Holder | None) -> RunRow:
     return RunRow(
         spec=parse_run_spec(row),
         status=status,
-        dataset_changed=row.dataset_changed,
+        dataset_changed=bool(row.dataset_changed),
         finished_at=row.finished_at,
         holder=holder,
         totals=Totals(
@@ -178,85 +173,66 @@ def parse_run_row(row: "Row[Any]", holder: Holder | None) -> RunRow:
     )
 
 
-def build_run_query() -> Any:
-    """Build the query of all runs with their totals, newest first."""
-    t = get_tables()
-    done = (
-        sa.select(t.result.c.run_no)
-        .where(t.result.c.run_no == t.attempt.c.run_no, t.result.c.key == t.attempt.c.key)
-        .exists()
-    )
-    failed = (
-        sa.select(sa.func.count(t.attempt.c.key.distinct()))
-        .where(t.attempt.c.run_no == t.run.c.run_no, ~done)
-        .correlate(t.run)
-        .scalar_subquery()
-    )
-    tally = [column for column in t.tally.c if column.name not in ("run_no", "last_result_no")]
-    return (
-        sa.select(t.run, *tally, failed.label("failed"), _build_sample_mean())
-        .join_from(t.run, t.tally, t.run.c.run_no == t.tally.c.run_no)
-        .order_by(t.run.c.run_no.desc())
-    )
+RUN_QUERY = """
+SELECT r.*, t.recorded, t.valid, t.score_sum, t.score_square_sum, t.cost_usd, t.cost_known,
+    t.input_tokens, t.output_tokens, t.tokens_known, t.attempts,
+    (
+        SELECT count(DISTINCT a.key) FROM assay_attempt a
+        WHERE a.run_no = r.run_no AND NOT EXISTS (
+            SELECT 1 FROM assay_result d WHERE d.run_no = a.run_no AND d.key = a.key
+        )
+    ) AS failed,
+    -- Only for runs with repeats. Without them the tally has the mean, and no result is read. By
+    -- position first, as in the index: grouping by the id alone takes seven times as long.
+    CASE WHEN r.repeats > 1 THEN (
+        SELECT avg(m.mean) FROM (
+            SELECT avg(s.score) AS mean FROM assay_result s WHERE s.run_no = r.run_no AND s.valid
+            GROUP BY s.position, s.sample_id
+        ) m
+    ) END AS mean_of_samples
+FROM assay_run r JOIN assay_tally t ON t.run_no = r.run_no
+"""
+"""The runs with their totals; a condition on `r` and an order follow."""
 
 
-def _build_sample_mean() -> Any:
-    # Only for runs with repeats. Without them the tally has the mean, and no result is read.
-    run, result = get_tables().run, get_tables().result
-    means = (
-        sa.select(sa.func.avg(result.c.score).label("mean"))
-        .where(result.c.run_no == run.c.run_no, result.c.valid)
-        # By position first, as in the index: grouping by the id alone takes seven times as long.
-        .group_by(result.c.position, result.c.sample_id)
-        .correlate(run)
-        .subquery()
-    )
-    mean = sa.select(sa.func.avg(means.c.mean)).scalar_subquery()
-    return sa.case((run.c.repeats > 1, mean)).label("mean_of_samples")
+def find_run_row(transaction: Transaction, wanted: str, *, where: str, lock: bool = False) -> Any:
+    """Find a run by id, unique prefix, or `latest`, and return its row.
 
-
-def find_run_no(database: Database, connection: "Connection", wanted: str) -> int:
-    """Find a run by id, unique prefix, or `latest`, and return its number."""
+    `lock` serializes two processes that resume one run.
+    """
     if not wanted:
         # The empty prefix matches every id: an unset shell variable would select some run.
-        raise ConfigError("the run id is empty", where=database.where)
+        raise ConfigError("the run id is empty", where=where)
     wanted = to_column_text(wanted)
-    run = get_tables().run
-    query = (
-        sa.select(run.c.run_no, run.c.id).order_by(run.c.run_no.desc()).limit(_MAX_LISTED_RUNS + 1)
-    )
+
+    def select(condition: str, *values: object, most: int = _MAX_LISTED_RUNS + 1) -> list[Any]:
+        query = f"SELECT run_no, id FROM assay_run {condition} ORDER BY run_no DESC LIMIT {most}"
+        return transaction.execute(query, *values).all()
+
     if wanted == LATEST:
-        found = connection.execute(query).all()
+        found = select("", most=1)
     else:
-        exact = connection.execute(query.where(run.c.id == wanted)).all()
-        starts = sa.func.substr(run.c.id, 1, len(wanted)) == wanted
-        found = exact or connection.execute(query.where(starts)).all()
-    if wanted == LATEST and found:
-        found = found[:1]
+        found = select("WHERE id = ?", wanted) or select(
+            "WHERE substr(id, 1, ?) = ?", len(wanted), wanted
+        )
     if len(found) == 1:
-        return int(found[0].run_no)
+        query = "SELECT * FROM assay_run WHERE run_no = ?"
+        query += transaction.lock_clause if lock else ""
+        return transaction.execute(query, found[0].run_no).first()
+    listed = ", ".join(repr(row.id) for row in found[:_MAX_LISTED_RUNS])
     if found:
-        listed = ", ".join(repr(row.id) for row in found[:_MAX_LISTED_RUNS])
         more = ", …" if len(found) > _MAX_LISTED_RUNS else ""
         raise ConfigError(
             f"{wanted!r} is the prefix of several run ids: {listed}{more}",
-            where=database.where,
+            where=where,
             hint="write more characters of the id",
         )
-    newest = connection.execute(query).all()
-    known = ", ".join(repr(row.id) for row in newest[:_MAX_LISTED_RUNS])
+    known = ", ".join(repr(row.id) for row in select("", most=_MAX_LISTED_RUNS))
     raise ConfigError(
         f"run {wanted!r} does not exist" if wanted != LATEST else "the store contains no runs",
-        where=database.where,
+        where=where,
         hint=f"the newest runs are {known}" if known else "`assay eval` starts one",
     )
-
-
-def has_results(connection: "Connection", run_no: int) -> bool:
-    """Whether a run has recorded a result. Failed attempts do not count."""
-    tally = get_tables().tally
-    recorded = connection.execute(tally.select().where(tally.c.run_no == run_no)).one().recorded
-    return bool(recorded)
 
 
 SCORER_SETTINGS = frozenset({"score_fn", "bounds"})

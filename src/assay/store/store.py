@@ -6,9 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
-
-import sqlalchemy as sa
+from typing import Any, Self
 
 from assay.errors import ConfigError, StoreError
 from assay.types import (
@@ -20,7 +18,7 @@ from assay.types import (
     make_private_folder,
 )
 
-from .database import Database, StoreSettings, open_postgresql, open_sqlite
+from .database import Database, StoreSettings, Transaction, open_postgresql, open_sqlite
 from .deletion import delete_run_rows
 from .insert_rows import to_column_text
 from .insertion import compute_first_result_no
@@ -28,21 +26,16 @@ from .lease import claim_run, create_lease, find_live_holders
 from .migrations import migrate
 from .run import Run
 from .run_rows import (
+    RUN_QUERY,
     RunRow,
     RunSpec,
-    build_run_query,
     check_resume_spec,
-    find_run_no,
-    has_results,
+    find_run_row,
     parse_run_row,
     parse_run_spec,
 )
-from .schema import get_tables
 from .sqlite_file import back_up_file, compact_file
 from .stored_sessions import SessionStore
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
 
 STORE_FOLDER = ".assay"
 STORE_FILE = "assay.db"
@@ -105,9 +98,8 @@ class Store(SessionStore):
         database = self._database
         columns = {**_build_run_columns(spec), "status": "running", "dataset_changed": False}
         marks = ", ".join("?" * len(columns))
-        with database.write_transaction() as connection:
-            run_no = database.execute(
-                connection,
+        with database.write_transaction() as transaction:
+            run_no = transaction.execute(
                 f"INSERT INTO assay_run ({', '.join(columns)}) VALUES ({marks}) "
                 "ON CONFLICT (id) DO NOTHING RETURNING run_no",
                 *columns.values(),
@@ -118,13 +110,12 @@ class Store(SessionStore):
                     where=self.where,
                     hint="resume it, or choose another id",
                 )
-            database.execute(
-                connection,
+            transaction.execute(
                 "INSERT INTO assay_tally (run_no, last_result_no) VALUES (?, ?)",
                 run_no,
                 compute_first_result_no(run_no),
             )
-            lease = create_lease(database, connection, run_no)
+            lease = create_lease(database, transaction, run_no)
         stored = replace(
             spec,
             name=columns["name"],
@@ -148,39 +139,41 @@ class Store(SessionStore):
         `allow_changed_dataset`, or when a live process uses the run and `take_over` is False.
         With `allow_changed_scorer`, a run without results adopts the scorer of `spec`.
         """
-        with self._database.write_transaction() as connection:
-            row = self._find_run_row(connection, run_id, lock=True)
-            stored = parse_run_spec(row)
+        with self._database.write_transaction() as transaction:
+            row = find_run_row(transaction, run_id, where=self.where, lock=True)
+            recorded = transaction.execute(
+                "SELECT recorded FROM assay_tally WHERE run_no = ?", row.run_no
+            ).scalar()
             changed = check_resume_spec(
-                stored,
+                parse_run_spec(row),
                 spec,
                 allow_changed_dataset=allow_changed_dataset,
-                allow_changed_scorer=allow_changed_scorer
-                and not has_results(connection, row.run_no),
+                allow_changed_scorer=allow_changed_scorer and not recorded,
             )
             lease = claim_run(
                 self._database,
-                connection,
+                transaction,
                 row.run_no,
                 row.id,
                 take_over=take_over,
-                left=self._count_missing(connection, row),
+                left=None if row.total is None else max(row.total * row.repeats - recorded, 0),
             )
-            _reopen(connection, row, spec, changed=changed)
-            resumed = parse_run_spec(self._find_run_row(connection, row.id))
+            _reopen(transaction, row, spec, changed=changed)
+            resumed = parse_run_spec(find_run_row(transaction, row.id, where=self.where))
         return Run(self._database, row.run_no, resumed, lease)
 
     def runs(self, *, limit: int | None = None) -> list[RunRow]:
         """Return all runs, or the newest `limit`, newest first."""
-        with self._database.read_transaction() as connection:
-            holders = find_live_holders(self._database, connection)
-            rows = connection.execute(build_run_query().limit(limit)).all()
+        query = f"{RUN_QUERY} ORDER BY r.run_no DESC{'' if limit is None else ' LIMIT ?'}"
+        with self._database.read_transaction() as transaction:
+            holders = find_live_holders(transaction)
+            rows = transaction.execute(query, *([] if limit is None else [limit])).all()
         return [parse_run_row(row, holders.get(row.run_no)) for row in rows]
 
     def run(self, wanted: str = "latest") -> Run:
         """Open a run read-only, by id, unique prefix of an id, or `latest`."""
-        with self._database.read_transaction() as connection:
-            row = self._find_run_row(connection, wanted)
+        with self._database.read_transaction() as transaction:
+            row = find_run_row(transaction, wanted, where=self.where)
         return Run(self._database, row.run_no, parse_run_spec(row))
 
     def earlier_runs(self, run_id: str) -> list[str]:
@@ -188,15 +181,13 @@ class Store(SessionStore):
 
         Includes failed and interrupted runs.
         """
-        run = get_tables().run
-        with self._database.read_transaction() as connection:
-            this = self._find_run_row(connection, run_id)
-            query = sa.select(run.c.id).where(
-                run.c.name == this.name,
-                run.c.dataset == this.dataset,
-                run.c.run_no < this.run_no,
-            )
-            return list(connection.execute(query.order_by(run.c.run_no.desc())).scalars())
+        query = (
+            "SELECT id FROM assay_run WHERE name = ? AND dataset = ? AND run_no < ? "
+            "ORDER BY run_no DESC"
+        )
+        with self._database.read_transaction() as transaction:
+            this = find_run_row(transaction, run_id, where=self.where)
+            return transaction.execute(query, this.name, this.dataset, this.run_no).scalars()
 
     def delete_run(self, run_id: str) -> int:
         """Delete a run with all its samples. Return the number of deleted results.
@@ -204,9 +195,9 @@ class Store(SessionStore):
         Raises `ConfigError` when a live process uses the run. Later runs reuse the space;
         `compact` returns it to the disk.
         """
-        with self._database.write_transaction() as connection:
-            row = self._find_run_row(connection, run_id, lock=True)
-            return delete_run_rows(self._database, connection, row.run_no, row.id)
+        with self._database.write_transaction() as transaction:
+            row = find_run_row(transaction, run_id, where=self.where, lock=True)
+            return delete_run_rows(transaction, row.run_no, row.id, where=self.where)
 
     def compact(self) -> None:
         """Rewrite a SQLite store without the space of deleted runs."""
@@ -215,20 +206,6 @@ class Store(SessionStore):
     def backup(self, path: str | Path) -> None:
         """Copy a SQLite store to a new file, even while runs are recorded."""
         back_up_file(self._database, Path(path))
-
-    def _count_missing(self, connection: "Connection", row: Any) -> int | None:
-        if row.total is None:
-            return None
-        tally = get_tables().tally
-        query = tally.select().where(tally.c.run_no == row.run_no)
-        recorded: int = connection.execute(query).one().recorded
-        return max(int(row.total) * int(row.repeats) - recorded, 0)
-
-    def _find_run_row(self, connection: "Connection", wanted: str, *, lock: bool = False) -> Any:
-        run = get_tables().run
-        query = run.select().where(run.c.run_no == find_run_no(self._database, connection, wanted))
-        # Serializes two processes that resume one run; SQLite has a single writer anyway.
-        return connection.execute(query.with_for_update() if lock else query).one()
 
 
 def _build_run_columns(spec: RunSpec) -> dict[str, Any]:
@@ -246,8 +223,7 @@ def _build_run_columns(spec: RunSpec) -> dict[str, Any]:
     }
 
 
-def _reopen(connection: "Connection", row: Any, spec: RunSpec, *, changed: bool) -> None:
-    run = get_tables().run
+def _reopen(transaction: Transaction, row: Any, spec: RunSpec, *, changed: bool) -> None:
     values: dict[str, Any] = {"status": "running", "finished_at": None}
     if changed:
         values.update(
@@ -264,7 +240,10 @@ def _reopen(connection: "Connection", row: Any, spec: RunSpec, *, changed: bool)
             config_fingerprint=spec.config_fingerprint,
             key_fingerprint=row.key_fingerprint or row.config_fingerprint,
         )
-    connection.execute(run.update().where(run.c.run_no == row.run_no).values(**values))
+    changes = ", ".join(f"{name} = ?" for name in values)
+    transaction.execute(
+        f"UPDATE assay_run SET {changes} WHERE run_no = ?", *values.values(), row.run_no
+    )
 
 
 def _open_url(url: str, settings: StoreSettings, *, create: bool) -> Database:

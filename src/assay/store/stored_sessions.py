@@ -1,21 +1,16 @@
 """Stored sessions: save, load, list, continue and branch. Secrets are never stored."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import sqlalchemy as sa
 from pydantic import ValidationError
 
 from assay.errors import ConfigError, StoreError
 from assay.types import AgentSession, Message, Status
 
-from .database import Database
+from .database import Database, Transaction
 from .run_rows import now
-from .schema import get_tables
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection, Row
 
 _MAX_SESSION_ID_LENGTH = 400
 
@@ -45,31 +40,27 @@ class SessionStore:
     def save_session(self, session: AgentSession) -> None:
         """Store a whole session; overwrite the one with the same id."""
         _check_session_id(session.id)
-        moment = now()
-        t = get_tables()
-        values = _build_session_columns(session, moment)
-        blobs = [message.to_json().encode() for message in session.messages]
-        with self._database.write_transaction() as connection:
-            connection.execute(
-                self._database.insert(t.session)
-                .values(id=session.id, created_at=session.created_at or moment, **values)
-                .on_conflict_do_update(index_elements=["id"], set_=values)
+        columns = _build_session_columns(session)
+        changes = ", ".join(
+            f"{name} = excluded.{name}" for name in columns if name not in ("id", "created_at")
+        )
+        with self._database.write_transaction() as transaction:
+            transaction.execute(
+                f"{_build_session_insert(columns)} DO UPDATE SET {changes}", *columns.values()
             )
-            connection.execute(t.message.delete().where(t.message.c.session_id == session.id))
-            self._insert_messages(connection, session.id, 0, blobs)
+            transaction.execute("DELETE FROM assay_message WHERE session_id = ?", session.id)
+            _insert_messages(transaction, session.id, 0, session.messages)
 
     def load_session(self, session_id: str) -> AgentSession:
         """Load a session. `AgentSession.with_secrets` makes its endpoint callable."""
-        with self._database.read_transaction() as connection:
-            row = self._find_session_row(connection, session_id)
-            return self._read_session(connection, row)
+        with self._database.read_transaction() as transaction:
+            return self._read_session(transaction, self._find_session_row(transaction, session_id))
 
     def has_session(self, session_id: str) -> bool:
         """Whether a session with this id is stored."""
-        session = get_tables().session
-        with self._database.read_transaction() as connection:
-            found = connection.execute(sa.select(session.c.id).where(session.c.id == session_id))
-            return found.first() is not None
+        query = "SELECT 1 FROM assay_session WHERE id = ?"
+        with self._database.read_transaction() as transaction:
+            return transaction.execute(query, session_id).scalar() is not None
 
     def list_sessions(
         self,
@@ -79,15 +70,16 @@ class SessionStore:
         limit: int | None = None,
     ) -> list[SessionRow]:
         """Return sessions, last updated first: all, of one status, or the branches of one."""
-        session = get_tables().session
-        columns = [column for column in session.c if column.name != "blob"]
-        query = sa.select(*columns).order_by(session.c.updated_at.desc(), session.c.id).limit(limit)
-        if status is not None:
-            query = query.where(session.c.status == str(status))
-        if parent_id is not None:
-            query = query.where(session.c.parent_id == parent_id)
-        with self._database.read_transaction() as connection:
-            return [SessionRow(**row._mapping) for row in connection.execute(query)]
+        given = {"status": None if status is None else str(status), "parent_id": parent_id}
+        chosen = {name: value for name, value in given.items() if value is not None}
+        conditions = " AND ".join(f"{name} = ?" for name in chosen)
+        query = (
+            f"SELECT {', '.join(SessionRow.__slots__)} FROM assay_session "
+            f"{'WHERE' if chosen else ''} {conditions} ORDER BY updated_at DESC, id "
+            f"{'' if limit is None else f'LIMIT {int(limit)}'}"
+        )
+        with self._database.read_transaction() as transaction:
+            return [SessionRow(*row) for row in transaction.execute(query, *chosen.values()).all()]
 
     def continue_session(
         self,
@@ -102,10 +94,8 @@ class SessionStore:
         `after` is the number of messages the caller has seen. Raises `ConfigError` if the number
         differs by now, so that two concurrent callers never interleave.
         """
-        blobs = [message.to_json().encode() for message in messages]
-        session = get_tables().session
-        with self._database.write_transaction() as connection:
-            row = self._find_session_row(connection, session_id, lock=True)
+        with self._database.write_transaction() as transaction:
+            row = self._find_session_row(transaction, session_id, lock=True)
             if after is not None and after != row.messages:
                 raise ConfigError(
                     f"session {session_id!r} has {row.messages} messages, not {after}: "
@@ -113,21 +103,24 @@ class SessionStore:
                     where=self._database.where,
                     hint="load the session again, or branch it",
                 )
-            self._insert_messages(connection, session_id, row.messages, blobs)
-            changes = {"messages": row.messages + len(blobs), "updated_at": now()}
-            if status is not None:
-                changes["status"] = str(status)
-            connection.execute(session.update().where(session.c.id == session_id).values(changes))
-            return self._read_session(connection, self._find_session_row(connection, session_id))
+            _insert_messages(transaction, session_id, row.messages, messages)
+            transaction.execute(
+                "UPDATE assay_session SET messages = ?, updated_at = ?, status = ? WHERE id = ?",
+                row.messages + len(messages),
+                now(),
+                row.status if status is None else str(status),
+                session_id,
+            )
+            return self._read_session(transaction, self._find_session_row(transaction, session_id))
 
     def branch_session(
         self, session_id: str, new_id: str, *, at: int | None = None
     ) -> AgentSession:
         """Store a new session with the first `at` messages of this one, or with all."""
         _check_session_id(new_id)
-        with self._database.write_transaction() as connection:
-            row = self._find_session_row(connection, session_id)
-            parent = self._read_session(connection, row)
+        with self._database.write_transaction() as transaction:
+            row = self._find_session_row(transaction, session_id)
+            parent = self._read_session(transaction, row)
             point = row.messages if at is None else at
             if not 0 <= point <= row.messages:
                 raise ConfigError(
@@ -144,63 +137,33 @@ class SessionStore:
                     "created_at": now(),
                 }
             )
-            self._insert_session(connection, child)
-            return self._read_session(connection, self._find_session_row(connection, new_id))
-
-    def _insert_session(self, connection: "Connection", session: AgentSession) -> None:
-        table = get_tables().session
-        made = connection.execute(
-            self._database.insert(table)
-            .values(
-                id=session.id,
-                created_at=session.created_at,
-                **_build_session_columns(session, now()),
-            )
-            .on_conflict_do_nothing(index_elements=["id"])
-            .returning(table.c.id)
-        )
-        if made.first() is None:
-            raise ConfigError(
-                f"session {session.id!r} already exists",
-                where=self._database.where,
-                hint="choose another id",
-            )
-        blobs = [message.to_json().encode() for message in session.messages]
-        self._insert_messages(connection, session.id, 0, blobs)
-
-    def _insert_messages(
-        self, connection: "Connection", session_id: str, start: int, blobs: list[bytes]
-    ) -> None:
-        if blobs:
-            connection.execute(
-                get_tables().message.insert(),
-                [
-                    {"session_id": session_id, "position": start + place, "blob": blob}
-                    for place, blob in enumerate(blobs)
-                ],
-            )
+            columns = _build_session_columns(child)
+            insert = f"{_build_session_insert(columns)} DO NOTHING RETURNING id"
+            if transaction.execute(insert, *columns.values()).first() is None:
+                raise ConfigError(
+                    f"session {new_id!r} already exists",
+                    where=self._database.where,
+                    hint="choose another id",
+                )
+            _insert_messages(transaction, new_id, 0, child.messages)
+            return self._read_session(transaction, self._find_session_row(transaction, new_id))
 
     def _find_session_row(
-        self, connection: "Connection", session_id: str, *, lock: bool = False
-    ) -> "Row[Any]":
-        session = get_tables().session
-        query = session.select().where(session.c.id == session_id)
-        # SQLAlchemy omits FOR UPDATE for SQLite, which has a single writer anyway.
-        row = connection.execute(query.with_for_update() if lock else query).first()
+        self, transaction: Transaction, session_id: str, *, lock: bool = False
+    ) -> Any:
+        query = "SELECT * FROM assay_session WHERE id = ?"
+        query += transaction.lock_clause if lock else ""
+        row = transaction.execute(query, session_id).first()
         if row is None:
             raise ConfigError(f"session {session_id!r} does not exist", where=self._database.where)
         return row
 
-    def _read_session(self, connection: "Connection", row: "Row[Any]") -> AgentSession:
-        message = get_tables().message
-        query = (
-            sa.select(message.c.blob)
-            .where(message.c.session_id == row.id)
-            .order_by(message.c.position)
-        )
+    def _read_session(self, transaction: Transaction, row: Any) -> AgentSession:
+        query = "SELECT blob FROM assay_message WHERE session_id = ? ORDER BY position"
+        blobs = transaction.execute(query, row.id).scalars()
         try:
             session = AgentSession.from_json(row.blob)
-            messages = [Message.from_json(blob) for blob in connection.execute(query).scalars()]
+            messages = [Message.from_json(blob) for blob in blobs]
         except ValidationError as error:
             problem = error.errors(include_url=False, include_input=False)[0]["msg"]
             raise StoreError(
@@ -216,9 +179,11 @@ class SessionStore:
         )
 
 
-def _build_session_columns(session: AgentSession, moment: str) -> dict[str, Any]:
-    bare = session.model_copy(update={"messages": []})
+def _build_session_columns(session: AgentSession) -> dict[str, Any]:
+    moment = now()
     return {
+        "id": session.id,
+        "created_at": session.created_at or moment,
         "parent_id": session.parent_id,
         "branch_point": session.branch_point,
         "status": session.status.value,
@@ -226,8 +191,26 @@ def _build_session_columns(session: AgentSession, moment: str) -> dict[str, Any]
         "model": session.endpoint.model,
         "messages": len(session.messages),
         "updated_at": moment,
-        "blob": bare.to_json().encode(),
+        "blob": session.model_copy(update={"messages": []}).to_json().encode(),
     }
+
+
+def _build_session_insert(columns: Collection[str]) -> str:
+    marks = ", ".join("?" * len(columns))
+    return f"INSERT INTO assay_session ({', '.join(columns)}) VALUES ({marks}) ON CONFLICT (id)"
+
+
+def _insert_messages(
+    transaction: Transaction, session_id: str, start: int, messages: Sequence[Message]
+) -> None:
+    rows = [
+        (session_id, position, message.to_json().encode())
+        for position, message in enumerate(messages, start)
+    ]
+    if rows:
+        transaction.execute_many(
+            "INSERT INTO assay_message (session_id, position, blob) VALUES (?, ?, ?)", rows
+        )
 
 
 def _check_session_id(session_id: str) -> None:

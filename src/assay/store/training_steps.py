@@ -3,18 +3,12 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-import sqlalchemy as sa
+from typing import Any
 
 from assay.errors import ConfigError, StoreError
 
-from .database import Database
+from .database import Database, Transaction
 from .lease import Lease
-from .schema import get_tables
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
 
 _RECORD_STEP = "record_step()"
 
@@ -40,45 +34,45 @@ def write_step(
     if step < 1:
         raise ConfigError(f"step must be at least 1, not {step!r}", where=_RECORD_STEP)
     text = _encode_step_metrics(metrics)
-    with database.write_transaction() as connection:
-        _check_lease(database, connection, run_no, lease)
-        values = {"metrics": text, "recorded_at": database.now(connection)}
-        connection.execute(
-            database.insert(get_tables().step)
-            .values(run_no=run_no, step=step, **values)
-            .on_conflict_do_update(index_elements=["run_no", "step"], set_=values)
+    with database.write_transaction() as transaction:
+        _check_lease(transaction, run_no, lease, where=database.where)
+        transaction.execute(
+            "INSERT INTO assay_step (run_no, step, metrics, recorded_at) VALUES (?, ?, ?, ?) "
+            "ON CONFLICT (run_no, step) DO UPDATE "
+            "SET metrics = excluded.metrics, recorded_at = excluded.recorded_at",
+            run_no,
+            step,
+            text,
+            transaction.now(),
         )
 
 
 def delete_steps(database: Database, run_no: int, lease: Lease, *, after: int) -> None:
     """Delete the steps after this one."""
-    table = get_tables().step
-    with database.write_transaction() as connection:
-        _check_lease(database, connection, run_no, lease)
-        connection.execute(table.delete().where(table.c.run_no == run_no, table.c.step > after))
+    with database.write_transaction() as transaction:
+        _check_lease(transaction, run_no, lease, where=database.where)
+        transaction.execute("DELETE FROM assay_step WHERE run_no = ? AND step > ?", run_no, after)
 
 
 def read_steps(database: Database, run_no: int) -> list[StepRow]:
     """Return all steps in order."""
-    table = get_tables().step
-    query = table.select().where(table.c.run_no == run_no).order_by(table.c.step)
-    with database.read_transaction() as connection:
-        rows = connection.execute(query).all()
+    query = "SELECT * FROM assay_step WHERE run_no = ? ORDER BY step"
+    with database.read_transaction() as transaction:
+        rows = transaction.execute(query, run_no).all()
     return [
         StepRow(row.step, _parse_step_metrics(row, database.where), row.recorded_at) for row in rows
     ]
 
 
-def _check_lease(database: Database, connection: "Connection", run_no: int, lease: Lease) -> None:
+def _check_lease(transaction: Transaction, run_no: int, lease: Lease, *, where: str) -> None:
     # Two processes may record samples of one run, because of their unique keys. Steps have no such
     # keys: one training would overwrite the metrics of the other. FOR UPDATE keeps the lease until
     # the transaction ends.
-    table = get_tables().lease
-    held = sa.select(table.c.token).where(table.c.run_no == run_no).with_for_update()
-    if connection.execute(held).scalar() != lease.token:
+    held = "SELECT token FROM assay_lease WHERE run_no = ?" + transaction.lock_clause
+    if transaction.execute(held, run_no).scalar() != lease.token:
         raise StoreError(
             "the run was finished, or another process has taken it over",
-            where=database.where,
+            where=where,
             hint="resume the run to record more steps",
         )
 
