@@ -8,7 +8,7 @@ import pytest
 
 from assay.types import Sample
 from commands import call_main, run_process
-from evaluation_sessions import run as run_pytest
+from evaluation_sessions import call_pytest
 from make import answered, asked, called, said, sample
 from memory import peak_of
 
@@ -142,6 +142,6 @@ def test_checks_judge_inside_an_evaluation_test(command: str, status: int, folde
     write(folder, conversation("only", command, "aa"))
     (folder / "test_it.py").write_text(IN_PYTEST)
 
-    session = run_pytest(folder)
+    session = call_pytest(folder)
 
     assert session.status == status, session.output

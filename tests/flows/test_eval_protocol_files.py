@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from evaluation_sessions import Session, run
+from evaluation_sessions import Session, call_pytest
 from misbehaving import Exchange, MisbehavingServer
 from started import Started
 
@@ -325,7 +325,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Ended:
             ("test_others.py", OTHERS),
         ):
             (folder / name).write_text(text, encoding="utf-8")
-        session = run(folder, env={"EP_LLM_API_BASE": model.url})
+        session = call_pytest(folder, env={"EP_LLM_API_BASE": model.url})
         return Ended(session, [json.loads(call.body) for call in model.calls if call.body])
 
 
@@ -405,7 +405,7 @@ def test_another_model_can_be_asked_on_the_command_line(tmp_path: Path) -> None:
     (tmp_path / "test_choices.py").write_text(CHOICES)
 
     with MisbehavingServer(answer) as model:
-        session = run(tmp_path, f"--assay-model=openai-compatible:other@{model.url}")
+        session = call_pytest(tmp_path, f"--assay-model=openai-compatible:other@{model.url}")
         asked = [json.loads(call.body)["model"] for call in model.calls]
 
     assert session.outcomes == {"test_choices": "passed"}
@@ -446,7 +446,7 @@ def test_the_benchmarks_of_the_real_package_run(tmp_path: Path) -> None:
     shutil.copy(SUPPORT / "control_plane_server.py", server)
 
     with MisbehavingServer(answer) as model:
-        session = run(tmp_path, env={"EP_LLM_API_BASE": model.url})
+        session = call_pytest(tmp_path, env={"EP_LLM_API_BASE": model.url})
 
     assert session.outcomes == dict.fromkeys(
         ("test_aime25_pointwise", "test_gpqa_pointwise", "test_frozen_lake_evaluation"), "passed"

@@ -20,7 +20,7 @@ from assay.formats.trl import from_trl
 from assay.formats.vertex import from_vertex
 from assay.types import EvaluateResult, Message, ModelCall, Sample, Trajectory
 from commands import call_main, run_process
-from evaluation_sessions import run as run_pytest
+from evaluation_sessions import call_pytest
 from make import answered, asked, called, said
 from openai_rules import check_row
 
@@ -240,7 +240,7 @@ def test_the_summary_of_a_pytest_session_is_exported(tmp_path: Path) -> None:
         "def test_two(sample):\n"
         "    return EvaluateResult(score=0.0)\n"
     )
-    session = run_pytest(tmp_path, "--assay-summary=e.json")
+    session = call_pytest(tmp_path, "--assay-summary=e.json")
     assert (tmp_path / "e.json").exists(), session.output
 
     done = call_main(tmp_path, "export", "trl-sft", "e.json", "-o", "o.jsonl", "--min-score", "1")

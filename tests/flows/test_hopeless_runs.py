@@ -8,8 +8,7 @@ import pytest
 
 from assay.store import Store
 from commands import Ended, call_main, run_process
-from evaluation_sessions import run as run_pytest
-from evaluation_sessions import write_tests
+from evaluation_sessions import call_pytest, write_tests
 from misbehaving import Exchange, MisbehavingServer
 
 FILE = """
@@ -130,7 +129,7 @@ def test_a_misspelt_parameter_of_a_test_is_found_before_the_first_call(
         """,
     )
 
-    session = run_pytest(tmp_path)
+    session = call_pytest(tmp_path)
 
     assert session.outcomes == dict.fromkeys(("test_misspelt", "test_misspelt_together"), "failure")
     assert "has no field 'reponse'" in session.output
@@ -161,9 +160,9 @@ def test_limits_of_a_test_and_of_the_command_line(
         """,
     )
 
-    session = run_pytest(tmp_path)
-    sooner = run_pytest(tmp_path, "--assay-fail-on-error", "1", "-k", "own_limit")
-    wrong = run_pytest(tmp_path, "--assay-fail-on-error", "2.5")
+    session = call_pytest(tmp_path)
+    sooner = call_pytest(tmp_path, "--assay-fail-on-error", "1", "-k", "own_limit")
+    wrong = call_pytest(tmp_path, "--assay-fail-on-error", "2.5")
 
     assert set(session.outcomes.values()) == {"failure"}
     assert "none of the first" in session.output

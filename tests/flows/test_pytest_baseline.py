@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from assay.pytest_plugin.worker_files import SessionFiles
-from evaluation_sessions import run, write_tests
+from evaluation_sessions import call_pytest, run, write_tests
 
 EVALUATIONS = """
     NAMES = os.environ.get("NAMES", "abcdefghij")
@@ -35,11 +35,11 @@ BASELINE = "--assay-baseline=kept/base.json"
 def test_a_baseline_is_written_compared_with_and_what_is_missing_is_said(tmp_path: Path) -> None:
     write_tests(tmp_path, EVALUATIONS)
 
-    written = run(tmp_path, BASELINE, "--assay-update-baseline")
+    written = call_pytest(tmp_path, BASELINE, "--assay-update-baseline")
     assert written.status == 0, written.output
     assert "baseline written: kept/base.json" in written.output
 
-    smaller = run(
+    smaller = call_pytest(
         tmp_path, BASELINE, "--assay-tolerance=0.2", env={"NAMES": "abcdx", "SCORE": "0.9"}
     )
     assert smaller.status == 0, smaller.output
@@ -49,7 +49,7 @@ def test_a_baseline_is_written_compared_with_and_what_is_missing_is_said(tmp_pat
     assert "test_new the test is not in the baseline" in told
 
     page = tmp_path / "step.md"
-    fallen = run(
+    fallen = call_pytest(
         tmp_path,
         BASELINE,
         "--assay-tolerance=0.2",
@@ -62,19 +62,19 @@ def test_a_baseline_is_written_compared_with_and_what_is_missing_is_said(tmp_pat
     assert "::worse than the baseline" not in fallen.output
     assert "worse than the baseline: -0.300 over 10 pairs" in fallen.output
 
-    again = run(tmp_path, BASELINE, "--assay-update-baseline", env={"NAMES": "ab"})
+    again = call_pytest(tmp_path, BASELINE, "--assay-update-baseline", env={"NAMES": "ab"})
     assert "the baseline no longer contains a test that did not run" in again.output
     assert "test_evals.py::test_gone" in again.output
 
 
 def test_a_baseline_that_was_changed_is_refused_before_anything_runs(tmp_path: Path) -> None:
     write_tests(tmp_path, EVALUATIONS)
-    run(tmp_path, BASELINE, "--assay-update-baseline")
+    call_pytest(tmp_path, BASELINE, "--assay-update-baseline")
     rows = tmp_path / "kept" / "base.jsonl"
     rows.write_text("".join(rows.read_text().splitlines(keepends=True)[1:]))
     before = (tmp_path / ".assay" / "summary.json").read_text()
 
-    session = run(tmp_path, BASELINE)
+    session = call_pytest(tmp_path, BASELINE)
 
     assert session.status == 4
     assert "contains other samples than the summary beside it" in session.output
@@ -101,7 +101,7 @@ def test_what_a_killed_session_left_is_told_and_not_mixed_in(tmp_path: Path) -> 
     assert killed.status == -9
     assert not (tmp_path / ".assay" / "summary.json").exists()
 
-    session = run(tmp_path, "-k", "killed")
+    session = call_pytest(tmp_path, "-k", "killed")
     assert session.status == 0
     assert list(session.tests) == ["test_killed"]
     assert len(session.rows("")) == 1
@@ -132,7 +132,7 @@ def test_a_session_records_its_samples_once(tmp_path: Path) -> None:
         """,
     )
 
-    session = run(tmp_path)
+    session = call_pytest(tmp_path)
 
     assert session.status == 0, session.output
     assert [sample.input["question"] for sample in session.rows("")] == ["Needle?"]
@@ -165,7 +165,7 @@ def test_a_summary_that_cannot_be_written_fails_the_session(tmp_path: Path) -> N
     write_tests(tmp_path, EVALUATIONS)
     (tmp_path / ".assay" / "summary.jsonl").mkdir(parents=True)
 
-    session = run(tmp_path)
+    session = call_pytest(tmp_path)
 
     assert session.status == 1
     assert "ERROR: " in session.output
@@ -186,7 +186,7 @@ def test_the_commands_find_what_a_session_recorded(tmp_path: Path) -> None:
     (tmp_path / "evals" / "data.jsonl").write_text('{"id": "a", "question": "?"}\n{broken\n')
     (tmp_path / "deep").mkdir()
 
-    process = run(tmp_path / "deep", "../evals")
+    process = call_pytest(tmp_path / "deep", "../evals")
     lines = [each.strip() for each in process.output.splitlines()]
     line = next(each for each in lines if each.startswith("transcript: "))
     shown = subprocess.run(
@@ -229,10 +229,10 @@ MANY = """
 def test_the_tests_of_a_session_are_judged_together(tmp_path: Path) -> None:
     """All seven samples of ten tests change; in one of them all fall, as happens by chance."""
     write_tests(tmp_path, MANY)
-    written = run(tmp_path, BASELINE, "--assay-update-baseline")
+    written = call_pytest(tmp_path, BASELINE, "--assay-update-baseline")
     assert written.status == 0, written.output
 
-    quiet = run(tmp_path, BASELINE, env={"AGAIN": "1"})
+    quiet = call_pytest(tmp_path, BASELINE, env={"AGAIN": "1"})
     told = " ".join(quiet.output.split())
     assert quiet.status == 0, quiet.output
     assert (

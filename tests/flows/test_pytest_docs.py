@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation_sessions import run
+from evaluation_sessions import call_pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r"(?<!-->\n)^```(python|jsonl)\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -41,7 +41,7 @@ def test_the_evaluations_of_a_page_pass(page: str, tests: dict[str, float], tmp_
     for text in (text for language, text in blocks if language == "jsonl"):
         (tmp_path / "sums.jsonl").write_text(text, "utf-8")
 
-    session = run(tmp_path)
+    session = call_pytest(tmp_path)
 
     assert session.status == 0, session.output
     assert {name: test["score"] for name, test in session.tests.items()} == tests
@@ -58,7 +58,7 @@ def test_a_test_fails_as_the_page_shows(tmp_path: Path) -> None:
     (tmp_path / "test_sums.py").write_text(first.replace("    return", f"{raising}    return"))
     (tmp_path / "sums.jsonl").write_text(rows.replace("The answer is 51", "fifty-one"))
 
-    session = run(tmp_path)
+    session = call_pytest(tmp_path)
 
     (shown,) = re.findall(r"^```text\n(test_replies: .*?)^```", page, re.DOTALL | re.MULTILINE)
     assert session.status == 1

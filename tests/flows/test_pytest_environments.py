@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation_sessions import Session, run, write_tests
+from evaluation_sessions import Session, call_pytest, write_tests
 
 SUPPORT = Path(__file__).parents[1] / "support"
 TOKEN = "tok-5e0b7d2f94c1a386"
@@ -74,7 +74,7 @@ EVALUATIONS = f"""
 def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
     folder = tmp_path_factory.mktemp("environments")
     write_tests(folder, EVALUATIONS)
-    return run(folder, env={"PYTHONPATH": str(SUPPORT), "ASSAY_ENV_TOKEN": TOKEN})
+    return call_pytest(folder, env={"PYTHONPATH": str(SUPPORT), "ASSAY_ENV_TOKEN": TOKEN})
 
 
 def test_a_server_that_demands_the_token_of_the_variable_is_sent_it(session: Session) -> None:

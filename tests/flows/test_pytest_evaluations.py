@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from assay.store import Store
-from evaluation_sessions import Session, run, write_tests
+from evaluation_sessions import Session, call_pytest, run, write_tests
 
 WORKING = """
     ROWS = rows(a="yes", b="no")
@@ -129,7 +129,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
     folder = tmp_path_factory.mktemp("working")
     write_tests(folder, WORKING)
     (folder / "test_future.py").write_text(textwrap.dedent(FUTURE))
-    return run(folder)
+    return call_pytest(folder)
 
 
 def test_a_function_takes_what_it_names_and_returns_any_kind_of_score(session: Session) -> None:
@@ -243,7 +243,7 @@ def test_strict_mode_of_pytest_asyncio_works_beside_marked_tests(tmp_path: Path)
         """,
     )
 
-    session = run(
+    session = call_pytest(
         tmp_path, "--asyncio-mode=strict", "-o", "asyncio_default_fixture_loop_scope=function"
     )
 
@@ -254,11 +254,11 @@ def test_strict_mode_of_pytest_asyncio_works_beside_marked_tests(tmp_path: Path)
 def test_tests_can_be_chosen_and_listed_without_evaluating(tmp_path: Path) -> None:
     write_tests(tmp_path, WORKING)
 
-    listed = run(tmp_path, "--collect-only", "-q")
+    listed = call_pytest(tmp_path, "--collect-only", "-q")
     assert "test_evals.py::test_endpoints_apart[mock:fixed#2]" in listed.output
     assert not (tmp_path / ".assay").exists()
 
-    chosen = run(tmp_path, "-k", "levels and 0.5", "-m", "evaluation")
+    chosen = call_pytest(tmp_path, "-k", "levels and 0.5", "-m", "evaluation")
     assert scores(chosen) == {"test_levels[0.5]": 0.5}
 
 
@@ -272,7 +272,7 @@ def test_the_command_line_can_limit_samples_and_name_the_model(tmp_path: Path) -
         """,
     )
 
-    session = run(tmp_path, "--assay-max-samples", "2", "--assay-model", "mock:echo")
+    session = call_pytest(tmp_path, "--assay-max-samples", "2", "--assay-model", "mock:echo")
 
     assert scores(session) == {"test_it[mock:echo]": 1.0}
     assert session.summary["results"] == 2
@@ -291,7 +291,7 @@ def test_a_method_of_a_unittest_class_is_refused(tmp_path: Path) -> None:
         """,
     )
 
-    session = run(tmp_path)
+    session = call_pytest(tmp_path)
 
     assert session.status == pytest.ExitCode.USAGE_ERROR
     assert "an evaluation cannot be a method of a unittest.TestCase" in session.output

@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from evaluation_sessions import run
+from evaluation_sessions import call_pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -12,7 +12,7 @@ def test_the_example_evaluation_passes_and_is_summed_up(tmp_path: Path) -> None:
     for name in ("test_capitals.py", "capitals.jsonl"):
         shutil.copy(EXAMPLES / name, tmp_path)
 
-    session = run(tmp_path)
+    session = call_pytest(tmp_path)
 
     assert session.status == 0, session.output
     found = {name: round(test["score"], 3) for name, test in session.tests.items()}

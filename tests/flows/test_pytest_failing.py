@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation_sessions import Session, finished, run, start, write_tests
+from evaluation_sessions import Session, call_pytest, finished, start, write_tests
 
 FAILING = """
     BAD = rows(good="yes", **{"bad one": "no", "-evil": "\\x1b[31m\\n::add-mask::x"}, last="yes")
@@ -184,7 +184,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
     (folder / "sub").mkdir()
     page = folder / "step.md"
     github = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(page)}
-    return run(folder, env={**github, "GITHUB_WORKSPACE": str(folder)})
+    return call_pytest(folder, env={**github, "GITHUB_WORKSPACE": str(folder)})
 
 
 def test_only_what_is_good_passes(session: Session) -> None:
@@ -434,7 +434,9 @@ def test_the_first_failure_can_end_the_session_and_what_ran_is_kept(tmp_path: Pa
         """,
     )
 
-    session = run(tmp_path, "-x", "--assay-baseline=kept/base.json", "--assay-update-baseline")
+    session = call_pytest(
+        tmp_path, "-x", "--assay-baseline=kept/base.json", "--assay-update-baseline"
+    )
 
     assert list(session.tests) == ["test_a"]
     assert "the session ended early: kept/base.json was not updated" in session.output

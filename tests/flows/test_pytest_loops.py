@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation_sessions import run, write_tests
+from evaluation_sessions import call_pytest, run, write_tests
 
 ASYNC = """
     %(imports)s
@@ -62,7 +62,7 @@ def test_async_fixtures_of_pytest_asyncio_are_used_in_their_loop(mode: str, tmp_
     names, options = MODES[mode]
     write_tests(tmp_path, ASYNC % names)
 
-    session = run(tmp_path, *options, "-o", "asyncio_default_fixture_loop_scope=function")
+    session = call_pytest(tmp_path, *options, "-o", "asyncio_default_fixture_loop_scope=function")
 
     assert session.outcomes == {
         **dict.fromkeys(["test_each", "test_batch", "test_method", "test_plain"], "passed"),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation_sessions import Session, run, write_tests
+from evaluation_sessions import Session, call_pytest, write_tests
 
 EVALUATIONS = """
     SCORE = float(os.environ.get("SCORE", "1"))
@@ -43,7 +43,7 @@ BASELINE = "--assay-baseline=base.json"
 def first(tmp_path_factory: pytest.TempPathFactory) -> Session:
     folder = tmp_path_factory.mktemp("options")
     write_tests(folder, EVALUATIONS)
-    session = run(folder, BASELINE, "--assay-update-baseline")
+    session = call_pytest(folder, BASELINE, "--assay-update-baseline")
     assert session.status == 0, session.output
     return session
 
@@ -68,13 +68,13 @@ def test_totals_are_sums_over_what_is_known(first: Session) -> None:
 
 
 def test_a_test_may_have_a_tolerance_of_its_own(first: Session) -> None:
-    fallen = run(first.folder, BASELINE, "-k", "tolerant or strict", env={"SCORE": "0.6"})
+    fallen = call_pytest(first.folder, BASELINE, "-k", "tolerant or strict", env={"SCORE": "0.6"})
 
     assert fallen.outcomes == {"test_tolerant": "passed", "test_strict": "failure"}
     assert fallen.tests["test_tolerant"]["tolerance"] == 0.5
     told = " ".join(fallen.output.split())
     assert "-0.400 over 10 pairs, within the tolerance of 0.500" in told
-    general = run(
+    general = call_pytest(
         first.folder, BASELINE, "--assay-tolerance=0.1", "-k", "tolerant", env={"SCORE": "0.6"}
     )
     assert general.status == 0, general.output
@@ -84,7 +84,7 @@ def test_other_bounds_than_in_the_baseline_cannot_be_compared(first: Session) ->
     changed = EVALUATIONS.replace("bounds=(-1, 1))", "bounds=(-2, 2))")
     write_tests(first.folder, changed, "test_evals.py")
 
-    session = run(first.folder, BASELINE, "-k", "test_bounds and not batch")
+    session = call_pytest(first.folder, BASELINE, "-k", "test_bounds and not batch")
 
     assert session.outcomes == {"test_bounds": "failure"}
     reason = session.tests["test_bounds"]["reason"]
@@ -106,7 +106,7 @@ def test_a_misspelt_parameter_is_found_before_the_first_call(tmp_path: Path) -> 
         """,
     )
 
-    session = run(tmp_path)
+    session = call_pytest(tmp_path)
 
     assert session.status == 1
     for test, found in session.tests.items():

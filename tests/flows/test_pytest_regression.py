@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation_sessions import Session, run, write_tests
+from evaluation_sessions import Session, call_pytest, run, write_tests
 
 EVALUATIONS = """
     FELL = "FELL" in os.environ
@@ -50,7 +50,7 @@ BASELINE = "--assay-baseline=base.json"
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("regression")
     write_tests(folder, EVALUATIONS)
-    written = run(folder, BASELINE, "--assay-update-baseline")
+    written = call_pytest(folder, BASELINE, "--assay-update-baseline")
     assert written.status == 0, written.output
     return folder
 
@@ -108,7 +108,7 @@ def test_each_test_has_one_verdict_in_the_section_of_evaluations(session: Sessio
 def test_an_expected_failure_is_no_error_anywhere(folder: Path) -> None:
     env = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(folder / "xfail.md")}
 
-    session = run(folder, "-k", "test_expected and not fall", env=env)
+    session = call_pytest(folder, "-k", "test_expected and not fall", env=env)
 
     assert session.status == 0, session.output
     assert session.summary["passed"] is True
@@ -139,7 +139,7 @@ def test_what_pytest_fails_is_not_passed_in_the_summary(tmp_path: Path) -> None:
         """,
     )
 
-    session = run(tmp_path)
+    session = call_pytest(tmp_path)
 
     assert session.status == 1
     assert session.outcomes == {"test_teardown": "error", "test_strict": "failure"}
@@ -159,7 +159,7 @@ def test_a_test_that_another_plugin_ran_is_failed_on_top(folder: Path) -> None:
     )
 
     options = ("-p", "own_protocol", "-k", "test_fell", "-rA")
-    session = run(folder, BASELINE, *options, env={"FELL": "1", "PYTHONPATH": str(folder)})
+    session = call_pytest(folder, BASELINE, *options, env={"FELL": "1", "PYTHONPATH": str(folder)})
 
     assert session.status == 1
     assert "FAILED test_evals.py::test_fell" in session.output
@@ -187,9 +187,9 @@ INTERRUPTED = """
 
 def test_pending_reports_survive_whatever_ends_the_session(tmp_path: Path) -> None:
     write_tests(tmp_path, INTERRUPTED)
-    assert run(tmp_path, BASELINE, "--assay-update-baseline").status == 0
+    assert call_pytest(tmp_path, BASELINE, "--assay-update-baseline").status == 0
 
-    interrupted = run(tmp_path, BASELINE, env={"FELL": "interrupt"})
+    interrupted = call_pytest(tmp_path, BASELINE, env={"FELL": "interrupt"})
     crashed = run(tmp_path, BASELINE, "-n", "1", env={"FELL": "crash"})
 
     assert interrupted.status == pytest.ExitCode.INTERRUPTED

@@ -4,11 +4,11 @@ Each of these sessions must fail, and does so for one reason only. With the gate
 reason taken out it no longer does. So a change that disables a gate fails the first test here.
 """
 
-import textwrap
+from collections.abc import Callable
 
 import pytest
 
-from evaluation_sessions import Session, finished, run, start, write_tests
+from evaluation_sessions import Session, call_pytest, finished, start, write_tests
 
 EVALUATIONS = """
     @evaluation_test(rows(a="yes", b="no"), threshold=1)
@@ -28,24 +28,16 @@ EVALUATIONS = """
     def test_fell(reply):
         return float("FELL" not in os.environ)
 """
-BREAKING = """
-    import os
-    from assay.pytest_plugin import baseline, session_settings, verdict
+BREAKING: dict[str, tuple[str, Callable[..., object]]] = {
+    "threshold": ("verdict.misses", lambda verdict: False),
+    "invalid": ("verdict.has_invalid", lambda record: False),
+    "assertion": ("verdict.fails_by_assertion", lambda assertions, rule: False),
+    "significance": ("baseline.is_significant", lambda comparison: False),
+    "tolerance": ("baseline.is_beyond", lambda difference, tolerance: False),
+    "missing baseline": ("session_settings._check_baseline", lambda baseline, settings: None),
+}
+"""The function behind each gate, and one that takes the gate out."""
 
-    broken = os.environ.get("BROKEN")
-    if broken == "threshold":
-        verdict.misses = lambda verdict: False
-    if broken == "invalid":
-        verdict.has_invalid = lambda record: False
-    if broken == "assertion":
-        verdict.fails_by_assertion = lambda assertions, rule: False
-    if broken == "significance":
-        baseline.is_significant = lambda comparison: False
-    if broken == "tolerance":
-        baseline.is_beyond = lambda difference, tolerance: False
-    if broken == "missing baseline":
-        session_settings._check_baseline = lambda baseline, settings: None
-"""
 USAGE, FAILED, PASSED = 4, 1, 0
 GATES = {
     "threshold": (("-k", "threshold"), FAILED, PASSED),
@@ -65,19 +57,27 @@ GATES = {
 
 @pytest.fixture(scope="module")
 def sessions(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, bool], Session]:
-    """All sessions, by gate and by whether it was broken. They run in one folder, at once."""
+    """All sessions, by gate and by whether it was broken, in one folder.
+
+    Those with every gate run at once, as processes.
+    """
     folder = tmp_path_factory.mktemp("gates")
     write_tests(folder, EVALUATIONS)
-    (folder / "conftest.py").write_text(textwrap.dedent(BREAKING))
-    made = run(folder, "-k", "fell", "--assay-baseline=base.json", "--assay-update-baseline")
+    written = ("--assay-baseline=base.json", "--assay-update-baseline")
+    made = call_pytest(folder, "-k", "fell", *written)
     assert made.status == 0, made.output
-    running = {}
-    for gate, (options, _, _) in GATES.items():
-        for broken in (False, True):
-            own = f"--assay-summary=out/{gate.replace(' ', '-')}-{broken}.json"
-            env = {"FELL": "1", "BROKEN": gate if broken else ""}
-            running[gate, broken] = start(folder, *options, own, env=env)
-    return {each: finished(process, folder) for each, process in running.items()}
+
+    def choose(gate: str, *, broken: bool) -> tuple[str, ...]:
+        return (*GATES[gate][0], f"--assay-summary=out/{gate.replace(' ', '-')}-{broken}.json")
+
+    fell = {"FELL": "1"}
+    running = {gate: start(folder, *choose(gate, broken=False), env=fell) for gate in GATES}
+    ended = {(gate, False): finished(each, folder) for gate, each in running.items()}
+    for gate, (name, replacement) in BREAKING.items():
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(f"assay.pytest_plugin.{name}", replacement)
+            ended[gate, True] = call_pytest(folder, *choose(gate, broken=True), env=fell)
+    return ended
 
 
 @pytest.mark.parametrize("gate", GATES)

@@ -9,7 +9,7 @@ import io
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from types import ModuleType
@@ -21,20 +21,15 @@ Ended = subprocess.CompletedProcess[str]
 # Settings and keys of whoever runs the suite.
 _HIDDEN = ("ASSAY_STORE", "ASSAY_HOME", "OPENAI_API_KEY", "ANTHROPIC_API_KEY")
 _TIMEOUT_S = 300.0
+_KEPT_ROOTS = (sys.prefix, sys.base_prefix, Path(__file__).parents[2])
 
 
 def call_main(folder: Path, *words: str, **environment: str) -> Ended:
-    """Run `assay WORDS` in this process. Modules in `folder` are imported afresh at each call."""
-    streams = [io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2)]
-    out, err = streams
-    with _stand_in(folder, environment), redirect_stdout(out), redirect_stderr(err):
+    """Run `assay WORDS` in this process. The modules of a test are imported afresh at each call."""
+    out, err = open_stream(), open_stream()
+    with enter_folder(folder, environment), redirect_stdout(out), redirect_stderr(err):
         status = main(words)
-    texts = []
-    for stream in streams:
-        stream.seek(0)
-        texts.append(stream.read())
-        stream.close()
-    return Ended(["assay", *words], status, *texts)
+    return Ended(["assay", *words], status, read_stream(out), read_stream(err))
 
 
 def run_process(folder: Path, *words: str, **environment: str) -> Ended:
@@ -61,7 +56,7 @@ def build_environment(**more: str) -> dict[str, str]:
 
 
 @contextmanager
-def _stand_in(folder: Path, environment: dict[str, str]) -> Iterator[None]:
+def enter_folder(folder: Path, environment: Mapping[str, str]) -> Iterator[None]:
     """Change into `folder` and, when leaving, undo what a command does to its process."""
     before, path, kept = Path.cwd(), list(sys.path), dict(os.environ)
     loaded = set(sys.modules)
@@ -77,7 +72,7 @@ def _stand_in(folder: Path, environment: dict[str, str]) -> Iterator[None]:
         yield
     finally:
         fresh = sys.modules.keys() - loaded
-        for name in [name for name in fresh if _is_inside(folder, sys.modules[name])]:
+        for name in [name for name in fresh if not _is_kept(sys.modules[name])]:
             del sys.modules[name]
         sys.path[:] = path
         os.chdir(before)
@@ -85,11 +80,24 @@ def _stand_in(folder: Path, environment: dict[str, str]) -> Iterator[None]:
         sys.dont_write_bytecode = writes_bytecode
 
 
-def _is_inside(folder: Path, module: ModuleType) -> bool:
+def open_stream() -> io.TextIOWrapper:
+    """Open what takes the place of stdout or stderr: bytes in memory, with an encoding."""
+    return io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+
+
+def read_stream(stream: io.TextIOWrapper) -> str:
+    """Return all that was written to a stream of `open_stream`, and close it."""
+    with stream:
+        stream.seek(0)
+        return stream.read()
+
+
+def _is_kept(module: ModuleType) -> bool:
+    """Whether a module is Python's, installed or of this repository, rather than of a test."""
     # From `vars`: looking an attribute up makes a lazy module import more.
     found = vars(module)
     files = [found["__file__"]] if found.get("__file__") else found.get("__path__", [])
-    return any(Path(file).is_relative_to(folder) for file in files)
+    return all(any(Path(file).is_relative_to(root) for root in _KEPT_ROOTS) for file in files)
 
 
 def _replace_environment(values: dict[str, str]) -> None:
