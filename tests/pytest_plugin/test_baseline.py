@@ -2,7 +2,12 @@
 
 import pytest
 
-from assay.pytest_plugin.baseline import ComparedRow, adjust_together, compare_test, judge_test
+from assay.pytest_plugin.baseline import (
+    ComparedRow,
+    TestComparison,
+    adjust_together,
+    judge_test,
+)
 from assay.stats import Comparison, compare
 
 
@@ -10,22 +15,28 @@ def rows(*scores: float | None) -> list[ComparedRow]:
     return [ComparedRow(f"s{n}", 0, score, score is not None) for n, score in enumerate(scores)]
 
 
+def compare_test(
+    old: list[ComparedRow], new: list[ComparedRow], *, tolerance: float | None
+) -> TestComparison:
+    return judge_test("t", compare(old, new), tolerance=tolerance)
+
+
 def test_a_fall_that_chance_does_not_explain_is_a_regression() -> None:
-    found = compare_test("t", rows(*[1.0] * 10), rows(*[0.0] * 10), tolerance=None)
+    found = compare_test(rows(*[1.0] * 10), rows(*[0.0] * 10), tolerance=None)
 
     assert found.regressed
     assert found.text == "-1.000 over 10 pairs, worse"
 
 
 def test_a_fall_that_chance_explains_is_not() -> None:
-    found = compare_test("t", rows(*[1.0] * 10), rows(0.0, *[1.0] * 9), tolerance=None)
+    found = compare_test(rows(*[1.0] * 10), rows(0.0, *[1.0] * 9), tolerance=None)
 
     assert not found.regressed
     assert found.text == "-0.100 over 10 pairs, no difference shown"
 
 
 def test_too_few_pairs_are_said_to_be_too_few() -> None:
-    found = compare_test("t", rows(1.0, 1.0), rows(0.0, 0.0), tolerance=None)
+    found = compare_test(rows(1.0, 1.0), rows(0.0, 0.0), tolerance=None)
 
     assert not found.regressed
     assert found.text == (
@@ -35,7 +46,7 @@ def test_too_few_pairs_are_said_to_be_too_few() -> None:
 
 @pytest.mark.parametrize(("tolerance", "regressed"), [(0.0, True), (0.4, True), (0.5, False)])
 def test_with_a_tolerance_the_size_decides(tolerance: float, regressed: bool) -> None:
-    found = compare_test("t", rows(1.0, 1.0), rows(1.0, 0.0), tolerance=tolerance)
+    found = compare_test(rows(1.0, 1.0), rows(1.0, 0.0), tolerance=tolerance)
 
     assert found.regressed is regressed
     assert ("more than" if regressed else "within") in found.text
@@ -43,25 +54,25 @@ def test_with_a_tolerance_the_size_decides(tolerance: float, regressed: bool) ->
 
 def test_rising_is_never_a_regression() -> None:
     for tolerance in (None, 0.0):
-        found = compare_test("t", rows(*[0.0] * 10), rows(*[1.0] * 10), tolerance=tolerance)
+        found = compare_test(rows(*[0.0] * 10), rows(*[1.0] * 10), tolerance=tolerance)
         assert not found.regressed
 
 
 def test_the_order_of_adding_floats_decides_nothing() -> None:
-    found = compare_test("t", rows(0.3), rows(0.1 + 0.2 - 0.1), tolerance=0.1)
+    found = compare_test(rows(0.3), rows(0.1 + 0.2 - 0.1), tolerance=0.1)
 
     assert not found.regressed
 
 
 def test_missing_samples_are_counted() -> None:
-    found = compare_test("t", rows(1.0, 1.0, 1.0), rows(1.0), tolerance=0.0)
+    found = compare_test(rows(1.0, 1.0, 1.0), rows(1.0), tolerance=0.0)
 
     assert not found.regressed
     assert found.text.endswith("; 2 baseline samples missing")
 
 
 def test_nothing_in_common_is_said() -> None:
-    found = compare_test("t", rows(1.0), rows(None), tolerance=0.0)
+    found = compare_test(rows(1.0), rows(None), tolerance=0.0)
 
     assert (found.regressed, found.text) == (False, "no sample is judged in both")
 
@@ -117,7 +128,7 @@ def test_repeats_that_differ_are_said() -> None:
         for repeat in range(20)
     ]
 
-    found = compare_test("t", old, new, tolerance=None)
+    found = compare_test(old, new, tolerance=None)
 
     assert not found.regressed
     assert found.text.endswith("; repeats differ: 1 in the first run, 20 in the second")

@@ -77,7 +77,7 @@ def test_a_reason_is_one_line_without_control_characters() -> None:
 
 
 def test_an_empty_run_has_no_numbers() -> None:
-    record = fill_numbers(RECORD, summarise([]))
+    record = fill_numbers(RECORD, summarise([]), used_model=True)
 
     assert (record.score, record.interval, record.cost_usd) == (None, (None, None), None)
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from types import MappingProxyType
 
 from assay.errors import ConfigError
 from assay.stats import (
@@ -60,10 +61,8 @@ class ComparedRow:
     output_tokens: int | None = None
     latency_s: float | None = None
     cached: bool = False
-
-    @property
-    def metrics(self) -> Mapping[str, float | None]:
-        return {}
+    metrics: Mapping[str, float | None] = MappingProxyType({})
+    """Empty: a baseline is about scores."""
 
 
 def compare_with_baseline(
@@ -90,7 +89,8 @@ def compare_with_baseline(
     # A test whose baseline has no samples has no pairs.
     compared = dict.fromkeys(bounds, compare([], []))
     # The samples of a test are adjacent in the file, so that they need not be kept in memory.
-    for test, samples in groupby(read_rows(baseline), _read_test_name):
+    by_test = groupby(read_rows(baseline), lambda sample: (sample.model_extra or {}).get("test"))
+    for test, samples in by_test:
         if test in bounds:
             new = _read_scores(now[test].samples())
             compared[test] = compare(_read_scores(samples), new, bounds=bounds[test])
@@ -129,13 +129,6 @@ def adjust_together(compared: Mapping[str, Comparison]) -> dict[str, float]:
     return dict(zip(known, adjusted, strict=True))
 
 
-def compare_test(
-    test: str, old: list[ComparedRow], new: list[ComparedRow], *, tolerance: float | None
-) -> TestComparison:
-    """Compare one test by itself, without a correction for others."""
-    return judge_test(test, compare(old, new), tolerance=tolerance)
-
-
 def judge_test(
     test: str, comparison: Comparison, *, tolerance: float | None, adjusted: float | None = None
 ) -> TestComparison:
@@ -153,34 +146,23 @@ def judge_test(
     )
     if comparison.repeats_words:
         note += f"; repeats differ: {comparison.repeats_words}"
-    if tolerance is None:
-        regressed = is_significant(comparison) and (adjusted is None or is_small(adjusted))
-        words += (
-            f", {_describe_conclusion(comparison, adjusted)}{_suggest_tolerance(comparison)}{note}"
-        )
-        return TestComparison(test, comparison, regressed, words)
-    beyond = is_beyond(difference, tolerance)
-    side = "more than" if beyond else "within"
-    words += f", {side} the tolerance of {format_number(tolerance, beside=-difference)}"
-    return TestComparison(test, comparison, beyond, words + note)
-
-
-def is_small(p_value: float) -> bool:
-    """Whether a p-value is significant."""
-    return p_value <= _ALPHA + NOISE
-
-
-def _describe_conclusion(comparison: Comparison, adjusted: float | None) -> str:
-    if adjusted is None:
-        return str(comparison.conclusion)
-    shown = comparison.conclusion in (Conclusion.WORSE, Conclusion.BETTER)
-    conclusion = (
-        f"{Conclusion.NO_DIFFERENCE_SHOWN} among all tests"
-        if shown and not is_small(adjusted)
-        else str(comparison.conclusion)
-    )
-    p_value = format_p_value(comparison.p_value)
-    return f"{conclusion} (p = {p_value}, adjusted {format_p_value(adjusted)})"
+    if tolerance is not None:
+        beyond = is_beyond(difference, tolerance)
+        side = "more than" if beyond else "within"
+        words += f", {side} the tolerance of {format_number(tolerance, beside=-difference)}"
+        return TestComparison(test, comparison, beyond, words + note)
+    is_small = adjusted is None or adjusted <= _ALPHA + NOISE
+    conclusion = str(comparison.conclusion)
+    if comparison.conclusion in (Conclusion.WORSE, Conclusion.BETTER) and not is_small:
+        # Significant by itself, but to be expected once among so many tests.
+        conclusion = f"{Conclusion.NO_DIFFERENCE_SHOWN} among all tests"
+    if adjusted is not None:
+        p_value = format_p_value(comparison.p_value)
+        conclusion += f" (p = {p_value}, adjusted {format_p_value(adjusted)})"
+    if comparison.conclusion is Conclusion.TOO_FEW and difference < 0:
+        conclusion += " (set --assay-tolerance to allow a drop)"
+    regressed = is_significant(comparison) and is_small
+    return TestComparison(test, comparison, regressed, f"{words}, {conclusion}{note}")
 
 
 def is_significant(comparison: Comparison) -> bool:
@@ -191,17 +173,6 @@ def is_significant(comparison: Comparison) -> bool:
 def is_beyond(difference: float, tolerance: float) -> bool:
     """The gate with a tolerance: whether the drop is larger."""
     return -difference > tolerance + NOISE
-
-
-def _suggest_tolerance(comparison: Comparison) -> str:
-    mean = comparison.difference.mean
-    if comparison.conclusion is Conclusion.TOO_FEW and mean is not None and mean < 0:
-        return " (set --assay-tolerance to allow a drop)"
-    return ""
-
-
-def _read_test_name(sample: Sample) -> str:
-    return str((sample.model_extra or {}).get("test"))
 
 
 def _read_scores(samples: Iterable[Sample]) -> Iterator[ComparedRow]:

@@ -104,28 +104,26 @@ class Record:
 
     def format_headline(self) -> str:
         """Score, interval and counts in one sentence."""
-        return self._format_score() + (f"; {self.skipped}" if self.skipped else "")
-
-    def _format_score(self) -> str:
+        results = format_plural(self.results, "result")
         if not self.results:
-            return "no score: no sample was evaluated"
-        if self.score is None:
-            return f"no score: none of {format_plural(self.results, 'result')} was judged"
-        low, high = self.interval
-        between = (
-            "" if low is None or high is None else f" [{format_number(low)}, {format_number(high)}]"
-        )
-        words = f"score {format_number(self.score, beside=self.threshold)}{between}"
-        if self.threshold is not None:
-            words += f", threshold {format_number(self.threshold, beside=self.score)}"
-        words += f", {self.judged} of {format_plural(self.results, 'result')} judged"
-        unscored = self.results - self.judged
-        if unscored:
-            share = f"{100 * unscored / self.results:.1f} %"
-            words += f"; unscored {unscored} of {self.results} ({share})"
-        if self.too_few:
-            words += "; too few samples to place the true mean above or below the threshold"
-        return words
+            words = "no score: no sample was evaluated"
+        elif self.score is None:
+            words = f"no score: none of {results} was judged"
+        else:
+            # `beside` adds digits where a score would look equal to a threshold that it misses.
+            words = f"score {format_number(self.score, beside=self.threshold)}"
+            low, high = self.interval
+            if low is not None and high is not None:
+                words += f" [{format_number(low)}, {format_number(high)}]"
+            if self.threshold is not None:
+                words += f", threshold {format_number(self.threshold, beside=self.score)}"
+            words += f", {self.judged} of {results} judged"
+            if unscored := self.results - self.judged:
+                share = f"{100 * unscored / self.results:.1f} %"
+                words += f"; unscored {unscored} of {self.results} ({share})"
+            if self.too_few:
+                words += "; too few samples to place the true mean above or below the threshold"
+        return words + (f"; {self.skipped}" if self.skipped else "")
 
     def properties(self) -> list[tuple[str, object]]:
         """Return the properties for a JUnit report. Unknown values are omitted."""
@@ -166,9 +164,14 @@ def read_minimum(threshold: Any) -> float | None:
     return None if minimum is None else float(minimum)
 
 
-def fill_numbers(record: Record, summary: RunSummary) -> Record:
+def fill_numbers(record: Record, summary: RunSummary, *, used_model: bool) -> Record:
     """Return the record with the numbers of a run."""
     score = summary.score
+    totals: dict[str, Total] = {name: getattr(summary, name) for name in TOTALS}
+    # A sum over no known value is unknown, not 0.
+    known = {
+        name: total.at_least for name, total in totals.items() if total.unknown < summary.results
+    }
     return replace(
         record,
         score=score.mean,
@@ -186,9 +189,11 @@ def fill_numbers(record: Record, summary: RunSummary) -> Record:
             }
             for name, metric in summary.metrics.items()
         },
-        input_tokens=_to_whole_tokens(_read_known_total(summary.input_tokens, summary.results)),
-        output_tokens=_to_whole_tokens(_read_known_total(summary.output_tokens, summary.results)),
-        cost_usd=_read_known_total(summary.cost_usd, summary.results),
+        input_tokens=int(known["input_tokens"]) if "input_tokens" in known else None,
+        output_tokens=int(known["output_tokens"]) if "output_tokens" in known else None,
+        cost_usd=known.get("cost_usd"),
+        # Without a model there are no calls whose tokens could be missing.
+        unknown={name: total.unknown if used_model else 0 for name, total in totals.items()},
     )
 
 
@@ -217,18 +222,3 @@ def mark_regression(record: Record, worse: str) -> Record:
     if record.outcome == "xfailed":
         return record
     return mark_failed(record, "; ".join(filter(None, [record.reason, worse])))
-
-
-def fill_unknown_counts(record: Record, summary: RunSummary, *, used_model: bool) -> Record:
-    """Return the record with the counts of results whose tokens or cost are unknown."""
-    totals = {name: getattr(summary, name) for name in TOTALS}
-    unknown = {name: total.unknown if used_model else 0 for name, total in totals.items()}
-    return replace(record, unknown=unknown)
-
-
-def _read_known_total(total: Total, results: int) -> float | None:
-    return total.at_least if total.unknown < results else None
-
-
-def _to_whole_tokens(value: float | None) -> int | None:
-    return None if value is None else int(value)

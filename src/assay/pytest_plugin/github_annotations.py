@@ -44,32 +44,27 @@ def _format_summary_row(record: Record, found: TestComparison | None) -> str:
         f"{record.judged} of {record.results}",
         "" if record.threshold is None else format_number(record.threshold, beside=record.score),
         "" if found is None else escape_markdown(found.text),
-        _format_outcome_cell(record),
     ]
-    return f"| {' | '.join(cells)} |"
-
-
-def _format_outcome_cell(record: Record) -> str:
     if not record.passed:
-        return f"❌ {escape_markdown(record.reason)}".strip()
-    return "✅" if record.xfail is None else f"✅ {record.outcome}"
+        cells.append(f"❌ {escape_markdown(record.reason)}".strip())
+    else:
+        # An expected failure passes, but the page must not show it as a plain success.
+        cells.append("✅" if record.xfail is None else f"✅ {record.outcome}")
+    return f"| {' | '.join(cells)} |"
 
 
 def annotate(records: Sequence[Record], *, root: Path) -> Iterator[str]:
     """Yield workflow commands that annotate each failure at its test."""
     if os.environ.get("GITHUB_ACTIONS") != "true":
         return
-    for record in records:
-        if not record.passed:
-            file = escape_command_property(_resolve_annotation_path(record.file, root))
-            text = f"{record.test}: {record.format_headline()}: {record.reason}"
-            yield f"::error file={file},line={record.line}::{escape_command(text)}"
-
-
-def _resolve_annotation_path(file: str, root: Path) -> str:
-    # Annotations need paths relative to the checkout; pytest's root may be a folder inside it.
     workspace = os.environ.get("GITHUB_WORKSPACE")
-    path = root / file
-    if workspace and path.is_relative_to(workspace):
-        return path.relative_to(workspace).as_posix()
-    return file
+    for record in records:
+        if record.passed:
+            continue
+        file, path = record.file, root / record.file
+        # Annotations need paths relative to the checkout; pytest's root may be a folder inside it.
+        if workspace and path.is_relative_to(workspace):
+            file = path.relative_to(workspace).as_posix()
+        text = f"{record.test}: {record.format_headline()}: {record.reason}"
+        place = f"file={escape_command_property(file)},line={record.line}"
+        yield f"::error {place}::{escape_command(text)}"

@@ -16,7 +16,6 @@ from _pytest.runner import runtestprotocol
 from .worker_files import SessionFiles
 
 if TYPE_CHECKING:
-    import pytest
     from _pytest._code.code import TerminalRepr
 
 
@@ -56,7 +55,12 @@ class PendingReports:
 
     def release(self, regressions: Mapping[str, str]) -> None:
         """Log all pending reports. A test in `regressions` fails with that text."""
-        pending = {**self._read_worker_reports(), **self._own}
+        load = self._config.hook.pytest_report_from_serializable
+        pending = {
+            nodeid: [load(config=self._config, data=each) for each in plain]
+            for nodeid, plain in self._files.read_reports().items()
+        }
+        pending |= self._own
         for nodeid, reports in pending.items():
             if (text := regressions.get(nodeid)) is not None:
                 (call,) = (report for report in reports if report.when == "call")
@@ -66,14 +70,9 @@ class PendingReports:
             self._log(reports)
         for nodeid in regressions.keys() - pending.keys():
             # Another plugin ran the test and reported it as passed: add a failed report.
-            self._log([_build_failed_report(nodeid, regressions[nodeid])])
-
-    def _read_worker_reports(self) -> "dict[str, list[pytest.TestReport]]":
-        load = self._config.hook.pytest_report_from_serializable
-        return {
-            nodeid: [load(config=self._config, data=each) for each in plain]
-            for nodeid, plain in self._files.read_reports().items()
-        }
+            file, _, name = nodeid.partition("::")
+            text = _render_failure(regressions[nodeid])
+            self._log([pytest.TestReport(nodeid, (file, None, name), {}, "failed", text, "call")])
 
     def _log(self, reports: "list[pytest.TestReport]") -> None:
         hook, first = self._config.hook, reports[0]
@@ -89,8 +88,3 @@ def _render_failure(text: str) -> "TerminalRepr":
         pytest.fail(text, pytrace=False)
     except pytest.fail.Exception as error:
         return pytest.ExceptionInfo.from_exception(error).getrepr(style="value")
-
-
-def _build_failed_report(nodeid: str, text: str) -> "pytest.TestReport":
-    location = (nodeid.partition("::")[0], None, nodeid.partition("::")[2])
-    return pytest.TestReport(nodeid, location, {}, "failed", _render_failure(text), "call")

@@ -2,7 +2,6 @@
 
 import heapq
 import shlex
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from assay.stats import clean_text, format_number, format_plural
@@ -22,57 +21,42 @@ def describe_worst(run: TestRun, evaluations: Evaluations, *, below: float | Non
     """List the samples with the lowest scores: question, answer, reason and command."""
     if below is None:
         return []
-    count, worst = _find_worst(run.report.samples, below)
+    count = 0
+    # A heap of the few that are shown, the best of them first: samples stream from the store.
+    # The position breaks ties, so that samples are never compared.
+    worst: list[tuple[float, int, Sample]] = []
+    for position, sample in enumerate(run.report.samples):
+        if (reward := sample.reward) is not None and reward < below:
+            count += 1
+            heapq.heappush(worst, (-reward, -position, sample))
+            if len(worst) > _MAX_WORST_LISTED:
+                heapq.heappop(worst)
     if not count:
         return []
     lines = [f"{format_plural(count, 'result')} below {format_number(below)}, the worst:"]
     places = {each.judged: each.place for each in run.assertions.first}
-    for sample in worst:
+    for _, _, sample in sorted(worst, reverse=True):
+        name = format_result_name(sample)
         reason = (sample.score.reason if sample.score is not None else None) or "no reason given"
         score = format_number(sample.reward or 0.0)
-        lines.append(
-            f"  sample {_format_sample_name(sample)}: score {score}: {_shorten_line(reason)}"
-        )
-        lines += _describe_place(places.get(format_result_name(sample)))
-        lines += (f"    {label}: {_shorten_line(text)}" for label, text in _describe_answer(sample))
-        lines.append(
-            f"    transcript: {_format_show_command(run, evaluations, format_result_name(sample))}"
-        )
+        lines += _format_problem(name, f"score {score}: {_shorten_line(reason)}", places.get(name))
+        lines += _describe_answer(sample)
+        lines.append(f"    transcript: {_format_show_command(run, evaluations, name)}")
     return lines
 
 
-def _find_worst(samples: Iterable[Sample], below: float) -> tuple[int, list[Sample]]:
-    # Samples stream from the store: only the few that are shown stay in memory.
-    count = 0
-
-    def select() -> Iterator[tuple[float, int, Sample]]:
-        nonlocal count
-        for place, sample in enumerate(samples):
-            if (reward := sample.reward) is not None and reward < below:
-                count += 1
-                yield reward, place, sample
-
-    worst = heapq.nsmallest(_MAX_WORST_LISTED, select(), key=lambda each: each[:2])
-    return count, [sample for _, _, sample in worst]
-
-
-def _describe_answer(sample: Sample) -> Iterator[tuple[str, str]]:
-    question = _find_question(sample)
-    if question:
-        yield "question", question
-    if sample.response:
-        yield "answer", sample.response
-    if sample.ground_truth is not None:
-        yield "expected", str(sample.ground_truth)
-
-
-def _find_question(sample: Sample) -> str:
-    # The user's last message in the prompt, else the first one in the rollout.
-    if isinstance(sample.prompt, str) and sample.prompt:
-        return sample.prompt
-    prompt = [] if isinstance(sample.prompt, str) else sample.prompt
-    messages = [*reversed(prompt), *sample.messages]
-    return next((message.text for message in messages if message.role == "user"), "")
+def _describe_answer(sample: Sample) -> list[str]:
+    prompt = sample.prompt
+    question = prompt if isinstance(prompt, str) else ""
+    if not question:
+        # The user's last message in the prompt, else the first one in the rollout.
+        messages = [*reversed([] if isinstance(prompt, str) else prompt), *sample.messages]
+        question = next((message.text for message in messages if message.role == "user"), "")
+    shown = {"question": question or None, "answer": sample.response or None}
+    shown["expected"] = None if sample.ground_truth is None else str(sample.ground_truth)
+    return [
+        f"    {label}: {_shorten_line(text)}" for label, text in shown.items() if text is not None
+    ]
 
 
 def describe_assertions(run: TestRun, evaluations: Evaluations) -> list[str]:
@@ -80,10 +64,8 @@ def describe_assertions(run: TestRun, evaluations: Evaluations) -> list[str]:
     assertions = run.assertions
     lines = [f"{format_plural(assertions.count, 'assertion')} failed (score 0.0):"]
     for each in sorted(assertions.first):
-        lines.append(
-            f"  sample {clean_text(each.judged, _MAX_LINE_CHARS)}: {_shorten_line(each.reason)}"
-        )
-        lines += _describe_place(each.place)
+        lines += _format_problem(each.judged, _shorten_line(each.reason), each.place)
+        # A group of samples has no transcript of its own.
         if each.is_sample:
             lines.append(f"    transcript: {_format_show_command(run, evaluations, each.judged)}")
     if len(assertions.first) < assertions.count:
@@ -115,13 +97,9 @@ def describe_unscored(run: TestRun, evaluations: Evaluations) -> list[str]:
         lines.append(f"  {shared}: {_format_fault(*found.scorer_faults)}")
         listed, bad = found.outside, bad - found.in_scorer
     for sample in listed:
-        lines.append(
-            f"  sample {_format_sample_name(sample)}: {_shorten_line(_describe_fault(sample))}"
-        )
-        lines += _describe_place(_find_fault_place(sample))
-        lines.append(
-            f"    transcript: {_format_show_command(run, evaluations, format_result_name(sample))}"
-        )
+        name, (text, place) = format_result_name(sample), _read_fault(sample)
+        lines += _format_problem(name, _shorten_line(text), place)
+        lines.append(f"    transcript: {_format_show_command(run, evaluations, name)}")
     if bad > len(listed):
         lines.append(f"  and {bad - len(listed)} more: {_format_show_command(run, evaluations)}")
     return lines
@@ -144,7 +122,7 @@ class _UnscoredSamples:
     scorer_faults: set[_Fault] = field(default_factory=set)
 
     def add(self, sample: Sample) -> None:
-        fault = _describe_fault(sample), _find_fault_place(sample)
+        fault = _read_fault(sample)
         if len(self.faults) < 2:
             self.faults.add(fault)
         if len(self.first) < _MAX_UNSCORED_LISTED:
@@ -162,24 +140,18 @@ def _format_fault(fault: _Fault) -> str:
     return _shorten_line(text) if place is None else f"{_shorten_line(text)} ({place})"
 
 
-def _format_sample_name(sample: Sample) -> str:
-    return clean_text(format_result_name(sample), _MAX_LINE_CHARS)
+def _read_fault(sample: Sample) -> _Fault:
+    failure, score = sample.failure, sample.score
+    if failure is not None:
+        text = f"{failure.boundary}: {failure.kind}: {failure.message}"
+        return text, find_place(failure.traceback)
+    text = None if score is None else score.error or score.reason
+    return text or "not judged", None
 
 
-def _describe_fault(sample: Sample) -> str:
-    if sample.failure is not None:
-        return f"{sample.failure.boundary}: {sample.failure.kind}: {sample.failure.message}"
-    if sample.score is not None and sample.score.error:
-        return sample.score.error
-    return (sample.score.reason if sample.score is not None else None) or "not judged"
-
-
-def _find_fault_place(sample: Sample) -> str | None:
-    return None if sample.failure is None else find_place(sample.failure.traceback)
-
-
-def _describe_place(place: str | None) -> list[str]:
-    return [] if place is None else [f"    raised at: {place}"]
+def _format_problem(name: str, problem: str, place: str | None) -> list[str]:
+    lines = [f"  sample {clean_text(name, _MAX_LINE_CHARS)}: {problem}"]
+    return lines if place is None else [*lines, f"    raised at: {place}"]
 
 
 def _shorten_line(text: str) -> str:

@@ -30,8 +30,10 @@ class Evaluations:
         self.settings = read_settings(config)
         self.files = SessionFiles(self.settings.summary, session)
         self.pending = PendingReports(config, self.files)
+        self.passed: set[str] = set()
+        """The items of this process that passed so far."""
+
         self._tests: list[RecordedTest] = []
-        self._passed: set[str] = set()
         self._error: Exception | None = None
         self._comparisons: list[TestComparison] = []
         self._notes: list[str] = []
@@ -43,13 +45,9 @@ class Evaluations:
     def add(self, record: Record, store: str | None = None) -> None:
         """Record a test, with the address of the store that has its samples."""
         self.files.write(record, store)
-        self._passed.discard(record.item)
+        self.passed.discard(record.item)
         if record.passed:
-            self._passed.add(record.item)
-
-    def passed(self, nodeid: str) -> bool:
-        """Whether a test of this process passed so far."""
-        return nodeid in self._passed
+            self.passed.add(record.item)
 
     def conclude(self) -> None:
         """Compare all tests with the baseline, and log the reports that waited for it."""
@@ -62,26 +60,23 @@ class Evaluations:
                 )
         except (AssayError, OSError) as error:
             self._error = error
-        regressed = {each.test: each.problem for each in self._comparisons if each.regressed}
+        regressed = {each.test: each for each in self._comparisons if each.regressed}
         failing: dict[str, list[str]] = {}
         for number, test in enumerate(self._tests):
-            record = test.record
-            if record.test not in regressed:
+            record, found = test.record, regressed.get(test.record.test)
+            if found is None:
                 continue
-            worse = mark_regression(record, regressed[record.test])
+            worse = mark_regression(record, found.problem)
             self._tests[number] = replace(test, record=worse)
             # Failed and xfailed tests have been reported already.
             if record.outcome in ("passed", "xpassed"):
-                failing.setdefault(record.item, []).append(self._describe_regression(worse))
-        self.pending.release({nodeid: "\n".join(texts) for nodeid, texts in failing.items()})
-
-    def _describe_regression(self, record: Record) -> str:
-        (found,) = (each for each in self._comparisons if each.test == record.test)
-        name = clean_text(record.test.rpartition("::")[2], _MAX_REPORT_CHARS)
-        lines = [f"{name}: {record.format_headline()}", found.problem]
-        if found.comparison is not None:
-            lines += join_wrapped(found.comparison.lines())
-        return "\n".join(lines)
+                name = clean_text(record.test.rpartition("::")[2], _MAX_REPORT_CHARS)
+                # One item reports all of its endpoints that became worse.
+                lines = failing.setdefault(record.item, [])
+                lines += [f"{name}: {worse.format_headline()}", found.problem]
+                if found.comparison is not None:
+                    lines += join_wrapped(found.comparison.lines())
+        self.pending.release({nodeid: "\n".join(lines) for nodeid, lines in failing.items()})
 
     def finish(self, session: "pytest.Session") -> None:
         """Write the summary, and the baseline if `--assay-update-baseline` is set."""
@@ -111,22 +106,20 @@ class Evaluations:
         if baseline is None or not self.settings.update:
             return
         # A partial session would drop all tests that did not run from the baseline.
-        if _has_ended_early(session):
+        early = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR)
+        if session.shouldstop or session.shouldfail or session.exitstatus in early:
             self._notes.append(
                 f"the session ended early: {self._shorten_path(baseline)} was not updated"
             )
             return
-        self._notes += self._list_dropped_tests(baseline)
-        copy_summary(self.settings.summary, baseline)
-        self._notes.append(f"baseline written: {self._shorten_path(baseline)}")
-
-    def _list_dropped_tests(self, baseline: Path) -> Iterator[str]:
         try:
             before = {test["test"] for test in read_summary(baseline)["tests"]}
         except AssayError:
-            return  # the baseline is new or unreadable
+            before = set()  # the baseline is new or unreadable
         for test in sorted(before - {record.test for record in self._records}):
-            yield f"the baseline no longer contains a test that did not run: {test}"
+            self._notes.append(f"the baseline no longer contains a test that did not run: {test}")
+        copy_summary(self.settings.summary, baseline)
+        self._notes.append(f"baseline written: {self._shorten_path(baseline)}")
 
     def write_terminal_section(self, reporter: "pytest.TerminalReporter") -> None:
         """Write the terminal's section about evaluations, at most 80 columns wide."""
@@ -135,8 +128,7 @@ class Evaluations:
         reporter.section("evaluations")
         for line in self._render_lines():
             reporter.write_line(_escape_workflow_command(line))
-        root = self._config.rootpath
-        for line in annotate(self._records, root=root):
+        for line in annotate(self._records, root=self._config.rootpath):
             reporter.write_line(line)
 
     def _render_lines(self) -> Iterator[str]:
@@ -166,6 +158,7 @@ def _render_record(record: Record, found: TestComparison | None) -> Iterator[str
     if compared is not None:
         yield from _wrap_text(compared.text)
     yield from _wrap_text(record.format_headline())
+    # A regression is the reason of its record as well.
     if record.reason and not (compared is not None and record.reason.endswith(compared.text)):
         yield from _wrap_text(record.reason)
     if record.xfail:
@@ -199,8 +192,3 @@ def _escape_workflow_command(line: str) -> str:
     if not stripped.startswith("::"):
         return line
     return f"{line[: len(line) - len(stripped)]}: {stripped[1:]}"
-
-
-def _has_ended_early(session: "pytest.Session") -> bool:
-    early = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR)
-    return bool(session.shouldstop or session.shouldfail or session.exitstatus in early)

@@ -4,16 +4,13 @@ import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any
 
 import pytest
 
 from assay.errors import AssayError
 
 from .summary_file import check_rows, read_summary, rows_path_of
-
-if TYPE_CHECKING:
-    import pytest
 
 
 @dataclass(frozen=True)
@@ -85,24 +82,28 @@ def _resolve_session_store(config: "pytest.Config") -> tuple[str | Path, bool]:
 def check_settings(settings: Settings) -> None:
     """Raise `pytest.UsageError` for options that would fail the session later."""
     if settings.baseline is None and (settings.update or settings.tolerance is not None):
-        _raise_usage_error("--assay-tolerance and --assay-update-baseline need --assay-baseline")
+        raise pytest.UsageError(
+            "--assay-tolerance and --assay-update-baseline need --assay-baseline"
+        )
     tolerance = settings.tolerance
     if tolerance is not None and not (math.isfinite(tolerance) and tolerance >= 0):
-        _raise_usage_error(f"--assay-tolerance is {tolerance}, not a number of at least 0")
+        raise pytest.UsageError(f"--assay-tolerance is {tolerance}, not a number of at least 0")
     if settings.max_samples is not None and settings.max_samples < 1:
-        _raise_usage_error(
+        raise pytest.UsageError(
             f"--assay-max-samples is {settings.max_samples}, not a number of at least 1"
         )
     if settings.fail_on_error is not None or settings.max_cost_usd is not None:
         try:
             settings.limits()
         except AssayError as error:
-            _raise_usage_error(f"--assay-{error.message.replace('_', '-', 2)}")
+            # The name of the setting becomes that of the option.
+            problem = error.message.replace("_", "-", 2)
+            raise pytest.UsageError(f"--assay-{problem}") from error
     if settings.rows is not None and not settings.rows.is_file():
-        _raise_usage_error(f"--assay-rows: {settings.rows} does not exist")
+        raise pytest.UsageError(f"--assay-rows: {settings.rows} does not exist")
     for path in (settings.summary, settings.baseline):
         if path is not None and rows_path_of(path) == path:
-            _raise_usage_error(
+            raise pytest.UsageError(
                 f"{path}: a summary cannot end in .jsonl, the file of the samples beside it"
             )
     if settings.baseline is not None:
@@ -112,19 +113,15 @@ def check_settings(settings: Settings) -> None:
 def _check_baseline(baseline: Path, settings: Settings) -> None:
     if rows_path_of(baseline).resolve() == rows_path_of(settings.summary).resolve():
         # The session would be compared with itself and always pass.
-        _raise_usage_error("--assay-baseline and --assay-summary are the same file")
+        raise pytest.UsageError("--assay-baseline and --assay-summary are the same file")
     if settings.update:
         return
     if not baseline.is_file():
-        _raise_usage_error(
+        raise pytest.UsageError(
             f"the baseline {baseline} does not exist; write it with --assay-update-baseline"
         )
     try:
         read_summary(baseline)
         check_rows(baseline)
     except AssayError as error:
-        _raise_usage_error(str(error))
-
-
-def _raise_usage_error(problem: str) -> NoReturn:
-    raise pytest.UsageError(problem)
+        raise pytest.UsageError(str(error)) from error

@@ -48,8 +48,32 @@ def write_summary(
             line = f"{sample.to_json()}\n"
             file.write(line)
             digest.update(line.encode())
-    plain = {**_build_summary(records, root), "code": _digest_code(records, root)}
-    _write_json(summary, {**plain, "rows": rows.name, "rows_sha256": digest.hexdigest()})
+    scores = [record.score for record in records if record.score is not None]
+    totals = {}
+    for name in TOTALS:
+        known = [value for record in records if (value := getattr(record, name)) is not None]
+        totals[name] = sum(known) if known else None
+    plain = {
+        "format": SUMMARY_FORMAT,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "git_commit": _read_git_commit(root),
+        "versions": {"assay": __version__, "python": platform.python_version()},
+        "score": sum(scores) / len(scores) if scores else None,
+        "passed": all(record.passed for record in records),
+        "results": sum(record.results for record in records),
+        "judged": sum(record.judged for record in records),
+        "invalid": sum(record.invalid for record in records),
+        "failed": sum(sum(record.failed.values()) for record in records),
+        **totals,
+        "unknown": {
+            name: sum(record.unknown.get(name, 0) for record in records) for name in TOTALS
+        },
+        "tests": [{**asdict(record), "outcome": record.outcome} for record in records],
+        "code": _digest_code(records, root),
+        "rows": rows.name,
+        "rows_sha256": digest.hexdigest(),
+    }
+    write_private(summary, f"{json.dumps(plain, indent=2)}\n")
 
 
 @contextmanager
@@ -66,27 +90,6 @@ def _open_replacement(path: Path) -> Iterator[TextIO]:
         unfinished.unlink(missing_ok=True)
 
 
-def _build_summary(records: Sequence[Record], root: Path) -> dict[str, Any]:
-    scores = [record.score for record in records if record.score is not None]
-    return {
-        "format": SUMMARY_FORMAT,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "git_commit": _read_git_commit(root),
-        "versions": {"assay": __version__, "python": platform.python_version()},
-        "score": sum(scores) / len(scores) if scores else None,
-        "passed": all(record.passed for record in records),
-        "results": sum(record.results for record in records),
-        "judged": sum(record.judged for record in records),
-        "invalid": sum(record.invalid for record in records),
-        "failed": sum(sum(record.failed.values()) for record in records),
-        **{name: _sum_known([getattr(record, name) for record in records]) for name in TOTALS},
-        "unknown": {
-            name: sum(record.unknown.get(name, 0) for record in records) for name in TOTALS
-        },
-        "tests": [{**asdict(record), "outcome": record.outcome} for record in records],
-    }
-
-
 def _digest_code(records: Sequence[Record], root: Path) -> dict[str, str]:
     # The SHA-256 of every project file that could explain a change of the scores.
     loaded = hash_loaded_files(root)
@@ -98,15 +101,6 @@ def _digest_code(records: Sequence[Record], root: Path) -> dict[str, str]:
         if file.as_posix() not in found and (root / file).is_file():
             found[file.as_posix()] = compute_file_sha256(root / file)
     return dict(sorted(found.items()))
-
-
-def _sum_known(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
-
-
-def _write_json(path: Path, plain: dict[str, Any]) -> None:
-    write_private(path, f"{json.dumps(plain, indent=2)}\n")
 
 
 def digest_rows(rows: Iterable[object]) -> str:
@@ -139,7 +133,8 @@ def copy_summary(summary: Path, target: Path) -> None:
     rows = rows_path_of(target)
     with rows_path_of(summary).open(encoding="utf-8") as source, _open_replacement(rows) as file:
         shutil.copyfileobj(source, file)
-    _write_json(target, {**read_summary(summary), "rows": rows.name})
+    plain = {**read_summary(summary), "rows": rows.name}
+    write_private(target, f"{json.dumps(plain, indent=2)}\n")
 
 
 def read_summary(path: Path) -> dict[str, Any]:

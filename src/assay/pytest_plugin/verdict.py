@@ -4,7 +4,6 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -28,16 +27,12 @@ from .evaluation_record import (
     build_blank_record,
     fill_config,
     fill_numbers,
-    fill_unknown_counts,
     mark_failed,
 )
 from .evaluation_run import Evaluation, TestRun
 from .sample_lines import describe_assertions, describe_unscored, describe_worst
 from .session_report import Evaluations
 from .source_lines import find_place
-
-if TYPE_CHECKING:
-    import pytest
 
 _MAX_VERDICT_CHARS = 300
 
@@ -98,7 +93,11 @@ def _record_outcome(evaluation: Evaluation) -> Iterator[TestVerdict]:
         except AssayError as error:
             reason = error_message(error)
             _record_stopped_test(evaluation, reason)
-            verdict.problem = f"{evaluation.item.name}: {reason}{_describe_cause(error)}"
+            verdict.problem = f"{evaluation.item.name}: {reason}"
+            # Only a stopped run has a cause in the user's code; other errors describe themselves.
+            if isinstance(error, RunStopped) and error.__cause__ is not None:
+                place = find_place("".join(traceback.format_exception(error.__cause__)))
+                verdict.problem += "" if place is None else f"\n  raised at: {place}"
         except BaseException as error:
             interrupted = isinstance(error, KeyboardInterrupt)
             _record_stopped_test(
@@ -109,14 +108,6 @@ def _record_outcome(evaluation: Evaluation) -> Iterator[TestVerdict]:
             verdict.problem = _conclude_test(evaluation, verdict.rule)
         if evaluation.function is not None:
             verdict.error = evaluation.function.assertions.error
-
-
-def _describe_cause(error: AssayError) -> str:
-    # Only a stopped run has a cause in the user's code; other errors describe themselves.
-    if not isinstance(error, RunStopped) or error.__cause__ is None:
-        return ""
-    place = find_place("".join(traceback.format_exception(error.__cause__)))
-    return "" if place is None else f"\n  raised at: {place}"
 
 
 def record_setup(
@@ -132,7 +123,7 @@ def record_report(report: "pytest.TestReport", evaluations: Evaluations) -> None
     """Make the summary agree with pytest: xfail marks, and errors of a teardown."""
     if (xfail := getattr(report, "wasxfail", None)) is not None:
         evaluations.files.write_verdict(report.nodeid, {"passed": True, "xfail": str(xfail)})
-    elif report.failed and report.when != "setup" and evaluations.passed(report.nodeid):
+    elif report.failed and report.when != "setup" and report.nodeid in evaluations.passed:
         reason = clean_text(redact(report.longreprtext.strip()), _MAX_VERDICT_CHARS)
         where = "teardown: " if report.when == "teardown" else ""
         verdict = {"passed": False, "reason": f"{where}{reason}"}
@@ -181,34 +172,25 @@ def _build_test_record(evaluation: Evaluation, run: TestRun) -> Record:
         dataset=spec.dataset,
         dataset_fingerprint=spec.dataset_fingerprint or evaluation.dataset_fingerprint,
     )
-    summary = run.report.summary
     used_model = run.config.get("endpoint") is not None or options.rollout_fn is not None
-    counted = fill_unknown_counts(fill_numbers(blank, summary), summary, used_model=used_model)
+    counted = fill_numbers(blank, run.report.summary, used_model=used_model)
     return fill_config(counted, options, run.config)
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """The verdict on one run of a test: its record, and the lines of the failure report."""
-
-    record: Record
-    problems: list[str]
 
 
 def _conclude_test(evaluation: Evaluation, rule: GateRule | None) -> str | None:
     lines: list[str] = []
     for run in evaluation.runs:
-        judged = judge_run(_build_test_record(evaluation, run), run, rule, evaluation.evaluations)
-        evaluation.evaluations.add(judged.record, run.report.store)
-        if run.endpoint is None or len(evaluation.runs) == 1:
-            evaluation.item.user_properties.extend(judged.record.properties())
-        else:
-            evaluation.item.user_properties.extend(
-                (f"{name}[{run.endpoint}]", value) for name, value in judged.record.properties()
-            )
-        if judged.problems:
-            name = clean_text(judged.record.test.rpartition("::")[2], _MAX_VERDICT_CHARS)
-            lines += [f"{name}: {judged.record.format_headline()}", *judged.problems]
+        blank = _build_test_record(evaluation, run)
+        record, problems = judge_run(blank, run, rule, evaluation.evaluations)
+        evaluation.evaluations.add(record, run.report.store)
+        # One item of the JUnit report has the numbers of all endpoints that it judged together.
+        suffix = f"[{run.endpoint}]" if run.endpoint and len(evaluation.runs) > 1 else ""
+        evaluation.item.user_properties.extend(
+            (f"{name}{suffix}", value) for name, value in record.properties()
+        )
+        if problems:
+            name = clean_text(record.test.rpartition("::")[2], _MAX_VERDICT_CHARS)
+            lines += [f"{name}: {record.format_headline()}", *problems]
     # Ctrl-C stopped the run, not pytest: raise it again after the results are recorded.
     if evaluation.interrupted:
         raise KeyboardInterrupt
@@ -217,8 +199,8 @@ def _conclude_test(evaluation: Evaluation, rule: GateRule | None) -> str | None:
 
 def judge_run(
     record: Record, run: TestRun, rule: GateRule | None, evaluations: Evaluations
-) -> Judgement:
-    """Pass or fail one run, and list the reasons."""
+) -> tuple[Record, list[str]]:
+    """Pass or fail one run. Returns its record and the lines of the failure report."""
     problems: list[str] = []
     reasons: list[str] = []
     if run.report.interrupted:
@@ -236,14 +218,15 @@ def judge_run(
         if misses(verdict):
             problems += join_wrapped(verdict.lines())
             problems += describe_worst(run, evaluations, below=rule.minimum)
-            reasons += [check.text for check in verdict.checks if not _is_passed(check.outcome)]
+            missed = [check for check in verdict.checks if check.outcome is not Outcome.PASSED]
+            reasons += [check.text for check in missed]
     if fails_by_assertion(run.assertions, rule):
         failed_ones = format_plural(run.assertions.count, "assertion")
         reasons.append(f"{failed_ones} failed, and no `threshold` allows any to fail")
         problems += describe_assertions(run, evaluations)
     if reasons:
-        return Judgement(mark_failed(record, "; ".join(reasons)), problems)
-    return Judgement(replace(record, passed=True), [])
+        return mark_failed(record, "; ".join(reasons)), problems
+    return replace(record, passed=True), []
 
 
 def has_invalid(record: Record) -> bool:
@@ -258,8 +241,4 @@ def fails_by_assertion(assertions: FailedAssertions, rule: GateRule | None) -> b
 
 def misses(verdict: Verdict) -> bool:
     """The gate on the threshold: an inconclusive verdict does not pass either."""
-    return not _is_passed(verdict.outcome)
-
-
-def _is_passed(outcome: Outcome) -> bool:
-    return outcome is Outcome.PASSED
+    return verdict.outcome is not Outcome.PASSED
