@@ -8,7 +8,7 @@ import pytest
 from assay.pytest_plugin.batch import (
     GroupMember,
     GroupResults,
-    group_members_by_sample,
+    group_members,
     iterate_members,
     judge_groups,
 )
@@ -70,7 +70,7 @@ def test_all_endpoints_of_a_sample_are_told_apart() -> None:
         return [endpoint == "y" for endpoint in endpoints]
 
     everything = group("a", "b", endpoint="x") + group("a", "b", endpoint="y")
-    found = judged(judge, *group_members_by_sample(everything), endpoints=True)
+    found = judged(judge, *group_members(everything, lambda each: each.sample.id), endpoints=True)
 
     assert [said(found, member) for member in everything] == [0.0, 0.0, 1.0, 1.0]
 

@@ -13,20 +13,16 @@ _MAX_FAILED_ASSERTIONS = 20
 
 
 def read_assertion(error: AssertionError) -> EvaluateResult:
-    """Return the result of a failed assertion: score 0.0, with the assertion as reason."""
-    return EvaluateResult(score=0.0, reason=describe_assertion(error))
-
-
-def describe_assertion(error: AssertionError) -> str:
-    """Return the text that pytest makes of an assertion, truncated where it is long."""
-    text = redact(str(error)).strip() or f"assertion failed: {_find_source_line(error)}"
-    return text if len(text) <= _MAX_ASSERTION_CHARS else f"{text[: _MAX_ASSERTION_CHARS - 1]}…"
-
-
-def _find_source_line(error: AssertionError) -> str:
-    # pytest rewrites assertions in test files only; elsewhere the message is empty.
-    frames = traceback.extract_tb(error.__traceback__)
-    return (frames[-1].line or f"line {frames[-1].lineno}") if frames else "assert"
+    """Return the result of a failed assertion: score 0.0, with the text of pytest as reason."""
+    text = redact(str(error)).strip()
+    if not text:
+        # pytest rewrites assertions in test files only; elsewhere the message is empty.
+        frames = traceback.extract_tb(error.__traceback__)
+        line = (frames[-1].line or f"line {frames[-1].lineno}") if frames else "assert"
+        text = f"assertion failed: {line}"
+    if len(text) > _MAX_ASSERTION_CHARS:
+        text = f"{text[: _MAX_ASSERTION_CHARS - 1]}…"
+    return EvaluateResult(score=0.0, reason=text)
 
 
 @dataclass(frozen=True, order=True)

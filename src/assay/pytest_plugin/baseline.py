@@ -1,10 +1,9 @@
 """This session against an earlier summary, test by test, paired by sample."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
-from types import MappingProxyType
 
 from assay.errors import ConfigError
 from assay.stats import (
@@ -61,7 +60,7 @@ class ComparedRow:
     output_tokens: int | None = None
     latency_s: float | None = None
     cached: bool = False
-    metrics: Mapping[str, float | None] = MappingProxyType({})
+    metrics: Mapping[str, float | None] = field(default_factory=dict)
     """Empty: a baseline is about scores."""
 
 

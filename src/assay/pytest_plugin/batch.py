@@ -2,7 +2,7 @@
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -29,6 +29,10 @@ class GroupMember:
     @property
     def key(self) -> ResultKey:
         return key_of(self.endpoint, self.sample)
+
+    @property
+    def repeat(self) -> str:
+        return (self.sample.rollout_id or "").removeprefix(f"{self.sample.id}#")
 
 
 @dataclass(frozen=True)
@@ -60,21 +64,14 @@ def iterate_members(endpoint: str | None, samples: Iterable[Sample]) -> Iterator
             yield GroupMember(endpoint, sample)
 
 
-def group_members_by_sample(found: Iterable[GroupMember]) -> list[list[GroupMember]]:
-    """Group all repeats and endpoints of each sample."""
+def group_members(
+    found: Iterable[GroupMember], key: Callable[[GroupMember], str]
+) -> list[list[GroupMember]]:
+    """Group members by a key, in the order of their first member."""
     groups: dict[str, list[GroupMember]] = {}
     for member in found:
-        groups.setdefault(member.sample.id, []).append(member)
+        groups.setdefault(key(member), []).append(member)
     return list(groups.values())
-
-
-def group_members_by_repeat(group: Iterable[GroupMember]) -> list[list[GroupMember]]:
-    """Split a group into one part for each repeat."""
-    parts: dict[str, list[GroupMember]] = {}
-    for member in group:
-        repeat = (member.sample.rollout_id or "").removeprefix(f"{member.sample.id}#")
-        parts.setdefault(repeat, []).append(member)
-    return list(parts.values())
 
 
 def judge_groups(
@@ -100,24 +97,21 @@ async def judge_groups_in_loop(
     function: UserFunction, groups: Sequence[list[GroupMember]], *, concurrency: int
 ) -> GroupResults:
     """Call an async function once for each group, in the running event loop."""
-    return _collect_results(function, groups, await _await_groups(function, groups, concurrency))
+    slots = asyncio.Semaphore(concurrency)
 
+    async def judge(group: list[GroupMember]) -> object:
+        async with slots:
+            value = _call_with_group(function, group)
+            try:
+                return await value if isinstance(value, Awaitable) else value
+            except Exception as error:
+                return error
 
-def _collect_results(
-    function: UserFunction, groups: Sequence[list[GroupMember]], returned: Sequence[object]
-) -> GroupResults:
-    results: dict[ResultKey, EvaluateResult | Exception] = {}
-    for group, value in zip(groups, returned, strict=True):
-        if isinstance(value, AssertionError):
-            is_one = len({member.sample.id for member in group}) == 1
-            verdict = function.assertions.add(_describe_group(group), value, is_sample=is_one)
-            results |= {member.key: verdict for member in group}
-        else:
-            results |= _read_group_results(group, value)
-    return GroupResults(results)
+    return _collect_results(function, groups, await asyncio.gather(*map(judge, groups)))
 
 
 def _call_with_group(function: UserFunction, group: list[GroupMember]) -> object:
+    # An exception is returned: it is the result of this group, and the others continue.
     try:
         return function.score_group(
             [member.sample for member in group], [member.endpoint for member in group]
@@ -126,44 +120,35 @@ def _call_with_group(function: UserFunction, group: list[GroupMember]) -> object
         return error
 
 
-async def _await_groups(
-    function: UserFunction, groups: Sequence[list[GroupMember]], concurrency: int
-) -> list[object]:
-    slots = asyncio.Semaphore(concurrency)
-
-    async def one(group: list[GroupMember]) -> object:
-        async with slots:
-            value = _call_with_group(function, group)
-            try:
-                return await value if isinstance(value, Awaitable) else value
-            except Exception as error:
-                return error
-
-    return await asyncio.gather(*map(one, groups))
-
-
-def _read_group_results(
-    group: list[GroupMember], value: object
-) -> dict[ResultKey, EvaluateResult | Exception]:
-    if isinstance(value, Exception):
-        return {member.key: value for member in group}
-    values = list(value) if isinstance(value, list | tuple) else None
-    if values is None or len(values) != len(group):
-        kind = "None" if value is None else f"a {type(value).__name__}"
-        returned = kind if values is None else len(values)
-        fault = ScorerFault(
-            f"the function was called with {len(group)} samples and returned {returned}, not a "
-            f"list of {len(group)} results"
-        )
-        return {member.key: fault for member in group}
-    # Rollouts of one sample share its id, so the check of ids below cannot see a changed order.
-    own = {id(member.sample): position for position, member in enumerate(group)}
-    if len({member.sample.id for member in group}) == 1 and {*map(id, values)} == own.keys():
-        values.sort(key=lambda each: own[id(each)])
-    return {
-        member.key: _read_member_result(each, member.sample)
-        for member, each in zip(group, values, strict=True)
-    }
+def _collect_results(
+    function: UserFunction, groups: Sequence[list[GroupMember]], returned: Sequence[object]
+) -> GroupResults:
+    results: dict[ResultKey, EvaluateResult | Exception] = {}
+    for group, value in zip(groups, returned, strict=True):
+        ids = {member.sample.id for member in group}
+        if isinstance(value, AssertionError):
+            judged = next(iter(ids)) if len(ids) == 1 else f"all {len(group)} in one call"
+            verdict = function.assertions.add(judged, value, is_sample=len(ids) == 1)
+            results |= {member.key: verdict for member in group}
+        elif isinstance(value, Exception):
+            results |= {member.key: value for member in group}
+        elif not isinstance(value, list | tuple) or len(value) != len(group):
+            kind = "None" if value is None else f"a {type(value).__name__}"
+            found = len(value) if isinstance(value, list | tuple) else kind
+            fault = ScorerFault(
+                f"the function was called with {len(group)} samples and returned {found}, not a "
+                f"list of {len(group)} results"
+            )
+            results |= {member.key: fault for member in group}
+        else:
+            values = list(value)
+            # Rollouts of one sample share its id, so the check of ids cannot see a changed order.
+            own = {id(member.sample): position for position, member in enumerate(group)}
+            if len(ids) == 1 and {*map(id, values)} == own.keys():
+                values.sort(key=lambda each: own[id(each)])
+            for member, each in zip(group, values, strict=True):
+                results[member.key] = _read_member_result(each, member.sample)
+    return GroupResults(results)
 
 
 def _read_member_result(value: object, sample: Sample) -> EvaluateResult | Exception:
@@ -175,8 +160,3 @@ def _read_member_result(value: object, sample: Sample) -> EvaluateResult | Excep
         return read_outcome(value, sample)
     except ScorerFault as error:
         return error
-
-
-def _describe_group(group: list[GroupMember]) -> str:
-    ids = {member.sample.id for member in group}
-    return next(iter(ids)) if len(ids) == 1 else f"all {len(group)} in one call"

@@ -2,17 +2,15 @@
 
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
 from .decorator import ENDPOINT_ARGUMENT, EvalOptions
 
-if TYPE_CHECKING:
-    import pytest
-
 _SCOPES = ("function", "class", "module", "package", "session")
+_VARIADIC = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 _SAMPLE_PARAMETERS = frozenset({"messages", "ground_truth", "sample", "row"})
 
 
@@ -20,16 +18,28 @@ def build_visible_signature(
     options: EvalOptions, collector: "pytest.Collector", name: str
 ) -> inspect.Signature:
     """Return the parameters that pytest fills: fixtures and parametrised arguments."""
-    marks = [*getattr(options.function, "pytestmark", ()), *collector.iter_markers("parametrize")]
-    parametrised = set(_list_parametrised_names(marks))
+    parametrised: set[str] = set()
+    own_marks = getattr(options.function, "pytestmark", ())
+    for mark in (*own_marks, *collector.iter_markers("parametrize")):
+        if mark.name == "parametrize":
+            names = mark.args[0] if mark.args else mark.kwargs.get("argnames", ())
+            split = names.replace(" ", "").split(",") if isinstance(names, str) else names
+            parametrised.update(split)
     parameters = list(options.signature.parameters.values())
     owner = collector.obj if isinstance(collector, pytest.Class) else None
     first = 0 if find_receiver_kind(owner, name) is None else 1
-    kept = parameters[:first] + [
-        parameter
-        for parameter in parameters[first:]
-        if parameter.name in parametrised or _is_fixture(parameter, options, collector)
-    ]
+    kept = parameters[:first]
+    manager = collector.session._fixturemanager
+    # A fixture may have the name of one of these; in an evaluation they come from the sample.
+    of_sample = _SAMPLE_PARAMETERS | ({"endpoints"} if options.groupwise else set())
+    for each in parameters[first:]:
+        is_required = each.default is each.empty and each.kind not in _VARIADIC
+        if each.name in parametrised or (
+            is_required
+            and each.name not in of_sample
+            and (each.name == "request" or manager.getfixturedefs(each.name, collector))
+        ):
+            kept.append(each)
     if options.endpoints and not options.groupwise:
         kept.append(inspect.Parameter(ENDPOINT_ARGUMENT, inspect.Parameter.KEYWORD_ONLY))
     # The endpoint is keyword-only: a signature must have its parameters in the order of kinds.
@@ -46,7 +56,19 @@ def mark_for_asyncio(
     marks = [*getattr(function, "pytestmark", ()), *collector.iter_markers()]
     if any(mark.name in ("asyncio", "anyio") for mark in marks):
         return
-    fixtures = list(_find_async_fixtures(signature.parameters, collector, set()))
+    manager = collector.session._fixturemanager
+    fixtures: list[pytest.FixtureDef[Any]] = []
+    left, seen = list(signature.parameters), set[str]()
+    # Fixtures use other fixtures: one async fixture behind them all is enough.
+    while left:
+        if (name := left.pop()) in seen:
+            continue
+        seen.add(name)
+        for definition in (manager.getfixturedefs(name, collector) or ())[-1:]:
+            made = definition.func
+            if inspect.iscoroutinefunction(made) or inspect.isasyncgenfunction(made):
+                fixtures.append(definition)
+            left += definition.argnames
     if not fixtures:
         return
     try:
@@ -59,21 +81,6 @@ def mark_for_asyncio(
     pytest.mark.asyncio(loop_scope=max(scopes, key=_SCOPES.index))(function)
 
 
-def _find_async_fixtures(
-    names: Iterable[str], collector: "pytest.Collector", seen: set[str]
-) -> "Iterator[pytest.FixtureDef[Any]]":
-    manager = collector.session._fixturemanager
-    for name in names:
-        if name in seen:
-            continue
-        seen.add(name)
-        for definition in (manager.getfixturedefs(name, collector) or ())[-1:]:
-            made = definition.func
-            if inspect.iscoroutinefunction(made) or inspect.isasyncgenfunction(made):
-                yield definition
-            yield from _find_async_fixtures(definition.argnames, collector, seen)
-
-
 def find_receiver_kind(owner: type | None, name: str) -> str | None:
     """Return what the first parameter of a test receives: `instance`, `class`, or None."""
     if owner is None:
@@ -83,26 +90,6 @@ def find_receiver_kind(owner: type | None, name: str) -> str | None:
     if isinstance(found, staticmethod):
         return None
     return "class" if isinstance(found, classmethod) else "instance"
-
-
-def _is_fixture(
-    parameter: inspect.Parameter, options: EvalOptions, collector: "pytest.Collector"
-) -> bool:
-    if parameter.name in _SAMPLE_PARAMETERS or parameter.default is not parameter.empty:
-        return False
-    if options.groupwise and parameter.name == "endpoints":
-        return False
-    if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
-        return False
-    manager = collector.session._fixturemanager
-    return parameter.name == "request" or bool(manager.getfixturedefs(parameter.name, collector))
-
-
-def _list_parametrised_names(marks: Iterable[Any]) -> Iterator[str]:
-    for mark in marks:
-        if mark.name == "parametrize":
-            names = mark.args[0] if mark.args else mark.kwargs.get("argnames", ())
-            yield from names.replace(" ", "").split(",") if isinstance(names, str) else names
 
 
 def name_endpoints(endpoints: Sequence[Any]) -> list[str]:

@@ -32,13 +32,11 @@ from .assertions import FailedAssertions
 from .batch import (
     GroupMember,
     GroupResults,
-    group_members_by_repeat,
-    group_members_by_sample,
+    group_members,
     iterate_members,
     judge_groups,
     judge_groups_in_loop,
 )
-from .bundled_rows import BundledRows
 from .collection import name_endpoints
 from .decorator import ENDPOINT_ARGUMENT, EvalOptions, TranslatedOptions
 from .environment_servers import build_token_redactor, describe_environment, open_environment
@@ -68,10 +66,10 @@ class TestRun:
     skipped: str
     """A description of the skipped rows; "" for none."""
 
-    config: dict[str, Any] = field(default_factory=dict)
+    config: dict[str, Any]
     """The configuration of the rollouts; rescoring puts the results into another run."""
 
-    assertions: FailedAssertions = field(default_factory=FailedAssertions)
+    assertions: FailedAssertions
 
 
 @dataclass
@@ -94,33 +92,21 @@ class Evaluation:
 
     def run(self) -> None:
         """Evaluate every sample with every endpoint of this test. Fills `runs`."""
-        function = self._bind_function()
+        self.function = function = bind_user_function(self.item, self.options)
         asyncio.run(self._roll_out(function))
         if self.options.takes_lists and not self.interrupted:
+            # Not in a loop: a synchronous function may start one of its own.
             groups, concurrency = self._build_groups(), self.options.concurrency
             asyncio.run(self._rescore(judge_groups(function, groups, concurrency=concurrency)))
 
     async def run_in_loop(self) -> None:
         """Run the evaluation of an async function in the loop of the test."""
-        function = self._bind_function()
+        self.function = function = bind_user_function(self.item, self.options)
         await self._roll_out(function)
         if self.options.takes_lists and not self.interrupted:
             groups, concurrency = self._build_groups(), self.options.concurrency
             results = await judge_groups_in_loop(function, groups, concurrency=concurrency)
             await self._rescore(results)
-
-    def _bind_function(self) -> UserFunction:
-        self.function = bind_user_function(self.item, self.options)
-        return self.function
-
-    def _check_parameters(self, function: UserFunction) -> None:
-        """Raise `ConfigError` for a parameter that the first sample does not have.
-
-        Checked before the first model call, since no call of the function could succeed.
-        """
-        first = next(iter(self._load_samples(most=1)), None)
-        if first is not None:
-            function.takes.of(first)
 
     @functools.cached_property
     def dataset_fingerprint(self) -> str | None:
@@ -136,45 +122,36 @@ class Evaluation:
         return any(run.report.interrupted for run in self.runs)
 
     async def _roll_out(self, function: UserFunction) -> None:
-        endpoints = self._list_endpoints()
+        endpoints, assertions = self._list_endpoints(), function.assertions
+        # A parameter that the first sample does not have raises before the first model call.
+        first = next(iter(self._load_samples(most=1)), None)
+        if first is not None:
+            function.takes.of(first)
         asks = any(endpoint is not None for _, endpoint in endpoints)
-        self._check_parameters(function)
         rolled_out = asks or self.options.rollout_fn is not None
         async with open_environment(self.options, rolled_out=rolled_out) as environment:
             for name, endpoint in endpoints:
                 config = self._build_config(function, environment, endpoint)
-                stop = Stop()
                 try:
-                    with _stop_on_ctrl_c(stop):
-                        run = await self._evaluate_endpoint(config, stop, name)
+                    report, skipped = await self._evaluate_endpoint(config, name)
                 except RunStopped as stopped:
                     # A run that hit its limit still has results: they belong in the summary.
                     if stopped.run_id is not None:
-                        self._keep(self._read_stopped(stopped.run_id), name, function)
+                        where = self._settings.store
+                        with Store.open(where, create=False) as store:
+                            run = store.run(stopped.run_id)
+                            report = build_eval_report(run, store, reopen=where, interrupted=False)
+                        self.runs.append(TestRun(name, report, "", report.spec.config, assertions))
                     raise
-                self._keep(run, name, function)
+                self.runs.append(TestRun(name, report, skipped, report.spec.config, assertions))
                 if self.interrupted:
                     return
-
-    def _keep(self, run: TestRun, name: str | None, function: UserFunction) -> None:
-        run.endpoint, run.config = name, run.report.spec.config
-        run.assertions = function.assertions
-        self.runs.append(run)
-
-    def _read_stopped(self, run_id: str) -> TestRun:
-        where = self._settings.store
-        with Store.open(where, create=False) as store:
-            run = store.run(run_id)
-            return TestRun(None, build_eval_report(run, store, reopen=where, interrupted=False), "")
 
     def _build_config(
         self, function: UserFunction, environment: Any, endpoint: Endpoint | None
     ) -> EvalConfig:
         options = self.options
-        # Functions that take lists score after all rollouts; until then results are placeholders.
-        score: Callable[[Sample], object] = (
-            _defer_score if options.takes_lists else function.score_sample
-        )
+        score = _defer_score if options.takes_lists else function.score_sample
         return EvalConfig(
             endpoint=endpoint,
             score_fn=_wrap_as_user_function(score, options),
@@ -195,24 +172,37 @@ class Evaluation:
             },
         )
 
-    async def _evaluate_endpoint(self, config: EvalConfig, stop: Stop, name: str | None) -> TestRun:
-        store = self._settings.store
+    async def _evaluate_endpoint(
+        self, config: EvalConfig, name: str | None
+    ) -> tuple[EvalReport, str]:
+        """Return the report of a run, and a description of the skipped rows."""
+        store, stop = self._settings.store, Stop()
         metadata = self._build_metadata(config, name)
-        samples = self._load_samples().with_metadata(metadata)
-        report = await evaluate(samples, config, store=store, stop=stop)
-        for _ in range(self.options.retries):
-            if not report.summary.failed or report.interrupted:
-                break
-            # Within one session only random prompts can differ, and they may: do not compare.
-            resume = Resume(report.run_id, allow_changed_dataset=True, check_prompts=False)
+        with _stop_on_ctrl_c(stop):
             samples = self._load_samples().with_metadata(metadata)
-            report = await evaluate(samples, config, store=store, resume=resume, stop=stop)
-        return TestRun(None, report, str(samples.skipped) if samples.skipped else "")
+            report = await evaluate(samples, config, store=store, stop=stop)
+            for _ in range(self.options.retries):
+                if not report.summary.failed or report.interrupted:
+                    break
+                # Within one session only random prompts can differ, and they may: do not compare.
+                resume = Resume(report.run_id, allow_changed_dataset=True, check_prompts=False)
+                samples = self._load_samples().with_metadata(metadata)
+                report = await evaluate(samples, config, store=store, resume=resume, stop=stop)
+        return report, str(samples.skipped) if samples.skipped else ""
 
     def _build_metadata(self, config: EvalConfig, name: str | None) -> dict[str, Any]:
         options, endpoint, samples = self.options, config.endpoint, self._load_samples()
         model = None if endpoint is None else f"{endpoint.provider}:{endpoint.model}"
         threshold, agent = read_minimum(options.threshold), options.rollout_fn
+        extra: dict[str, Any] = {}
+        # eval-protocol writes these into the metadata of every row, where tests read them.
+        if isinstance(options, TranslatedOptions) and options.completion_params:
+            if self._settings.model:
+                extra["completion_params"] = {"model": self._settings.model}
+            else:
+                endpoints = options.endpoints or (endpoint,)
+                pairs = zip(endpoints, options.completion_params, strict=True)
+                extra["completion_params"] = next(p for one, p in pairs if one is endpoint)
         return {
             "dataset": samples.name,
             "dataset_fingerprint": self.dataset_fingerprint,
@@ -226,24 +216,17 @@ class Evaluation:
             "repeats": options.repeats,
             "seed": options.seed,
             "tags": list(options.tags),
-            **self._describe_completion_params(endpoint),
+            **extra,
         }
-
-    def _describe_completion_params(self, endpoint: Endpoint | None) -> dict[str, Any]:
-        # eval-protocol writes these into the metadata of every row, where tests read them.
-        options = self.options
-        if not isinstance(options, TranslatedOptions) or not options.completion_params:
-            return {}
-        if self._settings.model:
-            return {"completion_params": {"model": self._settings.model}}
-        pairs = zip(options.endpoints or (endpoint,), options.completion_params, strict=True)
-        return {"completion_params": next(params for one, params in pairs if one is endpoint)}
 
     def _load_samples(self, most: int | None = None) -> SampleStream:
         limits = [self.options.max_samples, self._settings.max_samples, most]
         known = [limit for limit in limits if limit is not None]
         if self._settings.rows is not None:
-            rows = BundledRows(self._settings.rows, self._list_record_names())
+            # A summary has one record for each endpoint that a groupwise test judges together.
+            nodeid, endpoints = self.item.nodeid, self.options.endpoints
+            names = {f"{nodeid}[{name}]" for name in name_endpoints(endpoints)} | {nodeid}
+            rows = BundledRows(self._settings.rows, frozenset(names))
             return load_samples(rows, min(known) if known else None)
         return load_samples(
             _locate_samples(self.options.samples, self.item.path),
@@ -252,20 +235,16 @@ class Evaluation:
             adapter=self.options.adapter,
         )
 
-    def _list_record_names(self) -> frozenset[str]:
-        # A summary has one record for each endpoint that a groupwise test judges together.
-        nodeid = self.item.nodeid
-        names = name_endpoints(self.options.endpoints) if self.options.endpoints else []
-        return frozenset({nodeid, *(f"{nodeid}[{name}]" for name in names)})
-
     def _list_endpoints(self) -> list[tuple[str | None, Endpoint | None]]:
-        one = self._settings.model or self.item.funcargs.get(
-            ENDPOINT_ARGUMENT, self.options.endpoint
-        )
-        if not self.options.groupwise or not self.options.endpoints or self._settings.model:
-            return [(None, _parse_test_endpoint(one))]
-        names = name_endpoints(self.options.endpoints)
-        return list(zip(names, map(_parse_test_endpoint, self.options.endpoints), strict=True))
+        options, model = self.options, self._settings.model
+        names: list[str | None] = [None]
+        # pytest passes a test one of its `endpoints`, unless it judges all of them together.
+        given: list[Any] = [model or self.item.funcargs.get(ENDPOINT_ARGUMENT, options.endpoint)]
+        if options.groupwise and options.endpoints and not model:
+            names, given = [*name_endpoints(options.endpoints)], [*options.endpoints]
+        where = "@evaluation_test"
+        parsed = [None if each is None else to_endpoint(each, where=where) for each in given]
+        return list(zip(names, parsed, strict=True))
 
     def _build_groups(self) -> list[list[GroupMember]]:
         # One call for each group: all results, or all results of one sample.
@@ -274,32 +253,55 @@ class Evaluation:
             for run in self.runs
             for member in iterate_members(run.endpoint, run.report.samples)
         ]
-        groups = group_members_by_sample(found) if self.options.groupwise else [found]
+        groups = [found]
+        if self.options.groupwise:
+            groups = group_members(found, lambda member: member.sample.id)
         # eval-protocol calls such a function once for each repeat.
         if isinstance(self.options, TranslatedOptions):
-            groups = [part for group in groups for part in group_members_by_repeat(group)]
+            groups = [
+                part
+                for group in groups
+                for part in group_members(group, lambda member: member.repeat)
+            ]
         return [group for group in groups if group]
 
     async def _rescore(self, results: GroupResults) -> None:
         for run in self.runs:
-            if run.report.summary.results:
-                run.report = await self._rescore_run(run, results)
+            if not run.report.summary.results:
+                continue
+            score = functools.partial(results.of, run.endpoint)
+            run.report = await rescore(
+                run.report.run_id,
+                _wrap_as_user_function(score, self.options),
+                store=self._settings.store,
+                options=RescoreOptions(
+                    name=self.item.name,
+                    keep_failed=True,
+                    bounds=self.options.bounds,
+                    stops_early=False,  # every result exists already; stopping would save nothing
+                ),
+            )
 
-    async def _rescore_run(self, run: TestRun, results: GroupResults) -> EvalReport:
-        return await rescore(
-            run.report.run_id,
-            _wrap_as_user_function(lambda sample: results.of(run.endpoint, sample), self.options),
-            store=self._settings.store,
-            options=RescoreOptions(
-                name=self.item.name,
-                keep_failed=True,
-                bounds=self.options.bounds,
-                stops_early=False,  # every result exists already; stopping would save nothing
-            ),
-        )
+
+@dataclass(frozen=True)
+class BundledRows:
+    """The rows of some tests in a bundle, each once: endpoints of one test share its rows."""
+
+    file: Path
+    tests: frozenset[str]
+
+    def __iter__(self) -> Iterator[Sample]:
+        seen: set[str] = set()
+        for sample in load_samples(self.file, adapter=Sample.model_validate).with_repeats():
+            extra = sample.__pydantic_extra__ or {}
+            # `test` marks results of the old session; new results get a mark of their own.
+            if extra.pop("test", None) in self.tests and sample.id not in seen:
+                seen.add(sample.id)
+                yield sample
 
 
-def _defer_score(sample: Sample) -> EvaluateResult:
+def _defer_score(sample: Sample) -> object:
+    # Functions that take lists score after all rollouts; until then results are placeholders.
     return EvaluateResult(is_score_valid=False, reason="judged together with the others")
 
 
@@ -314,10 +316,6 @@ def _wrap_as_user_function(
     # Otherwise inspect would look through to the parameters of the user's function.
     scorer.__signature__ = _SCORER_SIGNATURE  # type: ignore[attr-defined]  # read by inspect
     return scorer
-
-
-def _parse_test_endpoint(endpoint: Any) -> Endpoint | None:
-    return None if endpoint is None else to_endpoint(endpoint, where="@evaluation_test")
 
 
 @contextmanager

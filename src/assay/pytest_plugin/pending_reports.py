@@ -71,8 +71,9 @@ class PendingReports:
         for nodeid in regressions.keys() - pending.keys():
             # Another plugin ran the test and reported it as passed: add a failed report.
             file, _, name = nodeid.partition("::")
-            text = _render_failure(regressions[nodeid])
-            self._log([pytest.TestReport(nodeid, (file, None, name), {}, "failed", text, "call")])
+            failure = _render_failure(regressions[nodeid])
+            location = (file, None, name)
+            self._log([pytest.TestReport(nodeid, location, {}, "failed", failure, "call")])
 
     def _log(self, reports: "list[pytest.TestReport]") -> None:
         hook, first = self._config.hook, reports[0]

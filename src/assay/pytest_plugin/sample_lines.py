@@ -52,8 +52,8 @@ def _describe_answer(sample: Sample) -> list[str]:
         # The user's last message in the prompt, else the first one in the rollout.
         messages = [*reversed([] if isinstance(prompt, str) else prompt), *sample.messages]
         question = next((message.text for message in messages if message.role == "user"), "")
-    shown = {"question": question or None, "answer": sample.response or None}
-    shown["expected"] = None if sample.ground_truth is None else str(sample.ground_truth)
+    expected = None if sample.ground_truth is None else str(sample.ground_truth)
+    shown = {"question": question or None, "answer": sample.response or None, "expected": expected}
     return [
         f"    {label}: {_shorten_line(text)}" for label, text in shown.items() if text is not None
     ]
@@ -145,8 +145,7 @@ def _read_fault(sample: Sample) -> _Fault:
     if failure is not None:
         text = f"{failure.boundary}: {failure.kind}: {failure.message}"
         return text, find_place(failure.traceback)
-    text = None if score is None else score.error or score.reason
-    return text or "not judged", None
+    return (None if score is None else score.error or score.reason) or "not judged", None
 
 
 def _format_problem(name: str, problem: str, place: str | None) -> list[str]:

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
@@ -15,10 +15,6 @@ from assay.types import Sample
 from .assertions import FailedAssertions
 from .collection import find_receiver_kind
 from .decorator import ENDPOINT_ARGUMENT, EvalOptions
-
-if TYPE_CHECKING:
-    import pytest
-
 
 _SAMPLE_LIST_NAMES = frozenset({"rows", "samples"})
 
@@ -100,18 +96,16 @@ def bind_user_function(item: "pytest.Function", options: EvalOptions) -> UserFun
     # Fixtures win over fields of the row with the same name.
     takes = read_call_spec(function, given=given, signature=signature)
     if options.takes_lists:
-        takes = replace(takes, samples=takes.samples | _find_sample_lists(function, takes.names))
+        try:
+            hints = get_type_hints(function)
+        except (NameError, TypeError, AttributeError):
+            hints = {}  # names under `if TYPE_CHECKING` cannot be resolved
+        # A list of whole samples is recognised by its annotation, or by the usual names.
+        listed = {name for name in takes.names if get_args(hints.get(name))[:1] == (Sample,)}
+        listed |= _SAMPLE_LIST_NAMES & set(takes.names)
+        takes = replace(takes, samples=takes.samples | listed)
     assertions = FailedAssertions(keep_error=bool(item.config.getoption("usepdb")))
     return UserFunction(function, replace(takes, where=item.name), fixtures, tells, assertions)
-
-
-def _find_sample_lists(function: Callable[..., Any], names: Sequence[str]) -> set[str]:
-    try:
-        hints = get_type_hints(function)
-    except (NameError, TypeError, AttributeError):
-        hints = {}  # names under `if TYPE_CHECKING` cannot be resolved
-    listed = {name for name in names if get_args(hints.get(name))[:1] == (Sample,)}
-    return listed | (_SAMPLE_LIST_NAMES & set(names))
 
 
 def format_result_name(sample: Sample) -> str:

@@ -135,21 +135,16 @@ class SessionFiles:
 
 def find_leftovers(summary: Path) -> list[Path]:
     """Find the folders of killed sessions: their process no longer exists."""
-    home = _sessions_folder_of(summary)
-    if not home.is_dir():
-        return []
-    return sorted(path for path in home.iterdir() if not _is_running(path.name.partition("-")[0]))
+    home, found = _sessions_folder_of(summary), []
+    for path in sorted(home.iterdir()) if home.is_dir() else ():
+        try:
+            os.kill(int(path.name.partition("-")[0]), 0)
+        except PermissionError:
+            pass  # the process exists and belongs to another user
+        except (ValueError, ProcessLookupError, OverflowError):
+            found.append(path)
+    return found
 
 
 def _sessions_folder_of(summary: Path) -> Path:
     return summary.with_name(f"{summary.name}.parts")
-
-
-def _is_running(process: str) -> bool:
-    try:
-        os.kill(int(process), 0)
-    except (ValueError, ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True  # the process exists and belongs to another user
-    return True
