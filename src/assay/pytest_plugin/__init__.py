@@ -197,14 +197,9 @@ def pytest_runtest_makereport(
     options = eval_options_of(getattr(item, "function", None))
     is_xfail = hasattr(report, "wasxfail")
     if options is not None and (call.excinfo is not None or report.failed or is_xfail):
-        from .verdict import record_report, record_setup, redact_report
+        from .verdict import record_report
 
-        evaluations = _get_evaluations(item.config)
-        if call.excinfo is not None:
-            if call.when == "setup":
-                record_setup(item, options, call.excinfo.value, evaluations)
-            redact_report(report, options)
-        record_report(report, evaluations)
+        record_report(item, call, report, _get_evaluations(item.config))
     return report
 
 

@@ -28,7 +28,7 @@ class GroupMember:
 
     @property
     def key(self) -> ResultKey:
-        return key_of(self.endpoint, self.sample)
+        return self.endpoint, self.sample.id, self.sample.rollout_id
 
     @property
     def repeat(self) -> str:
@@ -43,21 +43,17 @@ class GroupResults:
 
     def of(self, endpoint: str | None, sample: Sample) -> EvaluateResult:
         """Return a result, or raise the exception of the function as a scorer would."""
-        found = self.results[key_of(endpoint, sample)]
+        found = self.results[GroupMember(endpoint, sample).key]
         if isinstance(found, Exception):
             raise found
         return found
-
-
-def key_of(endpoint: str | None, sample: Sample) -> ResultKey:
-    """Return the key of a sample's result."""
-    return endpoint, sample.id, sample.rollout_id
 
 
 def iterate_members(endpoint: str | None, samples: Iterable[Sample]) -> Iterator[GroupMember]:
     """Yield the samples that did not fail, without their placeholder scores."""
     for sample in samples:
         if sample.failure is None:
+            # The placeholder of the rollout must not look like an earlier score.
             sample.score = None
             if endpoint is not None:
                 sample.metadata["endpoint"] = endpoint
@@ -142,7 +138,7 @@ def _collect_results(
             results |= {member.key: fault for member in group}
         else:
             values = list(value)
-            # Rollouts of one sample share its id, so the check of ids cannot see a changed order.
+            # Rollouts of one sample share its id: their order is restored by object identity.
             own = {id(member.sample): position for position, member in enumerate(group)}
             if len(ids) == 1 and {*map(id, values)} == own.keys():
                 values.sort(key=lambda each: own[id(each)])

@@ -182,7 +182,6 @@ def evaluation_test(
     given: dict[str, Any] = dict(options)
     if foreign := given.keys() & _EVAL_PROTOCOL_OPTIONS:
         return _translate_decorator(samples, given, sorted(foreign)[0])
-    _check_names(given)
     _check_test_options(samples, given)
     for name in ("endpoints", "tags", "bounds"):
         if given.get(name) is not None:
@@ -241,17 +240,6 @@ def _translate_decorator(
     return mark
 
 
-def _check_names(options: dict[str, Any]) -> None:
-    for name in sorted(options.keys() - _KNOWN_OPTIONS):
-        near = difflib.get_close_matches(name, sorted(_KNOWN_OPTIONS), n=1)
-        known = f"the options are {', '.join(sorted(_KNOWN_OPTIONS))}"
-        raise ConfigError(
-            f"unknown option {name!r}",
-            where=_DECORATOR_WHERE,
-            hint=f"did you mean {near[0]!r}?" if near else known,
-        )
-
-
 _OPTION_MINIMUMS = {
     "repeats": 1,
     "concurrency": 1,
@@ -265,6 +253,14 @@ _URL_ONLY_OPTIONS = ("env_command", "env_kind", "env_deadline_s", "env_token", "
 
 def _check_test_options(samples: Any, options: dict[str, Any]) -> None:
     # When the file is imported, so that the error points at the decorator.
+    for name in sorted(options.keys() - _KNOWN_OPTIONS):
+        near = difflib.get_close_matches(name, sorted(_KNOWN_OPTIONS), n=1)
+        known = f"the options are {', '.join(sorted(_KNOWN_OPTIONS))}"
+        raise ConfigError(
+            f"unknown option {name!r}",
+            where=_DECORATOR_WHERE,
+            hint=f"did you mean {near[0]!r}?" if near else known,
+        )
     if samples is None:
         raise ConfigError(
             "the test has no samples",

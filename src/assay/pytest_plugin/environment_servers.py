@@ -21,6 +21,7 @@ async def open_environment(options: EvalOptions, *, rolled_out: bool) -> AsyncIt
     waited for.
     """
     if isinstance(options.environment, AbstractAsyncContextManager):
+        # Entering it may start servers, which nothing would use.
         if not rolled_out:
             yield None
             return
@@ -30,7 +31,16 @@ async def open_environment(options: EvalOptions, *, rolled_out: bool) -> AsyncIt
     if options.env_url is None:
         yield options.environment
         return
-    _refuse_token_over_http(options, options.env_url)
+    parts, token = urlsplit(options.env_url), read_environment_token(options)
+    # A token from the environment belongs to no particular host. One written into the test does.
+    is_plain = parts.scheme == "http" and not is_loopback(parts.hostname or "")
+    if token and not options.env_token and is_plain:
+        raise ConfigError(
+            f"ASSAY_ENV_TOKEN is not sent to {parts.hostname or ''!r} over plain http, which does "
+            "not encrypt it",
+            where="env_url",
+            hint="use an https address; `env_token` of @evaluation_test is sent to any address",
+        )
     from assay.environments import RemoteEnvironments, launch_server, wait_until_ready
 
     async with AsyncExitStack() as stack:
@@ -44,10 +54,7 @@ async def open_environment(options: EvalOptions, *, rolled_out: bool) -> AsyncIt
             yield None
             return
         remote = RemoteEnvironments(
-            url,
-            kind=options.env_kind,
-            token=read_environment_token(options),
-            timeout_s=options.step_timeout_s,
+            url, kind=options.env_kind, token=token, timeout_s=options.step_timeout_s
         )
         await stack.enter_async_context(remote)
         yield lambda sample: remote.make(sample.input)
@@ -56,24 +63,6 @@ async def open_environment(options: EvalOptions, *, rolled_out: bool) -> AsyncIt
 def read_environment_token(options: EvalOptions) -> str | None:
     """Return the bearer token for the server of a test, if any."""
     return options.env_token or os.environ.get("ASSAY_ENV_TOKEN") or None
-
-
-def _refuse_token_over_http(options: EvalOptions, url: str) -> None:
-    # A token from the environment belongs to no particular host. One written into the test does.
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    if (
-        options.env_token
-        or not read_environment_token(options)
-        or parts.scheme != "http"
-        or is_loopback(host)
-    ):
-        return
-    raise ConfigError(
-        f"ASSAY_ENV_TOKEN is not sent to {host!r} over plain http, which does not encrypt it",
-        where="env_url",
-        hint="use an https address; `env_token` of @evaluation_test is sent to any address",
-    )
 
 
 def build_token_redactor(options: EvalOptions) -> Redactor:

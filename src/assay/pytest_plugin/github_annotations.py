@@ -26,31 +26,29 @@ def render_step_summary(records: Sequence[Record], comparisons: Sequence[TestCom
         "",
         "| test | score | interval | judged | threshold | baseline | |",
         "|---|---|---|---|---|---|---|",
-        *(_format_summary_row(record, against.pop(record.test, None)) for record in records),
-        "",
     ]
-    rest = [
-        f"- {escape_markdown(each.test)}: {escape_markdown(each.text)}" for each in against.values()
-    ]
-    return "\n".join([*lines, *rest, *([""] if rest else [])])
-
-
-def _format_summary_row(record: Record, found: TestComparison | None) -> str:
-    low, high = record.interval
-    cells = [
-        escape_markdown(record.test),
-        "none" if record.score is None else format_number(record.score),
-        "" if low is None or high is None else f"{format_number(low)} to {format_number(high)}",
-        f"{record.judged} of {record.results}",
-        "" if record.threshold is None else format_number(record.threshold, beside=record.score),
-        "" if found is None else escape_markdown(found.text),
-    ]
-    if not record.passed:
-        cells.append(f"❌ {escape_markdown(record.reason)}".strip())
-    else:
-        # An expected failure passes, but the page must not show it as a plain success.
-        cells.append("✅" if record.xfail is None else f"✅ {record.outcome}")
-    return f"| {' | '.join(cells)} |"
+    for record in records:
+        (low, high), threshold = record.interval, record.threshold
+        found = against.pop(record.test, None)
+        cells = [
+            escape_markdown(record.test),
+            "none" if record.score is None else format_number(record.score),
+            "" if low is None or high is None else f"{format_number(low)} to {format_number(high)}",
+            f"{record.judged} of {record.results}",
+            "" if threshold is None else format_number(threshold, beside=record.score),
+            "" if found is None else escape_markdown(found.text),
+        ]
+        if not record.passed:
+            cells.append(f"❌ {escape_markdown(record.reason)}".strip())
+        else:
+            # An expected failure passes, but the page must not show it as a plain success.
+            cells.append("✅" if record.xfail is None else f"✅ {record.outcome}")
+        lines.append(f"| {' | '.join(cells)} |")
+    lines.append("")
+    # The tests that are left are in the baseline only.
+    for each in against.values():
+        lines.append(f"- {escape_markdown(each.test)}: {escape_markdown(each.text)}")
+    return "\n".join([*lines, *([""] if against else [])])
 
 
 def annotate(records: Sequence[Record], *, root: Path) -> Iterator[str]:

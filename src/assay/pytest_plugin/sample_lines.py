@@ -2,7 +2,6 @@
 
 import heapq
 import shlex
-from dataclasses import dataclass, field
 
 from assay.stats import clean_text, format_number, format_plural
 from assay.types import Boundary, Sample, redact
@@ -15,6 +14,8 @@ from .source_lines import find_place
 _MAX_UNSCORED_LISTED = 20
 _MAX_WORST_LISTED = 5
 _MAX_LINE_CHARS = 300
+# The message of a fault, and its place in the user's code.
+_Fault = tuple[str, str | None]
 
 
 def describe_worst(run: TestRun, evaluations: Evaluations, *, below: float | None) -> list[str]:
@@ -80,22 +81,34 @@ def describe_unscored(run: TestRun, evaluations: Evaluations) -> list[str]:
     all samples share which reached the scorer, beside those whose rollout failed.
     """
     summary = run.report.summary
-    bad = summary.not_judged_results
-    found = _UnscoredSamples()
+    bad, in_scorer = summary.not_judged_results, 0
+    # Only the first are kept: samples stream from the store.
+    listed: list[Sample] = []
+    outside_scorer: list[Sample] = []
+    # At most two of each: it only matters whether all samples share one.
+    faults: set[_Fault] = set()
+    scorer_faults: set[_Fault] = set()
     for sample in run.report.samples:
-        if sample.reward is None:
-            found.add(sample)
-    if bad == summary.results > 1 and len(found.faults) == 1:
-        return [
-            f"all {format_plural(bad, 'result')} without a valid score: "
-            f"{_format_fault(*found.faults)}"
-        ]
+        if sample.reward is not None:
+            continue
+        if len(faults) < 2:
+            faults.add(_read_fault(sample))
+        if len(listed) < _MAX_UNSCORED_LISTED:
+            listed.append(sample)
+        if sample.failure is not None and sample.failure.boundary is Boundary.SCORER:
+            in_scorer += 1
+            if len(scorer_faults) < 2:
+                scorer_faults.add(_read_fault(sample))
+        elif len(outside_scorer) < _MAX_UNSCORED_LISTED:
+            outside_scorer.append(sample)
+    if bad == summary.results > 1 and len(faults) == 1:
+        shared = _format_fault(*faults)
+        return [f"all {format_plural(bad, 'result')} without a valid score: {shared}"]
     lines = [f"{bad} of {format_plural(summary.results, 'result')} without a valid score:"]
-    listed = found.first
-    if bad == summary.results and found.in_scorer > 1 and len(found.scorer_faults) == 1:
-        shared = f"all {found.in_scorer} results that reached the scorer"
-        lines.append(f"  {shared}: {_format_fault(*found.scorer_faults)}")
-        listed, bad = found.outside, bad - found.in_scorer
+    if bad == summary.results and in_scorer > 1 and len(scorer_faults) == 1:
+        shared = _format_fault(*scorer_faults)
+        lines.append(f"  all {in_scorer} results that reached the scorer: {shared}")
+        listed, bad = outside_scorer, bad - in_scorer
     for sample in listed:
         name, (text, place) = format_result_name(sample), _read_fault(sample)
         lines += _format_problem(name, _shorten_line(text), place)
@@ -103,36 +116,6 @@ def describe_unscored(run: TestRun, evaluations: Evaluations) -> list[str]:
     if bad > len(listed):
         lines.append(f"  and {bad - len(listed)} more: {_format_show_command(run, evaluations)}")
     return lines
-
-
-# The message of a fault, and its place in the user's code.
-_Fault = tuple[str, str | None]
-
-
-@dataclass
-class _UnscoredSamples:
-    first: list[Sample] = field(default_factory=list)
-    outside: list[Sample] = field(default_factory=list)
-    """The first of those that did not fail in the scorer."""
-
-    in_scorer: int = 0
-    faults: set[_Fault] = field(default_factory=set)
-    """At most two, like `scorer_faults`: it only matters whether all samples share one."""
-
-    scorer_faults: set[_Fault] = field(default_factory=set)
-
-    def add(self, sample: Sample) -> None:
-        fault = _read_fault(sample)
-        if len(self.faults) < 2:
-            self.faults.add(fault)
-        if len(self.first) < _MAX_UNSCORED_LISTED:
-            self.first.append(sample)
-        if sample.failure is not None and sample.failure.boundary is Boundary.SCORER:
-            self.in_scorer += 1
-            if len(self.scorer_faults) < 2:
-                self.scorer_faults.add(fault)
-        elif len(self.outside) < _MAX_UNSCORED_LISTED:
-            self.outside.append(sample)
 
 
 def _format_fault(fault: _Fault) -> str:

@@ -42,10 +42,15 @@ class UserFunction:
             return self.assertions.add(format_result_name(sample), error)
         return self._await_result(returned, sample) if inspect.isawaitable(returned) else returned
 
-    async def _await_result(self, returned: Awaitable[object], sample: Sample) -> object:
+    async def _await_result(
+        self, returned: Awaitable[object], sample: Sample | None = None
+    ) -> object:
         try:
-            return await returned
+            with _convert_to_faults(self.assertions):
+                return await returned
         except AssertionError as error:
+            if sample is None:
+                raise
             return self.assertions.add(format_result_name(sample), error)
 
     def score_group(self, samples: Sequence[Sample], endpoints: Sequence[str | None]) -> object:
@@ -56,16 +61,12 @@ class UserFunction:
         values = self.takes.lists(samples)
         if self.takes_endpoints:
             values["endpoints"] = list(endpoints)
-        return self._call(values)
+        returned = self._call(values)
+        return self._await_result(returned) if inspect.isawaitable(returned) else returned
 
     def _call(self, values: dict[str, object]) -> object:
         with _convert_to_faults(self.assertions):
-            returned = self.function(**{**values, **self.fixtures})
-        return self._finish(returned) if inspect.isawaitable(returned) else returned
-
-    async def _finish(self, returned: Awaitable[object]) -> object:
-        with _convert_to_faults(self.assertions):
-            return await returned
+            return self.function(**{**values, **self.fixtures})
 
 
 @contextmanager

@@ -34,13 +34,10 @@ class Evaluations:
         """The items of this process that passed so far."""
 
         self._tests: list[RecordedTest] = []
+        self._records: list[Record] = []
         self._error: Exception | None = None
         self._comparisons: list[TestComparison] = []
         self._notes: list[str] = []
-
-    @property
-    def _records(self) -> list[Record]:
-        return [test.record for test in self._tests]
 
     def add(self, record: Record, store: str | None = None) -> None:
         """Record a test, with the address of the store that has its samples."""
@@ -59,6 +56,7 @@ class Evaluations:
                     baseline, self._tests, tolerance=self.settings.tolerance
                 )
         except (AssayError, OSError) as error:
+            # Reported by `finish`: the pending reports must be logged all the same.
             self._error = error
         regressed = {each.test: each for each in self._comparisons if each.regressed}
         failing: dict[str, list[str]] = {}
@@ -76,6 +74,7 @@ class Evaluations:
                 lines += [f"{name}: {worse.format_headline()}", found.problem]
                 if found.comparison is not None:
                     lines += join_wrapped(found.comparison.lines())
+        self._records = [test.record for test in self._tests]
         self.pending.release({nodeid: "\n".join(lines) for nodeid, lines in failing.items()})
 
     def finish(self, session: "pytest.Session") -> None:

@@ -52,7 +52,15 @@ def read_settings(config: "pytest.Config") -> Settings:
     """Read the options from pytest. Paths are relative to pytest's root folder."""
     option = config.getoption
     baseline = option("--assay-baseline")
-    store, named = _resolve_session_store(config)
+    # The same order as in the commands, so that `assay show` finds the runs of a session.
+    store: str | Path = config.rootpath / ".assay" / "assay.db"
+    named = config.rootpath != config.invocation_params.dir
+    if given := option("--assay-store"):
+        store, named = given if "://" in given else config.rootpath / given, True
+    elif where := os.environ.get("ASSAY_STORE"):
+        store, named = where, False
+    elif home := os.environ.get("ASSAY_HOME"):
+        store, named = Path(home) / "assay.db", False
     return Settings(
         summary=config.rootpath / option("--assay-summary"),
         baseline=None if baseline is None else config.rootpath / baseline,
@@ -66,17 +74,6 @@ def read_settings(config: "pytest.Config") -> Settings:
         max_cost_usd=option("--assay-max-cost-usd"),
         rows=None if option("--assay-rows") is None else config.rootpath / option("--assay-rows"),
     )
-
-
-def _resolve_session_store(config: "pytest.Config") -> tuple[str | Path, bool]:
-    # The same order as in the commands, so that `assay show` finds the runs of a session.
-    if given := config.getoption("--assay-store"):
-        return given if "://" in given else config.rootpath / given, True
-    if where := os.environ.get("ASSAY_STORE"):
-        return where, False
-    if home := os.environ.get("ASSAY_HOME"):
-        return Path(home) / "assay.db", False
-    return config.rootpath / ".assay" / "assay.db", config.rootpath != config.invocation_params.dir
 
 
 def check_settings(settings: Settings) -> None:

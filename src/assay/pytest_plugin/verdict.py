@@ -20,7 +20,7 @@ from assay.stats import (
 from assay.types import describe_error, error_message, redact
 
 from .assertions import FailedAssertions
-from .decorator import EvalOptions
+from .decorator import EvalOptions, eval_options_of
 from .environment_servers import build_token_redactor
 from .evaluation_record import (
     Record,
@@ -110,17 +110,21 @@ def _record_outcome(evaluation: Evaluation) -> Iterator[TestVerdict]:
             verdict.error = evaluation.function.assertions.error
 
 
-def record_setup(
-    item: "pytest.Item", options: EvalOptions, error: BaseException, evaluations: Evaluations
+def record_report(
+    item: "pytest.Item",
+    call: "pytest.CallInfo[None]",
+    report: "pytest.TestReport",
+    evaluations: Evaluations,
 ) -> None:
-    """Record a test whose fixture failed. Skipped tests are not recorded."""
-    if isinstance(item, pytest.Function) and not isinstance(error, pytest.skip.Exception):
-        reason = f"setup: {describe_error(error)}"
-        evaluations.add(mark_failed(build_blank_record(item, options), reason))
-
-
-def record_report(report: "pytest.TestReport", evaluations: Evaluations) -> None:
-    """Make the summary agree with pytest: xfail marks, and errors of a teardown."""
+    """Make the summary agree with pytest: failed fixtures, xfail marks, errors of a teardown."""
+    options, error = eval_options_of(getattr(item, "function", None)), call.excinfo
+    if options is not None and error is not None:
+        # A skipped test is not part of the summary.
+        is_skip = isinstance(error.value, pytest.skip.Exception)
+        if call.when == "setup" and isinstance(item, pytest.Function) and not is_skip:
+            reason = f"setup: {describe_error(error.value)}"
+            evaluations.add(mark_failed(build_blank_record(item, options), reason))
+        redact_report(report, options)
     if (xfail := getattr(report, "wasxfail", None)) is not None:
         evaluations.files.write_verdict(report.nodeid, {"passed": True, "xfail": str(xfail)})
     elif report.failed and report.when != "setup" and report.nodeid in evaluations.passed:

@@ -75,6 +75,7 @@ class SessionFiles:
         # Encoded first: a report that is not JSON must not leave half a line.
         line = json.dumps([time.time_ns(), kind, content])
         make_private_folder(self.folder)
+        # One file for each process, opened for each line: no locks, and nothing left in a buffer.
         path = self.folder / f"{os.getpid()}.jsonl"
         if not path.exists():
             create_private(path)

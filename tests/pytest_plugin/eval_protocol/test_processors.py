@@ -14,7 +14,7 @@ from assay.pytest_plugin.eval_protocol import (
     RolloutProcessorConfig,
     SingleTurnRolloutProcessor,
 )
-from assay.pytest_plugin.eval_protocol.custom import CustomRollouts
+from assay.pytest_plugin.eval_protocol.processors import CustomRollouts
 from assay.types import Sample, Trajectory
 from make import asked, called, said
 from scripted import Scripted

@@ -55,6 +55,14 @@ _RENAMED_PARAMS = {
 # These affect the transport of an answer, not its content. assay never streams, and caches only on
 # request.
 _IGNORED_PARAMS = frozenset({"cache", "stream", "stream_options"})
+_READ_PARAMS = frozenset(
+    {
+        *("api_base", "base_url", "extra_body", "model"),
+        *_UNCHANGED_PARAMS,
+        *_RENAMED_PARAMS,
+        *_IGNORED_PARAMS,
+    }
+)
 
 
 def parse_completion_params(params: Mapping[str, Any]) -> Endpoint:
@@ -84,7 +92,11 @@ def parse_completion_params(params: Mapping[str, Any]) -> Endpoint:
         fields.pop("key_env", None)
     if isinstance(fields.get("stop"), str):
         fields["stop"] = (fields["stop"],)
-    extra = _collect_extra_params(params)
+    body = params.get("extra_body") or {}
+    if not isinstance(body, Mapping):
+        raise ConfigError("`extra_body` is not a dictionary", where=_PARAMS_WHERE)
+    # Everything that an endpoint has no field for is sent with each request.
+    extra = {**{name: params[name] for name in params if name not in _READ_PARAMS}, **body}
     effort = extra.pop("reasoning_effort", None)
     if effort is not None:
         fields.setdefault("reasoning_effort", effort)
@@ -127,9 +139,14 @@ def _read_litellm_model(model: str, address: str | None) -> dict[str, Any]:
         return given
     fireworks = _FIREWORKS_MODEL.fullmatch(model)
     prefix, slash, rest = model.partition("/")
-    provider = (
-        "fireworks_ai" if fireworks else _PREFIXES.get(prefix) if slash else _guess_provider(model)
-    )
+    if fireworks:
+        provider: str | None = "fireworks_ai"
+    elif slash:
+        provider = _PREFIXES.get(prefix)
+    else:
+        # LiteLLM guesses the provider of a model name without a prefix in the same way.
+        openai = "openai" if re.match(r"gpt-|chatgpt-|o\d", model) else None
+        provider = "anthropic" if model.startswith("claude") else openai
     name = fireworks[1] if fireworks else rest if slash and provider else model
     address = address or _find_address(provider)
     if provider == "fireworks_ai":
@@ -141,27 +158,3 @@ def _read_litellm_model(model: str, address: str | None) -> dict[str, Any]:
     # An endpoint without provider and address is refused when a client connects, not here:
     # `--assay-model` may replace it until then.
     return {"provider": provider or "openai-compatible", "model": name, "api_base": address}
-
-
-def _guess_provider(model: str) -> str | None:
-    # LiteLLM guesses the provider of a model name without a prefix in the same way.
-    if model.startswith("claude"):
-        return "anthropic"
-    return "openai" if re.match(r"gpt-|chatgpt-|o\d", model) else None
-
-
-def _collect_extra_params(params: Mapping[str, Any]) -> dict[str, Any]:
-    # Everything that an endpoint has no field for is sent with each request.
-    body = params.get("extra_body") or {}
-    if not isinstance(body, Mapping):
-        raise ConfigError("`extra_body` is not a dictionary", where=_PARAMS_WHERE)
-    read = {
-        "api_base",
-        "base_url",
-        "extra_body",
-        "model",
-        *_UNCHANGED_PARAMS,
-        *_RENAMED_PARAMS,
-        *_IGNORED_PARAMS,
-    }
-    return {**{key: value for key, value in params.items() if key not in read}, **body}

@@ -47,19 +47,15 @@ class DatasetRows:
 
 
 def load_messages(
-    conversations: Sequence[Sequence[Message | dict[str, Any]]],
-) -> Callable[[int | None], list[Sample]]:
-    def load(most: int | None) -> list[Sample]:
-        return [Sample(prompt=list(messages)) for messages in conversations[:most]]
-
-    return load
+    conversations: Sequence[Sequence[Message | dict[str, Any]]], most: int | None
+) -> list[Sample]:
+    """Build a sample of each conversation, at most so many."""
+    return [Sample(prompt=list(messages)) for messages in conversations[:most]]
 
 
-def copy_rows(rows: Sequence[Sample]) -> Callable[[int | None], list[Sample]]:
-    def load(most: int | None) -> list[Sample]:
-        return [row.model_copy(deep=True) for row in rows[:most]]
-
-    return load
+def copy_rows(rows: Sequence[Sample], most: int | None) -> list[Sample]:
+    """Copy the rows, at most so many."""
+    return [row.model_copy(deep=True) for row in rows[:most]]
 
 
 @dataclass
@@ -74,6 +70,7 @@ class AdaptedFiles:
     _cached_rows: list[dict[str, Any]] | None = field(default=None, init=False)
 
     def __call__(self, most: int | None) -> list[Sample]:
+        # Fetched and parsed once: each repeat and endpoint asks for the rows again.
         if self._cached_rows is None:
             self._cached_rows = [row for place in self.places for row in self._read_rows(place)]
         rows = [dict(row) for row in self._cached_rows[:most]]

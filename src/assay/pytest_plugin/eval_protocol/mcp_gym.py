@@ -41,6 +41,7 @@ class GymServer:
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Callable[[Sample], Environment]:
+        # Not in the constructor: a test that is only collected needs no server.
         check_imports(self._script)
         try:
             server = launch_server(self._command, self._url, deadline_s=_STARTUP_TIMEOUT_S)

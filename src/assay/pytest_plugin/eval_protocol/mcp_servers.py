@@ -36,9 +36,23 @@ class McpServers:
 
     async def _open(self, name: str, server: Any) -> Callable[[], Environment]:
         where = f"{self._path}: mcpServers.{name}"
-        if isinstance(server, dict) and isinstance(server.get("command"), str):
-            return partial(StdioServer, _read_command(server, where), where)
-        remote = _read_remote_server(server, where)
+        given: dict[str, Any] = server if isinstance(server, dict) else {}
+        if isinstance(given.get("command"), str):
+            # Servers inherit the environment; `env` only lists the variables that they need.
+            missing = [
+                variable for variable in given.get("env") or () if variable not in os.environ
+            ]
+            if missing:
+                raise ConfigError(f"the environment variable {missing[0]} is not set", where=where)
+            command = [given["command"], *map(str, given.get("args") or ())]
+            return partial(StdioServer, command, where)
+        url, authorization = given.get("url"), given.get("authorization")
+        if not isinstance(url, str):
+            raise ConfigError("the server has neither a `url` nor a `command`", where=where)
+        if authorization is not None and not str(authorization).startswith(_BEARER):
+            raise ConfigError("assay supports an `authorization` of `Bearer …` only", where=where)
+        token = None if authorization is None else str(authorization).removeprefix(_BEARER)
+        remote = RemoteEnvironments(url, kind="mcp", token=token)
         await self._stack.enter_async_context(remote)
         return remote.make
 
@@ -64,25 +78,6 @@ def read_servers(path: Path) -> Mapping[str, Any]:
     if not isinstance(servers, dict) or not servers:
         raise ConfigError("`mcpServers` names no server", where=str(path))
     return servers
-
-
-def _read_command(server: Mapping[str, Any], where: str) -> list[str]:
-    # Servers inherit the environment; `env` only lists the variables that they need.
-    missing = [name for name in server.get("env") or () if name not in os.environ]
-    if missing:
-        raise ConfigError(f"the environment variable {missing[0]} is not set", where=where)
-    return [server["command"], *map(str, server.get("args") or ())]
-
-
-def _read_remote_server(server: Any, where: str) -> RemoteEnvironments:
-    url = server.get("url") if isinstance(server, dict) else None
-    if not isinstance(url, str):
-        raise ConfigError("the server has neither a `url` nor a `command`", where=where)
-    authorization = server.get("authorization")
-    if authorization is not None and not str(authorization).startswith(_BEARER):
-        raise ConfigError("assay supports an `authorization` of `Bearer …` only", where=where)
-    token = None if authorization is None else str(authorization).removeprefix(_BEARER)
-    return RemoteEnvironments(url, kind="mcp", token=token)
 
 
 class ToolServers:

@@ -48,10 +48,6 @@ class StdioServer:
         hello = {"protocolVersion": _MCP_PROTOCOL_VERSION, "capabilities": {}, "clientInfo": client}
         await self._request("initialize", hello)
         await self._send({"method": "notifications/initialized"})
-        self.tools = await self._list_tools()
-        return ()
-
-    async def _list_tools(self) -> list[ToolSpec]:
         tools: list[ToolSpec] = []
         cursor: str | None = None
         while True:
@@ -63,7 +59,9 @@ class StdioServer:
             cursor, last = page.get("nextCursor"), cursor
             # A server that repeats its cursor would keep the loop running.
             if cursor is None or cursor == last:
-                return tools
+                break
+        self.tools = tools
+        return ()
 
     async def step(self, action: Message) -> Step:
         if not action.tool_calls:
@@ -78,7 +76,17 @@ class StdioServer:
             text = f"Error: the arguments of {call.name!r} are not a JSON object"
         else:
             called = {"name": call.name, "arguments": call.arguments}
-            text = _read_tool_result(await self._request("tools/call", called, is_call=True))
+            result = await self._request("tools/call", called, is_call=True)
+            blocks = result.get("content") or []
+            if not blocks and result.get("structuredContent") is not None:
+                text = json.dumps(result["structuredContent"], ensure_ascii=False)
+            else:
+                # Content that is not text reaches the model as JSON.
+                text = "\n".join(
+                    block["text"] if isinstance(block.get("text"), str) else json.dumps(block)
+                    for block in blocks
+                    if isinstance(block, dict)
+                )
         return Message(role="tool", content=text, tool_call_id=call.id, name=call.name)
 
     async def _request(
@@ -116,9 +124,27 @@ class StdioServer:
             raise self._make_fault("the MCP server has ended") from error
 
     async def _read_answer(self, number: int) -> dict[str, Any]:
-        # Notifications are skipped. Requests of the server are refused, except pings.
+        stdout = None if self._process is None else self._process.stdout
+        if stdout is None:
+            raise self._make_fault("the MCP server is not running")
         while True:
-            message = await self._read_message()
+            try:
+                line = await stdout.readline()
+            except ValueError as error:
+                raise self._make_fault(
+                    f"the MCP server sent more than {_MAX_MESSAGE_BYTES} bytes"
+                ) from error
+            if not line:
+                raise self._make_fault(
+                    "the MCP server has ended; run its command by hand to see why"
+                )
+            try:
+                message = json.loads(line)
+            except ValueError:
+                message = None
+            if not isinstance(message, dict):
+                raise self._make_fault("the MCP server wrote a line that is not a JSON object")
+            # Notifications are skipped. Requests of the server are refused, except pings.
             if "method" not in message and message.get("id") == number:
                 return message
             if "method" in message and "id" in message:
@@ -126,26 +152,6 @@ class StdioServer:
                 refusal = {"code": _METHOD_NOT_FOUND, "message": "not supported"}
                 known = message["method"] == "ping"
                 await self._send({"id": message["id"], **(pong if known else {"error": refusal})})
-
-    async def _read_message(self) -> dict[str, Any]:
-        stdout = None if self._process is None else self._process.stdout
-        if stdout is None:
-            raise self._make_fault("the MCP server is not running")
-        try:
-            line = await stdout.readline()
-        except ValueError as error:
-            raise self._make_fault(
-                f"the MCP server sent more than {_MAX_MESSAGE_BYTES} bytes"
-            ) from error
-        if not line:
-            raise self._make_fault("the MCP server has ended; run its command by hand to see why")
-        try:
-            message = json.loads(line)
-        except ValueError:
-            message = None
-        if not isinstance(message, dict):
-            raise self._make_fault("the MCP server wrote a line that is not a JSON object")
-        return message
 
     def _make_fault(self, message: str) -> EnvironmentFault:
         return EnvironmentFault(message, where=self._where)
@@ -166,15 +172,3 @@ class StdioServer:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
-
-
-def _read_tool_result(result: dict[str, Any]) -> str:
-    # Content that is not text reaches the model as JSON.
-    blocks = result.get("content") or []
-    if not blocks and result.get("structuredContent") is not None:
-        return json.dumps(result["structuredContent"], ensure_ascii=False)
-    return "\n".join(
-        block["text"] if isinstance(block.get("text"), str) else json.dumps(block)
-        for block in blocks
-        if isinstance(block, dict)
-    )

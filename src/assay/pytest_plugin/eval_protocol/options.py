@@ -1,6 +1,7 @@
 """Translation of eval-protocol's `evaluation_test` options to assay's."""
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,6 @@ from assay.errors import ConfigError
 from assay.types import Sample
 
 from .completion_params import parse_completion_params
-from .custom import CustomRollouts
 from .dataset import (
     AdaptedFiles,
     DatasetRows,
@@ -23,6 +23,7 @@ from .mcp_gym import GymServer
 from .mcp_servers import McpServers
 from .processors import (
     AgentRolloutProcessor,
+    CustomRollouts,
     MCPGymRolloutProcessor,
     NoOpRolloutProcessor,
     RolloutProcessor,
@@ -56,22 +57,33 @@ def translate_options(options: Mapping[str, Any], test_folder: str) -> dict[str,
     `ConfigError` for options that assay does not support.
     """
     _refuse_unsupported(options)
-    folder = Path(test_folder)
+    folder, mode = Path(test_folder), options.get("mode", "pointwise")
     rollout = _translate_processor(options, folder)
+    rows = _read_rows(options, folder)
+    if not isinstance(mode, str) or mode not in _MODES:
+        raise ConfigError(f"mode={mode!r} is not one of {', '.join(_MODES)}", where=_OPTIONS_WHERE)
     translated: dict[str, Any] = {
-        "samples": _read_rows(options, folder),
+        "samples": rows,
         "repeats": options.get("num_runs", 1),
         "concurrency": min(
             # assay has one limit for rollouts and scoring: the lower one is safe for both.
             options.get("max_concurrent_rollouts", 96),
             options.get("max_concurrent_evaluations", 96),
         ),
-        **_translate_mode(options.get("mode", "pointwise")),
+        **_MODES[mode],
         **rollout,
     }
     threshold = options.get("passed_threshold")
+    if isinstance(threshold, Mapping):
+        threshold = EvaluationThreshold.model_validate(dict(threshold))
+    if isinstance(threshold, EvaluationThreshold):
+        if threshold.standard_error is not None:
+            raise _make_unsupported_error(
+                "passed_threshold with a `standard_error`", "use a GateRule of assay"
+            )
+        threshold = threshold.success
     if threshold is not None:
-        translated["threshold"] = _read_threshold(threshold)
+        translated["threshold"] = threshold
     return translated
 
 
@@ -95,24 +107,6 @@ def _make_unsupported_error(what: str, hint: str | None = None) -> ConfigError:
     )
 
 
-def _translate_mode(mode: object) -> dict[str, bool]:
-    if not isinstance(mode, str) or mode not in _MODES:
-        raise ConfigError(f"mode={mode!r} is not one of {', '.join(_MODES)}", where=_OPTIONS_WHERE)
-    return _MODES[mode]
-
-
-def _read_threshold(given: object) -> float:
-    if isinstance(given, Mapping):
-        given = EvaluationThreshold.model_validate(dict(given))
-    if not isinstance(given, EvaluationThreshold):
-        return given  # type: ignore[return-value]  # checked by the decorator, like any threshold
-    if given.standard_error is not None:
-        raise _make_unsupported_error(
-            "passed_threshold with a `standard_error`", "use a GateRule of assay"
-        )
-    return given.success
-
-
 def _read_rows(options: Mapping[str, Any], folder: Path) -> DatasetRows:
     given = [name for name in _INPUTS if options.get(name) is not None]
     if len(given) != 1:
@@ -124,12 +118,19 @@ def _read_rows(options: Mapping[str, Any], folder: Path) -> DatasetRows:
         adapter = options.get("dataset_adapter") or default_dataset_adapter
         load: Any = AdaptedFiles(places, adapter, folder)
     elif name == "input_messages":
-        load = load_messages(_check_conversations(_take_only_dataset(value, name)))
+        rows = _take_only_dataset(value, name)
+        if not all(isinstance(row, list | tuple) for row in rows):
+            raise ConfigError(
+                "a row of `input_messages` is not a list of messages",
+                where=_OPTIONS_WHERE,
+                hint="write [[[message, ...], ...]]: datasets of rows of messages",
+            )
+        load = partial(load_messages, rows)
     else:
         rows = _take_only_dataset(value, name)
         if not all(isinstance(row, Sample) for row in rows):
             raise ConfigError("a row of `input_rows` is not an EvaluationRow", where=_OPTIONS_WHERE)
-        load = copy_rows(rows)
+        load = partial(copy_rows, rows)
     row_ids = options.get("filtered_row_ids")
     return DatasetRows(
         load,
@@ -153,16 +154,6 @@ def _take_only_dataset(datasets: Any, name: str) -> list[Any]:
     return list(datasets[0])
 
 
-def _check_conversations(rows: list[Any]) -> list[Any]:
-    if not all(isinstance(row, list | tuple) for row in rows):
-        raise ConfigError(
-            "a row of `input_messages` is not a list of messages",
-            where=_OPTIONS_WHERE,
-            hint="write [[[message, ...], ...]]: datasets of rows of messages",
-        )
-    return rows
-
-
 def _translate_processor(options: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     processor = options.get("rollout_processor") or SingleTurnRolloutProcessor()
     if not isinstance(processor, RolloutProcessor):
@@ -173,6 +164,7 @@ def _translate_processor(options: Mapping[str, Any], folder: Path) -> dict[str, 
         )
     kwargs = options.get("rollout_processor_kwargs") or {}
     if isinstance(processor, NoOpRolloutProcessor):
+        # The parameters are not used, but several would mean several evaluations.
         _take_only_params(processor, options)
         return {}
     if isinstance(processor, MCPGymRolloutProcessor):
@@ -200,12 +192,6 @@ def _translate_processor(options: Mapping[str, Any], folder: Path) -> dict[str, 
         path = options.get("mcp_config_path")
         servers = {} if not path else {"environment": McpServers(find_beside(str(path), folder))}
         return {**_translate_endpoints(options), **servers, "max_turns": options.get("steps", 30)}
-    return _translate_custom(processor, options, kwargs)
-
-
-def _translate_custom(
-    processor: RolloutProcessor, options: Mapping[str, Any], kwargs: Mapping[str, Any]
-) -> dict[str, Any]:
     given = _take_only_params(processor, options)
     rollouts = CustomRollouts(
         processor,
@@ -217,6 +203,7 @@ def _translate_custom(
             "kwargs": dict(kwargs),
         },
     )
+    # A custom processor may do without a model.
     endpoints = _translate_endpoints(options) if given.get("model") else {}
     return {**endpoints, "environment": rollouts, "rollout_fn": rollouts.roll_out}
 

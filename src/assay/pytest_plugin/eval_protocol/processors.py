@@ -1,17 +1,19 @@
-"""The rollout processors of eval-protocol, and the configuration that they receive."""
+"""The rollout processors of eval-protocol: its own, and the calls of custom ones."""
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
+from types import TracebackType
 from typing import Any
 
 from assay.agents import Limits, run_agent
 from assay.environments import BasicEnvironment
-from assay.errors import ConfigError
+from assay.errors import ConfigError, EnvironmentFault
 from assay.formats import read_tools
 from assay.providers import ModelClient, connect
-from assay.types import Message, Sample, ToolSpec
+from assay.types import Message, Sample, ToolSpec, Trajectory
 
 from .completion_params import CompletionParams, parse_completion_params
 
@@ -127,6 +129,59 @@ class AgentRolloutProcessor(_OptionOnlyProcessor):
 
 class MCPGymRolloutProcessor(_OptionOnlyProcessor):
     """Runs the model in the environment that `server_script_path` serves."""
+
+
+class CustomRollouts:
+    """Calls the processor for one row at a time. Entering the context sets it up.
+
+    assay schedules and repeats the rows itself.
+    """
+
+    def __init__(self, processor: RolloutProcessor, settings: Mapping[str, Any]) -> None:
+        self._processor = processor
+        self._settings = dict(settings)
+
+    async def __aenter__(self) -> Callable[[Sample], BasicEnvironment]:
+        self._processor.setup()
+        return lambda sample: BasicEnvironment()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._processor.acleanup()
+        self._processor.cleanup()
+
+    async def roll_out(self, client: ModelClient | None, sample: Sample) -> Trajectory:
+        """Return the trajectory of one row. Changes of the processor to the row are kept."""
+        config = RolloutProcessorConfig(
+            **deepcopy(self._settings),  # a processor may change what it receives
+            # assay limits concurrency itself; processors still expect a semaphore.
+            semaphore=asyncio.Semaphore(1),
+            client=client,
+            client_params=self._settings["completion_params"],
+        )
+        tasks = self._processor([sample], config)
+        if not isinstance(tasks, list) or len(tasks) != 1:
+            raise ConfigError(
+                f"{type(self._processor).__name__} did not return one task for one row",
+                where="rollout_processor",
+            )
+        try:
+            row = await tasks[0]
+        finally:
+            tasks[0].cancel()
+        if not isinstance(row, Sample):
+            raise EnvironmentFault(
+                f"{type(self._processor).__name__} returned a {type(row).__name__}, "
+                "not an EvaluationRow"
+            )
+        # The run records this sample, so that it takes over the changes of a new row.
+        if row is not sample:
+            sample.ground_truth, sample.metadata = row.ground_truth, row.metadata
+        return row.trajectory or Trajectory(messages=row.messages)
 
 
 def _start_tasks(
