@@ -45,6 +45,23 @@ def add_flag(parser: ArgumentParser, name: str, help: str) -> None:
     parser.add_argument(name, action="store_true", help=help)
 
 
+def add_count(parser: ArgumentParser, name: str, help: str, *, default: int | None = None) -> None:
+    """Declare an option with a number of 1 or more; its help names the default."""
+    text = help if default is None else f"{help} (default: {default})"
+    parser.add_argument(name, type=parse_count, default=default, metavar="N", help=text)
+
+
+def add_grace_option(parser: ArgumentParser, what: str) -> None:
+    """Declare `--grace`, the time for samples or rollouts to end after Ctrl-C."""
+    parser.add_argument(
+        "--grace",
+        type=parse_seconds,
+        default=30.0,
+        metavar="SECONDS",
+        help=f"time for {what} in flight to end after Ctrl-C (default: 30)",
+    )
+
+
 def parse_count(text: str) -> int:
     """Parse a whole number of 1 or more."""
     if not text.isdecimal() or int(text) < 1:

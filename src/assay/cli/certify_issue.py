@@ -15,7 +15,7 @@ from assay.certify import (
 from assay.errors import ConfigError
 from assay.types import Manifest
 
-from .arguments import parse_count
+from .arguments import add_count
 from .certify_diff import add_guard_options, format_manifest_changes
 from .certify_keygen import add_passphrase_option, read_passphrase
 from .output import print_message
@@ -34,12 +34,11 @@ def add_issue_options(parser: ArgumentParser) -> None:
         help="sign the certificate with this key from `assay certify keygen`",
     )
     add_passphrase_option(parser, "the passphrase of the --sign key")
-    parser.add_argument(
+    add_count(
+        parser,
         "--valid-days",
-        type=parse_count,
+        "days for which the certificate is valid after the last call",
         default=_ISSUE_DEFAULTS.valid_days,
-        metavar="N",
-        help="days for which the certificate is valid after the last call (default: %(default)s)",
     )
     parser.add_argument(
         "--subject",

@@ -6,7 +6,7 @@ from pathlib import Path
 from assay.certify import CertifySettings, Runner
 from assay.datasets import FetchRules
 
-from .arguments import add_flag, parse_count, parse_seconds, parse_whole_number
+from .arguments import add_count, add_flag, parse_seconds, parse_whole_number
 from .judge_backends import read_endpoint_option
 
 # Help texts show the defaults of the settings themselves.
@@ -45,12 +45,7 @@ def _add_golden_dataset_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--dataset", metavar="PATH|URI", help="use another dataset; the result is not certifiable"
     )
-    parser.add_argument(
-        "--max-samples",
-        type=parse_count,
-        metavar="N",
-        help="run N samples only; the result is not certifiable",
-    )
+    add_count(parser, "--max-samples", "run N samples only; the result is not certifiable")
     add_flag(parser, "--allow-private", "allow a golden dataset on a private network address")
     add_flag(parser, "--allow-outside", "allow a golden dataset outside the manifest's folder")
 
@@ -64,19 +59,17 @@ def _add_call_options(parser: ArgumentParser) -> None:
         metavar="SECONDS",
         help="fail an agent call that takes longer (default: %(default)g)",
     )
-    parser.add_argument(
+    add_count(
+        parser,
         "--concurrency",
-        type=parse_count,
+        "samples in progress at once",
         default=_CERTIFY_DEFAULTS.concurrency,
-        metavar="N",
-        help="samples in progress at once (default: %(default)s)",
     )
-    parser.add_argument(
+    add_count(
+        parser,
         "--latency-concurrency",
-        type=parse_count,
+        "concurrent agent calls when latency is a criterion",
         default=_CERTIFY_DEFAULTS.latency_concurrency,
-        metavar="N",
-        help="concurrent agent calls when latency is a criterion (default: %(default)s)",
     )
     parser.add_argument(
         "--warmup",

@@ -30,7 +30,7 @@ from assay.runner import Stop
 from assay.store import Store
 from assay.types import Manifest
 
-from .arguments import add_flag, parse_seconds
+from .arguments import add_flag, add_grace_option
 from .certify_diff import changes_to_dict, has_refused_change
 from .certify_format import format_certification, write_github_summary
 from .certify_issue import (
@@ -87,13 +87,7 @@ def configure(parser: ArgumentParser) -> None:
         metavar="RUN",
         help="resume a run; recorded answers are not requested again",
     )
-    parser.add_argument(
-        "--grace",
-        type=parse_seconds,
-        default=30.0,
-        metavar="SECONDS",
-        help="time for samples in flight to end after Ctrl-C (default: 30)",
-    )
+    add_grace_option(parser, "samples")
     add_store_option(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
     parser.add_argument("--quiet", action="store_true", help="show no progress")

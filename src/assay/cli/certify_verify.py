@@ -14,7 +14,7 @@ from assay.datasets import FetchRules
 from assay.stats import format_plural
 from assay.types import Endpoint
 
-from .arguments import add_flag, parse_count, parse_duration
+from .arguments import add_count, add_flag, parse_duration
 from .certify_issue import parse_digest
 from .certify_options import is_endpoint_file
 from .exit_status import EXIT_FAIL, EXIT_PASS
@@ -72,11 +72,8 @@ def configure(parser: ArgumentParser) -> None:
         metavar="DURATION",
         help="reject a certificate whose last measurement is older, such as 30d or 12h",
     )
-    parser.add_argument(
-        "--max-tries",
-        type=parse_count,
-        metavar="N",
-        help="allow at most N runs of the agent on the dataset in the store",
+    add_count(
+        parser, "--max-tries", "allow at most N runs of the agent on the dataset in the store"
     )
     parser.add_argument(
         "--judge-host", metavar="HOST", help="require that the judge was called at this host"

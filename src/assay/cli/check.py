@@ -12,7 +12,7 @@ from assay.errors import ConfigError
 from assay.scorers import Checks, checks_from
 from assay.types import Sample
 
-from .arguments import parse_count
+from .arguments import add_count
 from .exit_status import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_PASS
 from .output import cut, format_field, pad, print_report, write_samples
 from .sample_input import (
@@ -40,9 +40,7 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--checks", metavar="FILE", required=True, help="YAML file that lists the checks"
     )
-    parser.add_argument(
-        "--max-samples", type=parse_count, metavar="N", help="check the first N samples only"
-    )
+    add_count(parser, "--max-samples", "check the first N samples only")
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="write the samples with their results, - for stdout"
     )

@@ -7,7 +7,7 @@ from assay.stats import Conclusion, find_shared_bounds
 from assay.stats import compare as compare_results
 from assay.store import PROVENANCE, Run
 
-from .arguments import add_flag, parse_count
+from .arguments import add_count, add_flag
 from .exit_status import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_PASS
 from .output import format_field, print_report
 from .store_option import add_store_option, open_store
@@ -17,13 +17,7 @@ def configure(parser: ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("a", metavar="A", help="baseline: run id, unique prefix, or `latest`")
     parser.add_argument("b", metavar="B", help="run to compare with it")
-    parser.add_argument(
-        "--limit",
-        type=parse_count,
-        default=20,
-        metavar="N",
-        help="list N samples each (default: 20)",
-    )
+    add_count(parser, "--limit", "list N samples each", default=20)
     add_flag(
         parser,
         "--fail-on-regression",

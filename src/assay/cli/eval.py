@@ -13,7 +13,12 @@ from assay.runner import EvalConfig, EvalReport, Resume, Stop, evaluate, expect_
 from assay.stats import format_plural
 from assay.store import Run, RunSpec, Store
 
-from .arguments import add_flag, parse_count, parse_dollars, parse_seconds
+from .arguments import (
+    add_count,
+    add_flag,
+    add_grace_option,
+    parse_dollars,
+)
 from .eval_file import EvalFile, format_user_traceback, load_eval_file
 from .eval_overrides import (
     add_key_option,
@@ -62,13 +67,9 @@ def configure(parser: ArgumentParser) -> None:
     )
     add_key_option(parser)
     add_plain_http_option(parser)
-    parser.add_argument("--max-samples", type=parse_count, metavar="N", help="stop after N samples")
-    parser.add_argument(
-        "--repeats", type=parse_count, metavar="N", help="run N rollouts of each sample"
-    )
-    parser.add_argument(
-        "--concurrency", type=parse_count, metavar="N", help="run N samples and N requests at once"
-    )
+    add_count(parser, "--max-samples", "stop after N samples")
+    add_count(parser, "--repeats", "run N rollouts of each sample")
+    add_count(parser, "--concurrency", "run N samples and N requests at once")
     parser.add_argument("--seed", type=int, metavar="N", help="derive the seeds of rollouts from N")
     parser.add_argument("--name", help="name of the run")
     _add_limit_options(parser)
@@ -136,13 +137,7 @@ def _add_resume_options(parser: ArgumentParser) -> None:
         "score the recorded rollouts of the run again, as a new run: only missing rollouts "
         "are executed",
     )
-    parser.add_argument(
-        "--grace",
-        type=parse_seconds,
-        default=30.0,
-        metavar="SECONDS",
-        help="time for samples in flight to end after Ctrl-C (default: 30)",
-    )
+    add_grace_option(parser, "samples")
 
 
 def main(args: Namespace) -> int:

@@ -29,7 +29,7 @@ from assay.formats import find_tools
 from assay.stats import format_plural
 from assay.types import Sample, ToolSpec
 
-from .arguments import add_flag, parse_count, parse_finite_number
+from .arguments import add_count, add_flag, parse_finite_number
 from .exit_status import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_PASS
 from .output import cut, format_field, print_message, print_report
 from .sample_input import SampleInput, open_sample_input, refuse_to_overwrite
@@ -96,7 +96,7 @@ def _add_selection_options(parser: ArgumentParser) -> None:
         help="minimum score difference of a pair (default: any)",
     )
     add_flag(parser, "--dedupe", "export each conversation once, ignoring ids and times")
-    parser.add_argument("--limit", type=parse_count, metavar="N", help="write at most N rows")
+    add_count(parser, "--limit", "write at most N rows")
 
 
 def _add_filter_options(parser: ArgumentParser) -> None:
@@ -106,12 +106,7 @@ def _add_filter_options(parser: ArgumentParser) -> None:
         metavar="SHARES",
         help="write two files, as 0.9, or three, as 0.8/0.1/0.1; a sample's id decides",
     )
-    parser.add_argument(
-        "--max-tokens",
-        type=parse_count,
-        metavar="N",
-        help="export only samples of N tokens or fewer",
-    )
+    add_count(parser, "--max-tokens", "export only samples of N tokens or fewer")
     parser.add_argument(
         "--tokenizer",
         type=Path,
@@ -124,12 +119,11 @@ def _add_filter_options(parser: ArgumentParser) -> None:
         metavar="DATASET",
         help="drop samples that repeat prompts or ground truths of this evaluation set",
     )
-    parser.add_argument(
+    add_count(
+        parser,
         "--overlap-words",
-        type=parse_count,
+        "consecutive words that count as an overlap",
         default=_OVERLAP_WORDS,
-        metavar="N",
-        help=f"consecutive words that count as an overlap (default: {_OVERLAP_WORDS})",
     )
 
 

@@ -15,7 +15,7 @@ from assay.sessions import Children, SessionStream
 from assay.store import Run, RunSpec, Store, sample_key
 from assay.types import Sample, stable_id
 
-from .arguments import add_flag, parse_count, parse_moment
+from .arguments import add_count, add_flag, parse_moment
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_PASS
 from .ingest_report import FORMATS, IngestReport
 from .ingest_sources import SOURCES, find_default_path, read_sessions
@@ -57,11 +57,10 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--format", choices=FORMATS, default="sample", help="format of the file (default: sample)"
     )
-    parser.add_argument(
+    add_count(
+        parser,
         "--max-output-chars",
-        type=parse_count,
-        metavar="N",
-        help="truncate longer tool outputs in the file, with a note (default: no limit)",
+        "truncate longer tool outputs in the file, with a note (default: no limit)",
     )
     add_session_filter_options(parser)
     parser.add_argument(

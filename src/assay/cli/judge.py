@@ -23,7 +23,7 @@ from assay.runner import (
 from assay.scorers import Calibrator, Judge, VertexJudge, read_labels
 from assay.store import Store
 
-from .arguments import parse_count
+from .arguments import add_count
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_PASS, InconclusiveError
 from .judge_backends import add_backend_options, build_judge
 from .judge_report import JudgeReport
@@ -77,16 +77,8 @@ def _add_run_options(parser: ArgumentParser) -> None:
         metavar="FILE",
         help="write also the judged samples as JSON lines here, - for stdout",
     )
-    parser.add_argument(
-        "--max-samples", type=parse_count, metavar="N", help="judge the first N samples only"
-    )
-    parser.add_argument(
-        "--concurrency",
-        type=parse_count,
-        default=_JUDGE_CONCURRENCY,
-        metavar="N",
-        help=f"judge N samples at once (default: {_JUDGE_CONCURRENCY})",
-    )
+    add_count(parser, "--max-samples", "judge the first N samples only")
+    add_count(parser, "--concurrency", "judge N samples at once", default=_JUDGE_CONCURRENCY)
     parser.add_argument("--name", help="name of the new run")
     parser.add_argument("--resume", metavar="RUN", help="resume an interrupted judge run")
     add_store_option(parser)

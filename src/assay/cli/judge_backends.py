@@ -12,7 +12,7 @@ from assay.providers import parse_model
 from assay.scorers import Judge, VertexJudge, judge, rubric_names, vertex_judge
 from assay.types import Endpoint
 
-from .arguments import parse_count
+from .arguments import add_count
 from .eval_overrides import (
     add_key_option,
     add_plain_http_option,
@@ -53,13 +53,7 @@ def add_backend_options(parser: ArgumentParser) -> None:
     )
     add_key_option(parser)
     add_plain_http_option(parser)
-    parser.add_argument(
-        "--votes",
-        type=parse_count,
-        default=1,
-        metavar="N",
-        help="call each judge N times (default: 1)",
-    )
+    add_count(parser, "--votes", "call each judge N times", default=1)
     parser.add_argument(
         "--project", metavar="ID", help="project for Vertex (default: $GOOGLE_CLOUD_PROJECT)"
     )

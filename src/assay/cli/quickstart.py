@@ -14,7 +14,7 @@ from assay.stats import Comparison, GateRule, Verdict, compare, judge_gate
 from assay.store import Store
 from assay.types import make_private_folder
 
-from .arguments import add_flag, parse_count
+from .arguments import add_count, add_flag
 from .eval_file import EvalFile, load_eval_file
 from .output import print_report
 from .quickstart_task import evaluate_with_display, find_task_file
@@ -38,12 +38,8 @@ def configure(parser: ArgumentParser) -> None:
         "--train",
         "train a model of a million parameters instead, and compare before and after",
     )
-    parser.add_argument(
-        "--max-samples", type=parse_count, metavar="N", help="run N of the tasks only"
-    )
-    parser.add_argument(
-        "--steps", type=parse_count, metavar="N", help="with --train: run N steps of each training"
-    )
+    add_count(parser, "--max-samples", "run N of the tasks only")
+    add_count(parser, "--steps", "with --train: run N steps of each training")
     parser.add_argument(
         "--seed", type=int, metavar="N", help="with --train: seed of the weights and of the sums"
     )

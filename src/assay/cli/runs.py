@@ -14,7 +14,7 @@ from assay.errors import AssayError, ConfigError
 from assay.store import RunRow, Store
 from assay.types import Sample
 
-from .arguments import add_flag, parse_count, parse_moment, parse_whole_number
+from .arguments import add_count, add_flag, parse_moment, parse_whole_number
 from .bundle_import import import_bundle
 from .labels import build_label, build_session_label
 from .output import cut, format_field, print_report, sanitize_to_line
@@ -35,13 +35,7 @@ _RUNS_ACTIONS = {
 
 def configure(parser: ArgumentParser) -> None:
     """Declare the arguments of the command."""
-    parser.add_argument(
-        "--limit",
-        type=parse_count,
-        default=20,
-        metavar="N",
-        help="list the newest N runs (default: 20)",
-    )
+    add_count(parser, "--limit", "list the newest N runs", default=20)
     add_store_option(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
     actions = parser.add_subparsers(dest="action", metavar="ACTION")

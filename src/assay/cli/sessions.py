@@ -11,7 +11,7 @@ from assay.providers import connect, parse_model
 from assay.store import SessionRow, Store
 from assay.types import AgentSession, Message, Status
 
-from .arguments import parse_count
+from .arguments import add_count
 from .eval_overrides import (
     add_key_option,
     add_plain_http_option,
@@ -27,13 +27,7 @@ _SESSIONS_COLUMNS = "{:<12}{:>9}  {:<17}{}"
 
 def configure(parser: ArgumentParser) -> None:
     """Declare the arguments of the command."""
-    parser.add_argument(
-        "--limit",
-        type=parse_count,
-        default=20,
-        metavar="N",
-        help="list the N sessions changed last (default: 20)",
-    )
+    add_count(parser, "--limit", "list the N sessions changed last", default=20)
     parser.add_argument(
         "--status", choices=[str(each) for each in Status], help="list only sessions of this status"
     )

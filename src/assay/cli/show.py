@@ -12,7 +12,7 @@ from assay.stats import summarise_recorded
 from assay.store import ResultRow, Run
 from assay.types import Sample
 
-from .arguments import add_flag, parse_count
+from .arguments import add_count, add_flag
 from .failures import failures_to_dicts, format_failures
 from .labels import SessionLabel, build_label, build_session_label
 from .output import (
@@ -49,9 +49,7 @@ def configure(parser: ArgumentParser) -> None:
         nargs="?",
         help="sample id or unique prefix: show its transcript; ID#2 is its rollout number 2",
     )
-    parser.add_argument(
-        "--limit", type=parse_count, default=20, metavar="N", help="list N samples (default: 20)"
-    )
+    add_count(parser, "--limit", "list N samples", default=20)
     add_flag(parser, "--failed", "list only samples that failed")
     parser.add_argument("--repeat", type=int, metavar="N", help="show rollout N of the sample")
     add_flag(parser, "--full", "show long texts in full")

@@ -22,7 +22,7 @@ from assay.train import (
     grpo_train_async,
 )
 
-from .arguments import add_flag, parse_count, parse_seconds
+from .arguments import add_count, add_flag, add_grace_option
 from .eval_file import format_user_traceback
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_PASS, InconclusiveError
 from .output import (
@@ -47,19 +47,13 @@ def configure(parser: ArgumentParser) -> None:
         help="file that defines `config`, a GRPOConfig, `prompts`, and `score_fn` or "
         "`environment`; may define `prepare_messages` and `model`",
     )
-    parser.add_argument("--steps", type=parse_count, metavar="N", help="stop after step N")
+    add_count(parser, "--steps", "stop after step N")
     parser.add_argument(
         "-o", "--output", metavar="FOLDER", type=Path, help="folder to write, overrides `output`"
     )
     add_flag(parser, "--resume", "resume the training in the output folder")
     add_flag(parser, "--take-over", "resume even if another process holds the run")
-    parser.add_argument(
-        "--grace",
-        type=parse_seconds,
-        default=30.0,
-        metavar="SECONDS",
-        help="time for rollouts in flight to end after Ctrl-C (default: 30)",
-    )
+    add_grace_option(parser, "rollouts")
     add_store_option(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
     parser.add_argument("--quiet", action="store_true", help="show no progress")

@@ -11,7 +11,7 @@ from assay.errors import ConfigError, TrainingError
 from assay.runner import Stop
 from assay.train import Lora, SFTConfig, SFTResult, SFTStep, sft_train
 
-from .arguments import add_flag, parse_count
+from .arguments import add_count, add_flag, parse_count
 from .exit_status import EXIT_INTERRUPTED, EXIT_PASS, InconclusiveError
 from .output import format_field, print_message, print_report
 from .resume import format_options, format_resume_hint
@@ -99,12 +99,7 @@ def _add_learning_options(parser: ArgumentParser) -> None:
 
 
 def _add_data_options(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--max-length",
-        type=parse_count,
-        metavar="N",
-        help="drop samples with more tokens (default: 4096)",
-    )
+    add_count(parser, "--max-length", "drop samples with more tokens (default: 4096)")
     parser.add_argument("--min-score", type=float, metavar="X", help="drop samples that score less")
     parser.add_argument(
         "--held-out",
@@ -112,9 +107,7 @@ def _add_data_options(parser: ArgumentParser) -> None:
         metavar="SHARE",
         help="share of the prompts for evaluation instead of training (default: 0)",
     )
-    parser.add_argument(
-        "--eval-every", type=parse_count, metavar="N", help="evaluate every N steps (default: 50)"
-    )
+    add_count(parser, "--eval-every", "evaluate every N steps (default: 50)")
     parser.add_argument(
         "--tokens",
         choices=("recorded", "text"),
