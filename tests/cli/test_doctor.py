@@ -11,6 +11,7 @@ import pytest
 
 from assay.cli import doctor
 from assay.cli.doctor import (
+    CheckedEndpoint,
     DoctorReport,
     EndpointRequest,
     Extra,
@@ -154,9 +155,8 @@ def test_a_key_in_the_environment_is_a_reason_to_ask() -> None:
 
 
 def finding(asked: EndpointRequest, check: EndpointCheck) -> DoctorReport:
-    return DoctorReport(
-        [Extra("x", "y", "1")], StoreCheck("a.db", "opens", well=True), [(asked, check)]
-    )
+    store = StoreCheck("a.db", "opens", well=True)
+    return DoctorReport([Extra("x", "y", "1")], store, [CheckedEndpoint.of(asked, check)])
 
 
 def test_a_model_that_is_missing_counts_only_where_it_was_asked_for() -> None:
@@ -171,7 +171,7 @@ def test_a_model_that_is_missing_counts_only_where_it_was_asked_for() -> None:
     assert found.well
     assert "endpoint      openai (by OPENAI_API_KEY)" in found.lines()
     assert "hint" not in "".join(found.lines())
-    assert found.plain()["endpoints"][0]["models"] == ["a", "b"]
+    assert found.plain()["endpoints"][0]["models"] == ("a", "b")
 
 
 def test_text_of_a_server_does_not_act_on_the_terminal() -> None:

@@ -6,10 +6,11 @@ import platform
 import re
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from assay import __version__
 from assay.errors import DISTRIBUTION, AssayError, install_command
@@ -50,20 +51,30 @@ def configure(parser: ArgumentParser) -> None:
 
 def main(args: Namespace) -> int:
     """Exit status: 0 healthy, 3 the store or a checked endpoint does not answer."""
-    asked = [
-        replace(each, endpoint=apply_plain_http_option(each.endpoint, args))
-        for each in (
-            *request_named_endpoints(args.model, args),
-            *request_endpoints_by_key(os.environ),
-        )
+    requests = [
+        # Redacted: the address may contain a password.
+        EndpointRequest(redact_option_value(text), apply_key_option(parse_model(text), args))
+        for text in args.model
     ]
-    findings = DoctorReport(
-        extras=list(read_extras(_read_requirements())),
+    requests += request_endpoints_by_key(os.environ)
+    try:
+        requirements = requires(DISTRIBUTION) or []
+    except PackageNotFoundError:
+        requirements = []  # run from a source tree that is not installed
+    report = DoctorReport(
+        extras=list(read_extras(requirements)),
         store=check_store(args),
-        endpoints=asyncio.run(check_endpoints(asked)),
+        endpoints=asyncio.run(
+            check_endpoints(
+                [
+                    replace(each, endpoint=apply_plain_http_option(each.endpoint, args))
+                    for each in requests
+                ]
+            )
+        ),
     )
-    print_report(args, findings.lines(), findings.plain())
-    return EXIT_PASS if findings.well else EXIT_INCONCLUSIVE
+    print_report(args, report.lines(), report.plain())
+    return EXIT_PASS if report.well else EXIT_INCONCLUSIVE
 
 
 @dataclass(frozen=True)
@@ -94,59 +105,65 @@ class EndpointRequest:
     """The variable that holds its key, when the endpoint was found by it rather than named."""
 
 
+@dataclass(frozen=True)
+class CheckedEndpoint:
+    """The outcome of checking an endpoint."""
+
+    endpoint: str
+    found_by: str | None
+    verdict: str
+    works: bool
+    detail: str
+    hint: str | None
+    latency_s: float | None
+    proxy: str | None
+    models: tuple[str, ...] | None
+
+    @classmethod
+    def of(cls, request: EndpointRequest, check: EndpointCheck) -> Self:
+        answers, by_key = check.verdict == "answers", request.by_key is not None
+        return cls(
+            endpoint=request.name,
+            found_by=request.by_key,
+            verdict=check.verdict,
+            # An endpoint that was found by its key has no requested model that could be missing.
+            works=answers and (by_key or check.has_model is not False),
+            detail=check.detail,
+            hint=None if answers and by_key else check.hint,
+            latency_s=check.latency_s,
+            proxy=check.proxy,
+            models=check.models,
+        )
+
+
 def read_extras(requirements: Iterable[str]) -> Iterator[Extra]:
     """Yield the extras for users, from the package's own requirements."""
     for requirement in requirements:
         match = _REQUIREMENT.match(requirement)
-        if match is not None and match["extra"] not in _DEVELOPMENT_EXTRAS:
-            yield Extra(match["extra"], match["package"], _find_package_version(match["package"]))
-
-
-def _read_requirements() -> list[str]:
-    try:
-        return requires(DISTRIBUTION) or []
-    except PackageNotFoundError:
-        return []  # run from a source tree that is not installed
-
-
-def _find_package_version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
+        if match is None or match["extra"] in _DEVELOPMENT_EXTRAS:
+            continue
+        installed = None
+        with suppress(PackageNotFoundError):
+            installed = version(match["package"])
+        yield Extra(match["extra"], match["package"], installed)
 
 
 def check_store(args: Namespace) -> StoreCheck:
     """Check whether the store opens. A store that does not exist yet is healthy."""
     location = find_store_location(args)
     where = ".assay/assay.db" if location is None else redact_option_value(str(location))
+    path = Path(where)
+    files = [path / "assay.db", path / ".assay" / "assay.db"] if path.is_dir() else [path]
     # Opening would raise, and a fresh project is not a fault.
-    if "://" not in where and not _has_store(Path(where)):
+    if "://" not in where and not any(file.exists() for file in files):
         return StoreCheck(where, "the store does not exist yet; `assay eval` creates it", well=True)
     try:
         with open_store(args) as store:
             newest = store.runs(limit=1)
-            words = (
-                f"opens; its newest run is {newest[0].id}" if newest else "opens; it has no runs"
-            )
-            return StoreCheck(store.where, words, well=True)
+            found = f"its newest run is {newest[0].id}" if newest else "it has no runs"
+            return StoreCheck(store.where, f"opens; {found}", well=True)
     except AssayError as error:
         return StoreCheck(where, error.message, well=False)
-
-
-def _has_store(path: Path) -> bool:
-    inside = (path / "assay.db", path / ".assay" / "assay.db")
-    return any(each.exists() for each in inside) if path.is_dir() else path.exists()
-
-
-def request_named_endpoints(
-    models: list[str], args: Namespace | None = None
-) -> Iterator[EndpointRequest]:
-    """Yield the endpoints of `--model`. Raises `ConfigError` for an invalid model string."""
-    for text in models:
-        yield EndpointRequest(
-            redact_option_value(text), apply_key_option(parse_model(text), args or Namespace())
-        )
 
 
 def request_endpoints_by_key(environment: Mapping[str, str]) -> Iterator[EndpointRequest]:
@@ -158,12 +175,10 @@ def request_endpoints_by_key(environment: Mapping[str, str]) -> Iterator[Endpoin
             yield EndpointRequest(name, Endpoint(provider=name, model="any"), by_key=variable)
 
 
-async def check_endpoints(
-    asked: list[EndpointRequest],
-) -> list[tuple[EndpointRequest, EndpointCheck]]:
+async def check_endpoints(requests: list[EndpointRequest]) -> list[CheckedEndpoint]:
     """Check all endpoints concurrently."""
-    checks = await asyncio.gather(*(check_endpoint(each.endpoint) for each in asked))
-    return list(zip(asked, checks, strict=True))
+    checks = await asyncio.gather(*(check_endpoint(each.endpoint) for each in requests))
+    return [CheckedEndpoint.of(*pair) for pair in zip(requests, checks, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -172,77 +187,45 @@ class DoctorReport:
 
     extras: list[Extra]
     store: StoreCheck
-    endpoints: list[tuple[EndpointRequest, EndpointCheck]]
+    endpoints: list[CheckedEndpoint]
 
     @property
     def well(self) -> bool:
-        return self.store.well and all(_works(*each) for each in self.endpoints)
+        return self.store.well and all(each.works for each in self.endpoints)
 
     def lines(self) -> list[str]:
+        """Return the report as text; `plain` has the same content."""
         lines = [
             format_field("python", f"{platform.python_version()} on {platform.system()}"),
             format_field("assay", __version__),
-            *_format_extras(self.extras),
-            format_field("store", self.store.where),
-            *format_labelled("", sanitize_to_line(self.store.words)),
         ]
-        for asked, check in self.endpoints:
-            lines += _format_endpoint_check(asked, check)
+        for name in dict.fromkeys(extra.name for extra in self.extras):
+            needed = [extra for extra in self.extras if extra.name == name]
+            words = ", ".join(f"{each.package} {each.version}" for each in needed)
+            if missing := ", ".join(each.package for each in needed if each.version is None):
+                words = f"not installed: {install_command(name)} adds {missing}"
+            lines += format_labelled(f"[{name}]", words)
+        lines.append(format_field("store", self.store.where))
+        lines += format_labelled("", sanitize_to_line(self.store.words))
+        for each in self.endpoints:
+            reason = f" (by {each.found_by})" if each.found_by else ""
+            took = "" if each.latency_s is None else f" in {each.latency_s:.2f} s"
+            notes = [f"{each.verdict}{took}: {each.detail}"]
+            notes += [] if each.proxy is None else [f"through the proxy {each.proxy}"]
+            notes += [f"hint: {each.hint}"] if each.hint else []
+            lines.append(format_field("endpoint", f"{sanitize_to_line(each.endpoint)}{reason}"))
+            for note in notes:
+                lines += format_labelled("", sanitize_to_line(note))
         if not self.endpoints:
-            lines += format_labelled(
-                "endpoints", "none checked: pass --model, or set a provider's key"
-            )
+            text = "none checked: pass --model, or set a provider's key"
+            lines += format_labelled("endpoints", text)
         return lines
 
     def plain(self) -> dict[str, Any]:
+        """Return the report as plain values."""
         return {
             "python": platform.python_version(),
             "assay": __version__,
-            "extras": [asdict(each) for each in self.extras],
-            "store": asdict(self.store),
-            "endpoints": [_endpoint_check_to_dict(*each) for each in self.endpoints],
+            **asdict(self),
             "well": self.well,
         }
-
-
-def _format_extras(extras: list[Extra]) -> Iterator[str]:
-    for name in dict.fromkeys(extra.name for extra in extras):
-        needed = [extra for extra in extras if extra.name == name]
-        words = ", ".join(f"{each.package} {each.version}" for each in needed)
-        if missing := ", ".join(each.package for each in needed if each.version is None):
-            words = f"not installed: {install_command(name)} adds {missing}"
-        yield from format_labelled(f"[{name}]", words)
-
-
-def _works(asked: EndpointRequest, check: EndpointCheck) -> bool:
-    return check.verdict == "answers" and (asked.by_key is not None or check.has_model is not False)
-
-
-def _format_endpoint_check(asked: EndpointRequest, check: EndpointCheck) -> Iterator[str]:
-    reason = f" (by {asked.by_key})" if asked.by_key else ""
-    took = "" if check.latency_s is None else f" in {check.latency_s:.2f} s"
-    yield format_field("endpoint", f"{sanitize_to_line(asked.name)}{reason}")
-    yield from format_labelled("", f"{check.verdict}{took}: {sanitize_to_line(check.detail)}")
-    if check.proxy is not None:
-        yield from format_labelled("", f"through the proxy {sanitize_to_line(check.proxy)}")
-    if hint := _choose_endpoint_hint(asked, check):
-        yield from format_labelled("", f"hint: {sanitize_to_line(hint)}")
-
-
-def _choose_endpoint_hint(asked: EndpointRequest, check: EndpointCheck) -> str | None:
-    # An endpoint that was found by its key has no requested model that could be missing.
-    return None if asked.by_key is not None and check.verdict == "answers" else check.hint
-
-
-def _endpoint_check_to_dict(asked: EndpointRequest, check: EndpointCheck) -> dict[str, Any]:
-    return {
-        "endpoint": asked.name,
-        "found_by": asked.by_key,
-        "verdict": check.verdict,
-        "works": _works(asked, check),
-        "detail": check.detail,
-        "hint": _choose_endpoint_hint(asked, check),
-        "latency_s": check.latency_s,
-        "proxy": check.proxy,
-        "models": None if check.models is None else list(check.models),
-    }
