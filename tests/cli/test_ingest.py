@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from assay.cli import main
-from assay.cli.ingest_sources import find_default_path
+from assay.cli.ingest import find_default_path
 from assay.formats.atif import from_atif
 from assay.formats.eval_record import from_eval_record
 from assay.store import Store

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.cli.failures import format_failures
-from assay.cli.run_summary import EvalCommandReport
+from assay.cli.run_summary import EvalCommandReport, format_failures
 from assay.datasets import SkippedRows
 from assay.errors import BadRow
 from assay.store import RetriedAttempts

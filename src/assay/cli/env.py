@@ -25,6 +25,7 @@ from assay.errors import AssayError, ConfigError
 from assay.types import ToolSpec
 
 from .arguments import add_flag
+from .output import print_message
 
 TOKEN_VARIABLE = "ASSAY_ENV_TOKEN"
 _BUILTIN_ENVIRONMENTS = ("basic", "calculator")
@@ -103,23 +104,17 @@ async def _serve(
     # MCP lists tools before a session exists, so they must be known now.
     tools = await probe_tools(served)
     async with EnvironmentServer(served.make, settings, tools=tools) as server:
-        _announce(server.url, tools is not None, as_json=as_json, made_token=made_token)
+        mcp_url = None if tools is None else f"{server.url}/mcp"
+        plain = {"url": server.url, "mcp_url": mcp_url, "token": made_token}
+        # One line and nothing else: scripts read the address from stdout.
+        print(json.dumps(plain) if as_json else server.url, flush=True)
+        if made_token is not None and not as_json:
+            print_message(f"token: {made_token}")
+        if mcp_url is None and not as_json:
+            print_message("MCP is not served: the tools are unknown without a task")
         await stop.wait()
     for problem in server.sessions.close_errors:
-        print(f"closing a session: {problem}", file=sys.stderr)
-
-
-def _announce(url: str, mcp: bool, *, as_json: bool, made_token: str | None) -> None:
-    mcp_url = f"{url}/mcp" if mcp else None
-    if as_json:
-        print(json.dumps({"url": url, "mcp_url": mcp_url, "token": made_token}), flush=True)
-        return
-    # One line and nothing else: scripts read the address from stdout.
-    print(url, flush=True)
-    if made_token is not None:
-        print(f"token: {made_token}", file=sys.stderr)
-    if mcp_url is None:
-        print("MCP is not served: the tools are unknown without a task", file=sys.stderr)
+        print_message(f"closing a session: {problem}")
 
 
 @dataclass(frozen=True)
@@ -140,7 +135,12 @@ def load_served_environment(target: str) -> ServedEnvironment:
     parameter = _find_task_parameter(factory, target)
 
     def make(task: Mapping[str, Any]) -> Environment:
-        made = _call_environment_factory(factory, parameter, task)
+        if parameter is None:
+            made = factory()
+        elif parameter.kind is parameter.POSITIONAL_ONLY:
+            made = factory(task)
+        else:
+            made = factory(**{parameter.name: task})
         if not isinstance(made, Environment):
             raise ConfigError(
                 f"the factory returns a {type(made).__name__}, not an environment",
@@ -201,16 +201,6 @@ def _find_task_parameter(factory: Callable[..., object], target: str) -> inspect
         where=target,
         hint="give the parameters defaults, or serve a function that takes `task` only",
     )
-
-
-def _call_environment_factory(
-    factory: Callable[..., object], parameter: inspect.Parameter | None, task: Mapping[str, Any]
-) -> object:
-    if parameter is None:
-        return factory()
-    if parameter.kind is parameter.POSITIONAL_ONLY:
-        return factory(task)
-    return factory(**{parameter.name: task})
 
 
 async def probe_tools(served: ServedEnvironment) -> Sequence[ToolSpec] | None:

@@ -4,25 +4,37 @@ import asyncio
 import os
 import secrets
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from itertools import chain, islice
 from pathlib import Path
 from typing import get_args
 
 from assay.errors import AssayError, BadRow, ConfigError
-from assay.sessions import Children, SessionStream
+from assay.sessions import (
+    Children,
+    SampleOptions,
+    SessionChoice,
+    SessionStream,
+    read_atif,
+    read_claude_code,
+    read_codex,
+    read_inspect,
+    read_opencode,
+)
 from assay.store import Run, RunSpec, Store, sample_key
 from assay.types import Sample, stable_id
 
 from .arguments import add_count, add_flag, parse_moment
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_PASS
 from .ingest_report import FORMATS, IngestReport
-from .ingest_sources import SOURCES, find_default_path, read_sessions
 from .output import print_message, print_report, write_samples
 from .sample_input import refuse_to_overwrite
 from .store_option import add_store_option, build_next_command, find_store_location
 
+SOURCES = ("opencode", "claude-code", "codex", "atif", "inspect")
+# Their formats do not mark reverted or synthetic messages.
+_SOURCES_WITHOUT_OPTIONS = ("atif", "inspect")
 # Samples are held in memory until their batch is committed.
 _STORE_BATCH_SIZE = 64
 
@@ -102,9 +114,17 @@ def add_session_filter_options(parser: ArgumentParser) -> None:
 
 def main(args: Namespace) -> int:
     """Exit status: 0 all sessions were imported, 3 some cannot be read and were skipped."""
-    _check_output_options(args)
+    for option, given in (
+        (f"--format {args.format}", args.format != "sample"),
+        ("--max-output-chars", args.max_output_chars is not None),
+    ):
+        if given and args.output is None:
+            raise ConfigError(
+                f"{option} has no effect without an output file",
+                hint="add -o FILE; the store keeps whole samples, which `assay show` reads",
+            )
     path = args.path if args.path is not None else find_default_path(args.source, os.environ)
-    stream = read_sessions(args, path)
+    stream = _read_sessions(args, path)
     account = IngestReport(
         stream,
         output=args.output,
@@ -123,38 +143,65 @@ def main(args: Namespace) -> int:
     return EXIT_PASS if account.complete else EXIT_INCONCLUSIVE
 
 
-def _check_output_options(args: Namespace) -> None:
-    if args.output is None and args.format != "sample":
-        raise ConfigError(
-            f"--format {args.format} has no effect without an output file",
-            hint="add -o FILE; the store keeps whole samples, which `assay show` reads",
-        )
-    if args.output is None and args.max_output_chars is not None:
-        raise ConfigError(
-            "--max-output-chars has no effect without an output file",
-            hint="add -o FILE; the store keeps whole samples",
-        )
+def _read_sessions(args: Namespace, path: Path) -> SessionStream:
+    """Open the sessions that the command line selects; nothing is read yet."""
+    unmarked = args.source in _SOURCES_WITHOUT_OPTIONS
+    for flag, has_no_effect in (
+        ("--keep-reverted", args.keep_reverted and unmarked),
+        ("--synthetic", args.synthetic and unmarked),
+        ("--raw-records", args.raw_records and args.source != "claude-code"),
+        ("--children", args.children != "inline" and args.source == "inspect"),
+    ):
+        if has_no_effect:
+            raise ConfigError(f"{flag} has no effect on {args.source} sessions")
+    choice = SessionChoice(args.since, args.project, frozenset(args.session), args.title)
+    if args.source == "inspect":
+        return read_inspect(path, choice)
+    if args.source == "atif":
+        return read_atif(path, choice, children=args.children)
+    options = SampleOptions(
+        keep_reverted=args.keep_reverted, synthetic=args.synthetic, raw_records=args.raw_records
+    )
+    if args.source == "claude-code":
+        return read_claude_code(path, choice, children=args.children, options=options)
+    if args.source == "codex":
+        return read_codex(path, choice, children=args.children, options=options)
+    return read_opencode(path, choice, children=args.children, options=options)
+
+
+def find_default_path(source: str, environment: Mapping[str, str]) -> Path:
+    """Return the folder in which an agent keeps its sessions on this machine."""
+    home = Path.home()
+    if source == "opencode":
+        share = environment.get("XDG_DATA_HOME") or str(home / ".local" / "share")
+        root = Path(share) / "opencode"
+        # The name of another database; an absolute path replaces the folder.
+        return root / environment["OPENCODE_DB"] if environment.get("OPENCODE_DB") else root
+    if source == "claude-code":
+        return Path(environment.get("CLAUDE_CONFIG_DIR") or home / ".claude")
+    if source == "codex":
+        return Path(environment.get("CODEX_HOME") or home / ".codex")
+    raise ConfigError(f"{source} has no default folder", hint="name the file or folder to read")
 
 
 def _refuse_to_overwrite_sessions(target: Path, source: Path, agent: str) -> None:
+    """Refuse a file that an agent may have recorded, but not one that this command wrote."""
     if not target.exists():
         return
     refuse_to_overwrite(target, (source, source / "opencode.db"))
     inside = target.resolve().is_relative_to(source.resolve())
     named = any(target.match(pattern) for pattern in _SESSION_FILE_PATTERNS[agent])
-    if inside and named and not _is_own_output(target, agent):
+    if not inside or not named:
+        return
+    own = agent in ("claude-code", "atif") and target.suffix == ".jsonl" and target.is_file()
+    if own:
+        with target.open("rb") as file:
+            own = file.read(_OUTPUT_PREFIX_BYTES).startswith((b'{"id":', b'{"session_id":'))
+    if not own:
         raise ConfigError(
             f"-o {target} exists in the input folder and may be a recorded session",
             hint="choose a path outside the input folder",
         )
-
-
-def _is_own_output(target: Path, agent: str) -> bool:
-    """Whether an earlier command wrote the file, as samples or evaluation records."""
-    if agent not in ("claude-code", "atif") or target.suffix != ".jsonl" or not target.is_file():
-        return False
-    with target.open("rb") as file:
-        return file.read(_OUTPUT_PREFIX_BYTES).startswith((b'{"id":', b'{"session_id":'))
 
 
 def _iterate_samples(stream: SessionStream, account: IngestReport) -> Iterator[Sample]:

@@ -1,6 +1,8 @@
 """The report of `assay eval`: results, exit status and commands to run next."""
 
 import json
+import textwrap
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -9,10 +11,11 @@ from assay.stats import format_labelled, format_plural
 from assay.store import FailureGroup, RetriedAttempts
 
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_PASS
-from .failures import failures_to_dicts, format_failures
-from .output import format_field
+from .output import cut, format_field, measure_line_width
 from .resume import format_resume_hint
 
+# A provider may return a whole HTML page as its error.
+_MAX_FAILURE_CHARS = 1000
 # --json lists more of the skipped rows.
 _MAX_LISTED_SKIPPED = 3
 
@@ -86,7 +89,7 @@ class EvalCommandReport:
             "failed": self.failed,
             "exit_status": self.exit_status,
             "problem": self.problem,
-            "failures": failures_to_dicts(self.failures),
+            "failures": [asdict(group) for group in self.failures],
             "summary": json.loads(self.report.summary.model_dump_json()),
             "retried": asdict(self.retried),
             "not_read": {
@@ -104,3 +107,24 @@ def format_retries(retried: RetriedAttempts) -> list[str]:
     least = "" if retried.cost_known == retried.attempts else "at least "
     attempts = format_plural(retried.attempts, "failed attempt")
     return format_labelled("retried", f"{attempts} cost {least}${retried.cost_usd:.4f} more")
+
+
+def format_failures(groups: Sequence[FailureGroup], failed: int) -> list[str]:
+    """Format one paragraph for each reason; empty if no sample failed."""
+    if not groups:
+        return []
+    lines = ["reasons for failed samples"]
+    for group in groups:
+        text = cut(f"{group.boundary}: {group.kind}: {group.message}", _MAX_FAILURE_CHARS)
+        first = f"  {group.samples} x "
+        lines += textwrap.wrap(
+            text,
+            measure_line_width(),
+            initial_indent=first,
+            subsequent_indent=" " * len(first),
+            # Ids and URLs must stay in one piece to be copied.
+            break_on_hyphens=False,
+        )
+    if (others := failed - sum(group.samples for group in groups)) > 0:
+        lines.append(f"  {others} x for other reasons")
+    return lines

@@ -13,7 +13,6 @@ from assay.store import ResultRow, Run
 from assay.types import Sample
 
 from .arguments import add_count, add_flag
-from .failures import failures_to_dicts, format_failures
 from .labels import SessionLabel, build_label, build_session_label
 from .output import (
     cut,
@@ -25,7 +24,7 @@ from .output import (
     sanitize_lines,
     sanitize_to_line,
 )
-from .run_summary import format_retries
+from .run_summary import format_failures, format_retries
 from .runs import run_to_dict
 from .sample_transcript import Transcript
 from .show_training import format_training, read_training, training_to_dict
@@ -81,7 +80,7 @@ def _show_run(run: Run, args: Namespace) -> None:
                 "run": run_to_dict(row),
                 "summary": json.loads(summary.model_dump_json()),
                 "retried": asdict(retried),
-                "failures": failures_to_dicts(failures),
+                "failures": [asdict(group) for group in failures],
                 "training": None if training is None else training_to_dict(training),
                 "samples": [entry.plain() for entry in entries],
             }

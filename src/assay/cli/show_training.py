@@ -64,21 +64,14 @@ class Steps:
         """The mean number of sampled tokens of a rollout."""
         return self.output_tokens / self.tokens_known if self.tokens_known else None
 
-    def measured(self, name: str) -> float | None:
-        """The mean of a metric over the steps that have it; None if no step does."""
-        known = [
-            value for value in self._read_metric_values(name) if isinstance(value, int | float)
-        ]
-        return fmean(known) if known else None
+    def read_metric(self, name: str) -> list[float]:
+        """Return a metric of the steps that have it; True and False count as 1 and 0."""
+        values = (each.get(name) for each in self.metrics)
+        return [value for value in values if isinstance(value, int | float)]
 
     @property
-    def updated(self) -> int | None:
-        """The number of steps that changed the weights; None if it is not recorded."""
-        known = [value for value in self._read_metric_values("updated") if isinstance(value, bool)]
-        return sum(known) if known else None
-
-    def _read_metric_values(self, name: str) -> Iterator[object]:
-        return (each.get(name) for each in self.metrics)
+    def range(self) -> str:
+        return str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
 
 
 @dataclass(frozen=True)
@@ -95,7 +88,18 @@ def read_training(run: Run) -> Training | None:
     if not isinstance(settings, Mapping) or "prompts_per_step" not in settings:
         return None
     found: dict[int, Steps] = {}
-    for step, row in _assign_rollouts_to_steps(run, settings):
+    if settings["zero_variance"] != "resample":
+        numbered = (
+            ((row.group_index or 0) // settings["prompts_per_step"] + 1, row)
+            for row in run.results()
+        )
+    else:
+        # With resampling, steps use different numbers of prompts: only the sample records its step.
+        numbered = (
+            (int(sample.metadata[_STEP_METADATA_KEY]), row)
+            for row, sample in zip(run.results(), run.samples(), strict=True)
+        )
+    for step, row in numbered:
         found.setdefault(step, Steps(step, step)).add(row)
     for each in run.steps():
         found.setdefault(each.step, Steps(each.step, each.step)).metrics.append(each.metrics)
@@ -106,18 +110,6 @@ def read_training(run: Run) -> Training | None:
     return Training(whole, made - used)
 
 
-def _assign_rollouts_to_steps(
-    run: Run, settings: Mapping[str, Any]
-) -> Iterator[tuple[int, ResultRow]]:
-    if settings["zero_variance"] != "resample":
-        for row in run.results():
-            yield (row.group_index or 0) // settings["prompts_per_step"] + 1, row
-        return
-    # With resampling, steps use different numbers of prompts: only the sample records its step.
-    for row, sample in zip(run.results(), run.samples(), strict=True):
-        yield int(sample.metadata[_STEP_METADATA_KEY]), row
-
-
 def format_training(training: Training) -> list[str]:
     """Format the first and the last reward, and tables of the steps between them."""
     steps = training.steps
@@ -125,15 +117,18 @@ def format_training(training: Training) -> list[str]:
     lines = [format_field("steps", f"{len(steps)}{more}")]
     if not steps:
         return lines
-    together = _merge_steps(steps)
+    together, first, last = _merge_steps(steps), steps[0].reward, steps[-1].reward
     failed, unjudged = together.failed, together.not_judged
+    # Rounded up, so that the tables never have more lines.
+    size = -(-len(steps) // _MAX_TABLE_LINES)
+    groups = [_merge_steps(steps[at : at + size]) for at in range(0, len(steps), size)]
     return [
         *lines,
-        format_field("first reward", _format_step_reward(steps[0])),
-        format_field("last reward", _format_step_reward(steps[-1])),
+        format_field("first reward", format_reward(first.mean, first.low, first.high)),
+        format_field("last reward", format_reward(last.mean, last.low, last.high)),
         format_field("rollouts", f"{together.rollouts}, {failed} failed, {unjudged} not judged"),
-        *_format_rollout_table(steps),
-        *_format_update_table(steps),
+        *_format_rollout_table(groups),
+        *_format_update_table(groups),
     ]
 
 
@@ -146,38 +141,33 @@ def format_reward(mean: float | None, low: float | None, high: float | None) -> 
     return f"{mean:.3f} (95 % from {low:.3f} to {high:.3f})"
 
 
-def _format_step_reward(steps: Steps) -> str:
-    reward = steps.reward
-    return format_reward(reward.mean, reward.low, reward.high)
+def _format_rollout_table(groups: Sequence[Steps]) -> Iterator[str]:
+    heads = ("step", "rollouts", "reward", "95 %", "failed", "not judged", "tokens")
+    yield _ROLLOUT_COLUMNS.format(*heads)
+    for group in groups:
+        reward = group.reward
+        known = reward.low is not None and reward.high is not None
+        yield _ROLLOUT_COLUMNS.format(
+            group.range,
+            group.rollouts,
+            "none" if reward.mean is None else f"{reward.mean:.3f}",
+            f"{reward.low:.3f} to {reward.high:.3f}" if known else "unknown",
+            group.failed,
+            group.not_judged,
+            "unknown" if group.tokens is None else f"{group.tokens:.1f}",
+        ).rstrip()
 
 
-def _format_rollout_table(steps: Sequence[Steps]) -> Iterator[str]:
-    yield _ROLLOUT_COLUMNS.format(
-        "step", "rollouts", "reward", "95 %", "failed", "not judged", "tokens"
-    )
-    yield from map(_format_rollout_row, _group_steps(steps))
-
-
-def _format_update_table(steps: Sequence[Steps]) -> Iterator[str]:
-    if not any(each.metrics for each in steps):
+def _format_update_table(groups: Sequence[Steps]) -> Iterator[str]:
+    if not any(group.metrics for group in groups):
         yield "loss, KL and entropy: see metrics.jsonl in the output folder"
         return
     yield _UPDATE_COLUMNS.format("step", "updated", "loss", "KL", "entropy", "clipped", "grad norm")
-    for part in _group_steps(steps):
-        updated = "-" if part.updated is None else part.updated
-        numbers = (part.measured(name) for name in _UPDATE_METRICS)
-        yield _UPDATE_COLUMNS.format(
-            _format_step_range(part),
-            updated,
-            *("-" if value is None else f"{value:.3g}" for value in numbers),
-        )
-
-
-def _group_steps(steps: Sequence[Steps]) -> Iterator[Steps]:
-    # Rounded up, so that the table never has more lines.
-    size = -(-len(steps) // _MAX_TABLE_LINES)
-    for start in range(0, len(steps), size):
-        yield _merge_steps(steps[start : start + size])
+    for group in groups:
+        updated = group.read_metric("updated")
+        values = map(group.read_metric, _UPDATE_METRICS)
+        means = (f"{fmean(known):.3g}" if known else "-" for known in values)
+        yield _UPDATE_COLUMNS.format(group.range, sum(updated) if updated else "-", *means)
 
 
 def _merge_steps(steps: Sequence[Steps]) -> Steps:
@@ -192,24 +182,6 @@ def _merge_steps(steps: Sequence[Steps]) -> Steps:
         made.rewards.update(each.rewards)
         made.metrics.extend(each.metrics)
     return made
-
-
-def _format_rollout_row(some: Steps) -> str:
-    reward = some.reward
-    known = reward.low is not None and reward.high is not None
-    return _ROLLOUT_COLUMNS.format(
-        _format_step_range(some),
-        some.rollouts,
-        "none" if reward.mean is None else f"{reward.mean:.3f}",
-        f"{reward.low:.3f} to {reward.high:.3f}" if known else "unknown",
-        some.failed,
-        some.not_judged,
-        "unknown" if some.tokens is None else f"{some.tokens:.1f}",
-    ).rstrip()
-
-
-def _format_step_range(some: Steps) -> str:
-    return str(some.first) if some.first == some.last else f"{some.first}-{some.last}"
 
 
 def training_to_dict(training: Training) -> dict[str, Any]:

@@ -4,14 +4,22 @@ import asyncio
 import shlex
 import sys
 from argparse import ArgumentParser, Namespace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
+from assay.datasets import SampleStream, Source
+from assay.environments import rename_environment
 from assay.errors import AssayError, ConfigError
+from assay.providers import LocalModel
 from assay.runner import Stop
+from assay.scorers import ScoreFunction
 from assay.train import (
     CheckpointSaved,
     EveryRolloutFailed,
+    GRPOConfig,
     GRPOResult,
     RolloutFinished,
     StepFinished,
@@ -23,7 +31,7 @@ from assay.train import (
 )
 
 from .arguments import add_count, add_flag, add_grace_option
-from .eval_file import format_user_traceback
+from .eval_file import format_user_traceback, import_file, locate_dataset
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_PASS, InconclusiveError
 from .output import (
     format_field,
@@ -36,7 +44,6 @@ from .show_training import format_reward
 from .signals import exit_interrupted, stop_on_signals
 from .store_option import add_store_option, build_next_command, find_store_location
 from .train_display import TrainDisplay
-from .train_grpo_file import TrainFile, load_train_file
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -84,6 +91,63 @@ def main(args: Namespace) -> int:
     if choose_grpo_exit_status(result) == EXIT_INCONCLUSIVE:
         print("no rollout was judged; the model is unchanged", file=sys.stderr)
     return choose_grpo_exit_status(result)
+
+
+@dataclass(frozen=True)
+class TrainFile:
+    """The definitions of a training file."""
+
+    path: Path
+    config: GRPOConfig
+    prompts: Source | SampleStream
+    score_fn: ScoreFunction | None
+    environment: Any
+    prepare_messages: Any
+    model: LocalModel | None
+    """A model that the file builds itself; None for the folder that `config` names."""
+
+
+def load_train_file(target: str, **changes: object) -> TrainFile:
+    """Import `FILE.py` and check its definitions; `changes` override its configuration."""
+    path, hint = Path(target), "define `config`, `prompts`, and `score_fn` or `environment`"
+    if path.suffix != ".py":
+        raise ConfigError("the training is not a Python file", where=target, hint=hint)
+    if not path.is_file():
+        raise ConfigError("the file does not exist", where=target)
+    defined = dict(vars(import_file(path)))
+    for name in ("config", "prompts"):
+        if name not in defined:
+            raise ConfigError(f"the file does not define `{name}`", where=target, hint=hint)
+        config = defined["config"]
+        if not isinstance(config, GRPOConfig):
+            wrong = type(config).__name__
+            raise ConfigError(f"`config` is a {wrong}, not a GRPOConfig", where=target)
+    given = {name: change for name, change in changes.items() if change is not None}
+    try:
+        # Validated anew: an override may contradict another setting.
+        config = GRPOConfig.model_validate({**dict(config), **given})
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        field = ".".join(map(str, problem["loc"])) or "config"
+        raise ConfigError(f"{field}: {problem['msg']}", where=target) from None
+    rename_environment(defined, "environment_cls", where=target)
+    score_fn, environment = defined.get("score_fn"), defined["environment"]
+    if score_fn is None and environment is None:
+        raise ConfigError("the file defines neither `score_fn` nor `environment`", where=target)
+    # A function builds the model only when the file is trained, not when it is imported.
+    model = defined.get("model")
+    model = model() if callable(model) else model
+    if model is not None and not isinstance(model, LocalModel):
+        raise ConfigError(f"`model` is a {type(model).__name__}, not a LocalModel", where=target)
+    return TrainFile(
+        path=path,
+        config=config,
+        prompts=locate_dataset(defined["prompts"], path.parent),
+        score_fn=score_fn,
+        environment=environment,
+        prepare_messages=defined.get("prepare_messages"),
+        model=model,
+    )
 
 
 class _TrainingMonitor:
