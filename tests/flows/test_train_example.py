@@ -8,7 +8,7 @@ import pytest
 
 from assay.cli.eval_file import import_file
 from assay.train import TrainingSession, grpo_train
-from assay.train.demonstration import to_demonstration
+from assay.train.retokenize import to_demonstration
 from assay.types import Message, Sample, Trajectory
 from make import answered, asked, called, said
 

@@ -1,17 +1,23 @@
 """Batches: what is learned from, what is refused, and where the sampled tokens are."""
 
 import math
+import statistics
 from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from assay.errors import TokenError
 from assay.train.batches import (
+    EPSILON,
     RolloutGroup,
     TrainedRollout,
     build_micro_batch,
+    compute_advantages,
     compute_step_size,
+    has_signal,
     is_truncated,
     pack_rollouts,
     select_trained_rollouts,
@@ -196,3 +202,55 @@ def test_passes_are_bounded_by_the_tokens_that_have_logits() -> None:
     assert [len(some) for some in pack_rollouts(rollouts, 10_000, 29)] == [2, 2, 2]
     assert [len(some) for some in pack_rollouts(rollouts, 10_000, 1)] == [1] * 6
     assert [len(some) for some in pack_rollouts(rollouts, 10_000)] == [6]
+
+
+Rewards = list[float | None]
+
+
+def test_rewards_are_held_against_the_mean_and_the_sample_deviation() -> None:
+    rewards = [1.0, 0.0, 0.5, 0.0]
+
+    found = compute_advantages(rewards)
+
+    mean, deviation = statistics.mean(rewards), statistics.stdev(rewards)
+    assert found == pytest.approx([(each - mean) / (deviation + EPSILON) for each in rewards])
+
+
+def test_without_scaling_only_the_mean_is_taken_away() -> None:
+    assert compute_advantages([2.0, 0.0, 4.0], scaling="mean") == [0.0, -2.0, 2.0]
+
+
+@pytest.mark.parametrize("scaling", ["std", "mean"])
+def test_an_unknown_reward_is_neither_zero_nor_part_of_the_mean(scaling: object) -> None:
+    with_unknown = compute_advantages([1.0, None, 0.0], scaling=scaling)  # type: ignore[arg-type]
+    without = compute_advantages([1.0, 0.0], scaling=scaling)  # type: ignore[arg-type]
+
+    assert with_unknown == [without[0], None, without[1]]
+
+
+@pytest.mark.parametrize(
+    "rewards", [[0.5, 0.5, 0.5], [0.1 + 0.2, 0.3], [1.0], [None, None], [1.0, None], []]
+)
+def test_a_group_without_differences_teaches_nothing(rewards: Rewards) -> None:
+    found = compute_advantages(rewards)
+
+    assert not has_signal(rewards)
+    assert found == [None if reward is None else 0.0 for reward in rewards]
+
+
+def test_two_different_rewards_are_a_signal() -> None:
+    assert has_signal([None, 0.0, 1e-3])
+
+
+@given(st.lists(st.none() | st.floats(-1e6, 1e6), max_size=12), st.sampled_from(["std", "mean"]))
+def test_advantages_are_finite_sum_to_nothing_and_keep_the_order(
+    rewards: Rewards, scaling: object
+) -> None:
+    found = compute_advantages(rewards, scaling=scaling)  # type: ignore[arg-type]
+
+    known = [each for each in found if each is not None]
+    assert [each is None for each in found] == [each is None for each in rewards]
+    assert all(map(math.isfinite, known))
+    assert sum(known) == pytest.approx(0.0, abs=1e-6 * max([1.0, *map(abs, known)]))
+    pairs = [(r, a) for r, a in zip(rewards, found, strict=True) if r is not None and a is not None]
+    assert [a for _, a in sorted(pairs)] == sorted(a for _, a in pairs)

@@ -1,12 +1,11 @@
 """The reward curve: a picture that any browser shows, with nothing left out in silence."""
 
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
 from assay.train.batches import RolloutGroup
-from assay.train.curve import render_reward_curve, write_curve
+from assay.train.curve import render_reward_curve
 from assay.train.rollout_collector import StepRollouts
 from assay.train.step_statistics import StepMetrics, Update, compute_step_metrics
 from assay.types import EvaluateResult, Sample
@@ -79,9 +78,3 @@ def test_the_line_is_the_mean_of_the_last_steps() -> None:
     bottom, top = 352.0, 44.0
     assert first == bottom
     assert last == (bottom + top) / 2
-
-
-def test_it_is_written_to_a_file(tmp_path: Path) -> None:
-    path = write_curve(tmp_path / "reward.svg", [step(1, 0.5)], title="x")
-
-    assert ElementTree.parse(path).getroot().tag == f"{SVG}svg"

@@ -15,19 +15,19 @@ from assay.errors import ConfigError, MissingExtra, TrainingError
 from assay.providers.in_process import LocalModel
 from assay.runner import EvalConfig, evaluate
 from assay.store import Store
-from assay.train.events import (
-    CheckpointSaved,
-    RolloutFinished,
-    StepFinished,
-    TrainingEvent,
-    TrainingStarted,
-)
 from assay.train.grpo import grpo_train, grpo_train_async
 from assay.train.grpo_config import GRPOConfig
 from assay.train.lora import Lora
 from assay.train.rollout_collector import STEP_KEY
 from assay.train.token_spans import tokenize_sample
-from assay.train.training_session import TrainingSession
+from assay.train.training_session import (
+    CheckpointSaved,
+    RolloutFinished,
+    StepFinished,
+    TrainingEvent,
+    TrainingSession,
+    TrainingStarted,
+)
 from assay.types import Endpoint, EvaluateResult, Message, Sample
 from lamps import (
     PROMPTS,

@@ -10,10 +10,14 @@ from assay.errors import ConfigError, StoreError, TrainingError
 from assay.providers.in_process import LocalModel
 from assay.runner import Stop
 from assay.store import Run, Store
-from assay.train.events import CheckpointSaved, StepFinished, TrainingEvent
 from assay.train.grpo import grpo_train
 from assay.train.lora import Lora
-from assay.train.training_session import TrainingSession
+from assay.train.training_session import (
+    CheckpointSaved,
+    StepFinished,
+    TrainingEvent,
+    TrainingSession,
+)
 from assay.types import Sample
 from lamps import (
     PROMPTS,

@@ -10,9 +10,8 @@ from assay.environments import Step
 from assay.providers.in_process import LocalModel
 from assay.runner import Stop
 from assay.store import Store
-from assay.train.events import RolloutFinished, TrainingEvent
 from assay.train.grpo import grpo_train
-from assay.train.training_session import TrainingSession
+from assay.train.training_session import RolloutFinished, TrainingEvent, TrainingSession
 from assay.types import EvaluateResult, Message, Sample, Status
 from lamps import (
     PROMPTS,

@@ -14,6 +14,7 @@ from assay.runner import Stop
 from assay.train import Lora, SFTConfig, SFTResult, SFTStep, sft_train
 from assay.train.checkpoints import digest_weights
 from assay.train.output_folder import OutputFolder
+from assay.train.sft import SFTStart, check_same_start
 from assay.types import Sample
 from mask_rollouts import sampled_rollout
 from tiny_models import tiny_local, tiny_model, tiny_tokenizer
@@ -282,3 +283,30 @@ def test_the_tokenizer_is_saved_with_the_template_it_is_asked_with(tmp_path: Pat
     assert result.model_path is not None
     saved = LocalModel.load(result.model_path).tokenizer
     assert saved.chat_template == tiny_tokenizer("qwen2.5").chat_template
+
+
+BEGUN = SFTStart(config={"seed": 0, "steps": 2}, data="d", weights="w", held_out_loss=1.5)
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> OutputFolder:
+    made = OutputFolder(tmp_path / "out")
+    made.begin(BEGUN)
+    return made
+
+
+def test_a_training_goes_on_with_what_it_began_with(output: OutputFolder) -> None:
+    assert check_same_start(output, BEGUN.model_copy(update={"held_out_loss": None})) == BEGUN
+
+
+@pytest.mark.parametrize("name", ["data", "weights"])
+def test_another_start_of_a_training_is_refused(output: OutputFolder, name: str) -> None:
+    with pytest.raises(ConfigError, match="that training began with"):
+        check_same_start(output, BEGUN.model_copy(update={name: "other"}))
+
+
+def test_the_settings_that_differ_are_named(output: OutputFolder) -> None:
+    other = BEGUN.model_copy(update={"config": {"seed": 4, "epochs": 1}})
+
+    with pytest.raises(ConfigError, match="epochs None -> 1, seed 0 -> 4, steps 2 -> None"):
+        check_same_start(output, other)

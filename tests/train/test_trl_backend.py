@@ -11,10 +11,14 @@ import torch
 from assay.errors import ConfigError, TrainingError
 from assay.runner import Stop
 from assay.store import Store
-from assay.train.events import CheckpointSaved, StepFinished, TrainingEvent
 from assay.train.grpo import GRPOResult, grpo_train, grpo_train_async
 from assay.train.lora import Lora
-from assay.train.training_session import TrainingSession
+from assay.train.training_session import (
+    CheckpointSaved,
+    StepFinished,
+    TrainingEvent,
+    TrainingSession,
+)
 from assay.types import EvaluateResult, Sample
 from lamps import (
     PROMPTS,

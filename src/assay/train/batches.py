@@ -1,22 +1,27 @@
-"""From scored rollouts to tensors: which tokens are learned from, and in which pass."""
+"""From scored rollouts to tensors: advantages, the tokens that are learned from, and the passes."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from math import nan
+from math import fsum, nan, sqrt
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import TokenError
 from assay.types import Sample
 
-from .advantages import compute_advantages, has_signal
-from .grpo_config import GRPOConfig
+from .grpo_config import GRPOConfig, Scaling
 from .losses import StepSize, compute_token_scale
 from .shared_prompts import SharedPrompts, Span, share_prompts
 from .token_spans import check_tokens, token_source, tokenize_sample
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+# Added to the deviation, as in TRL: otherwise tiny differences would get unbounded advantages.
+EPSILON = 1e-4
+
+# Rewards that differ only by rounding count as equal.
+_NOISE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,34 @@ class RolloutGroup:
     @property
     def has_signal(self) -> bool:
         return has_signal(self.rewards)
+
+
+def compute_advantages(
+    rewards: Sequence[float | None], *, scaling: Scaling = "std"
+) -> list[float | None]:
+    """One advantage for each member of a group; None for a member whose reward is unknown.
+
+    Unknown rewards are in neither the mean nor the deviation. The deviation is that of a sample,
+    with one degree of freedom less. A group without differences has advantages of 0.
+    """
+    known = [reward for reward in rewards if reward is not None]
+    if not has_signal(rewards):
+        return [None if reward is None else 0.0 for reward in rewards]
+    mean = fsum(known) / len(known)
+    divisor = 1.0
+    if scaling == "std":
+        squares = fsum((reward - mean) ** 2 for reward in known)
+        divisor = sqrt(squares / (len(known) - 1)) + EPSILON
+    return [None if reward is None else (reward - mean) / divisor for reward in rewards]
+
+
+def has_signal(rewards: Sequence[float | None]) -> bool:
+    """Whether a group teaches anything: at least two known rewards that differ."""
+    known = [reward for reward in rewards if reward is not None]
+    if len(known) < 2:
+        return False
+    lowest, highest = min(known), max(known)
+    return highest - lowest > _NOISE * max(1.0, abs(lowest), abs(highest))
 
 
 @dataclass(frozen=True)
@@ -65,19 +98,19 @@ def select_trained_rollouts(
 
     Failed and unscored rollouts are excluded, and those that the configuration drops.
     """
-    return [rollout for group in groups for rollout in _select_from_group(group, config)]
-
-
-def _select_from_group(group: RolloutGroup, config: GRPOConfig) -> Iterator[TrainedRollout]:
-    if config.zero_variance != "keep" and not group.has_signal:
-        return
-    found = compute_advantages(group.rewards, scaling=config.advantage)
-    for sample, advantage in zip(group.samples, found, strict=True):
-        if advantage is None or (config.drop_truncated and is_truncated(sample)):
+    selected = []
+    for group in groups:
+        if config.zero_variance != "keep" and not group.has_signal:
             continue
-        rollout = TrainedRollout(_tokenize_parts(sample, config), advantage)
-        if rollout.trained_tokens:
-            yield rollout
+        found = compute_advantages(group.rewards, scaling=config.advantage)
+        for sample, advantage in zip(group.samples, found, strict=True):
+            if advantage is None or (config.drop_truncated and is_truncated(sample)):
+                continue
+            rollout = TrainedRollout(_tokenize_parts(sample, config), advantage)
+            # Without a token to train on, it would still count as a rollout of the step.
+            if rollout.trained_tokens:
+                selected.append(rollout)
+    return selected
 
 
 def is_truncated(sample: Sample) -> bool:
@@ -171,10 +204,26 @@ def build_micro_batch(
 
     rows = [part.tokens for rollout in rollouts for part in rollout.parts]
     width = max(map(len, rows))
-    tokens = _list_trained_tokens(rollouts, size, config)
-    whole = [tokens.row, tokens.place, tokens.rollout]
+    # Lists with one entry for each trained token.
+    whole: tuple[list[int], list[int], list[int]] = ([], [], [])
+    real: tuple[list[float], list[float], list[float]] = ([], [], [])
+    # For each sample, the positions of the logits of its trained tokens.
+    spans: list[Span] = []
+    for number, rollout in enumerate(rollouts):
+        scale = compute_token_scale(config.loss_type, rollout.trained_tokens, size)
+        for part in rollout.parts:
+            known = part.rollout_log_probs
+            places = [place for place, counts in enumerate(part.loss_mask) if counts]
+            count = len(places)
+            whole[0].extend([len(spans)] * count)
+            whole[1].extend(places)
+            whole[2].extend([number] * count)
+            real[0].extend([nan] * count if known is None else [known[at] for at in places])
+            real[1].extend([rollout.advantage] * count)
+            real[2].extend([scale] * count)
+            # The logits that predict a token are at the position before it.
+            spans.append((places[0] - 1, places[-1]) if places else (1, 1))
     row_N, place_N, rollout_N = torch.tensor(whole, device=device)
-    real = [tokens.recorded, tokens.advantage, tokens.scale]
     recorded_N, advantages_N, scale_N = torch.tensor(real, device=device)
     return MicroBatch(
         ids_RT=torch.tensor([row + [0] * (width - len(row)) for row in rows], device=device),
@@ -185,42 +234,6 @@ def build_micro_batch(
         scale_N=scale_N,
         rollout_N=rollout_N,
         rollouts=len(rollouts),
-        first_place=min(tokens.place),
-        shared=share_prompts(rows, tokens.spans, device=device),
+        first_place=min(whole[1]),
+        shared=share_prompts(rows, spans, device=device),
     )
-
-
-@dataclass
-class _TokenColumns:
-    """Columns with one entry for each trained token."""
-
-    row: list[int] = field(default_factory=list)
-    place: list[int] = field(default_factory=list)
-    rollout: list[int] = field(default_factory=list)
-    recorded: list[float] = field(default_factory=list)
-    advantage: list[float] = field(default_factory=list)
-    scale: list[float] = field(default_factory=list)
-    spans: list[Span] = field(default_factory=list)
-    """For each sample, the positions of the logits of its trained tokens."""
-
-
-def _list_trained_tokens(
-    rollouts: Sequence[TrainedRollout], size: StepSize, config: GRPOConfig
-) -> _TokenColumns:
-    tokens, row = _TokenColumns(), 0
-    for number, rollout in enumerate(rollouts):
-        scale = compute_token_scale(config.loss_type, rollout.trained_tokens, size)
-        for part in rollout.parts:
-            known = part.rollout_log_probs
-            places = [place for place, counts in enumerate(part.loss_mask) if counts]
-            count = len(places)
-            tokens.row += [row] * count
-            tokens.place += places
-            tokens.rollout += [number] * count
-            tokens.recorded += [nan] * count if known is None else [known[at] for at in places]
-            tokens.advantage += [rollout.advantage] * count
-            tokens.scale += [scale] * count
-            # The logits that predict a token are at the position before it.
-            tokens.spans.append((places[0] - 1, places[-1]) if places else (1, 1))
-            row += 1
-    return tokens

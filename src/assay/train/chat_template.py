@@ -52,18 +52,29 @@ class ChatTemplate:
     """The template of a tokenizer, with the tools that it describes to the model."""
 
     def __init__(self, tokenizer: ChatTokenizer, tools: Sequence[ToolSpec] = ()) -> None:
+        source = tokenizer.chat_template
+        if isinstance(source, Mapping):
+            source = source.get("default")
+        if not isinstance(source, str) or not source:
+            raise TokenError(
+                "the tokenizer has no chat template",
+                hint="use the tokenizer of a chat model, or set `chat_template`",
+            )
+        self.marks_spans = bool(_GENERATION.search(source))
         self._tokenizer = tokenizer
-        self._tools = [_to_template_tool(tool) for tool in tools] or None
-        self.marks_spans = bool(_GENERATION.search(_read_template_source(tokenizer)))
-        self._special = frozenset(
+        described = [
             {
-                *tokenizer.all_special_ids,
-                *(
-                    token
-                    for token, added in tokenizer.added_tokens_decoder.items()
-                    if added.special
-                ),
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": tool.parameters,
+                **(tool.__pydantic_extra__ or {}),
             }
+            for tool in tools
+        ]
+        self._tools = [{"type": "function", "function": each} for each in described] or None
+        added = tokenizer.added_tokens_decoder.items()
+        self._special = frozenset(
+            {*tokenizer.all_special_ids, *(token for token, each in added if each.special)}
         )
 
     def turn(
@@ -76,9 +87,11 @@ class ChatTemplate:
         prompt = self._render(messages[:place], answer=False)
         whole = self._render(messages[: place + 1], answer=True)
         if not whole.text.startswith(prompt.text):
+            pairs = enumerate(zip(prompt.text, whole.text, strict=False))
+            at = next((place for place, (one, two) in pairs if one != two), len(whole.text))
             raise TokenError(
                 "the generation prompt is not a prefix of the conversation with the answer: "
-                f"{_describe_divergence(prompt.text, whole.text)}",
+                f"{prompt.text[at : at + 40]!r} against {whole.text[at : at + 40]!r}",
                 where=_TEMPLATE_WHERE,
                 hint=_SPANS_HINT,
             )
@@ -91,7 +104,16 @@ class ChatTemplate:
                 hint=_SPANS_HINT,
             )
         self._check_answer(messages[place], whole.text[len(prompt.text) :])
-        start = self._find_start(whole, size)
+        start: int | None = size
+        # A template may write text of its own between the prompt and the marked answer.
+        if whole.generated is not None:
+            marked = (at for at in range(size, len(whole.ids)) if whole.generated[at])
+            start = next(marked, None)
+        if start is None:
+            raise TokenError(
+                "the template's {% generation %} marks no token of the answer",
+                where=_TEMPLATE_WHERE,
+            )
         end = self._find_end(whole.ids, start)
         # Some templates write a newline or a second marker between the answer and its stop token.
         if stop_id in whole.ids[end:] and stop_id not in whole.ids[start:end]:
@@ -108,23 +130,13 @@ class ChatTemplate:
                 hint=_WRITES_HINT,
             )
 
-    def _find_start(self, whole: RenderedChat, size: int) -> int:
-        """Return where the answer begins: after the prompt, and where the template marks it."""
-        if whole.generated is None:
-            return size
-        marked = [at for at in range(size, len(whole.ids)) if whole.generated[at]]
-        if not marked:
-            raise TokenError(
-                "the template's {% generation %} marks no token of the answer",
-                where=_TEMPLATE_WHERE,
-            )
-        return marked[0]
-
     def _find_end(self, ids: Sequence[int], start: int) -> int:
         # The last word is followed by special tokens and blanks. The turn ends with the first run
         # of special tokens; the model does not generate the rest.
         first = len(ids)
-        while first > start and (ids[first - 1] in self._special or self._is_blank(ids[first - 1])):
+        while first > start and (
+            ids[first - 1] in self._special or not self._decode([ids[first - 1]]).strip()
+        ):
             first -= 1
         while first < len(ids) and ids[first] not in self._special:
             first += 1
@@ -199,33 +211,8 @@ class ChatTemplate:
     def _decode(self, ids: Sequence[int]) -> str:
         return str(self._tokenizer.decode(list(ids)))
 
-    def _is_blank(self, token: int) -> bool:
-        return not self._decode([token]).strip()
-
 
 _WRITES_HINT = "use a template that writes it, or remove it from the message"
-
-
-def _read_template_source(tokenizer: ChatTokenizer) -> str:
-    template = tokenizer.chat_template
-    if isinstance(template, Mapping):
-        template = template.get("default")
-    if not isinstance(template, str) or not template:
-        raise TokenError(
-            "the tokenizer has no chat template",
-            hint="use the tokenizer of a chat model, or set `chat_template`",
-        )
-    return template
-
-
-def _to_template_tool(tool: ToolSpec) -> dict[str, Any]:
-    fields = {
-        "name": tool.name,
-        "description": tool.description,
-        "parameters": tool.parameters,
-        **(tool.__pydantic_extra__ or {}),
-    }
-    return {"type": "function", "function": fields}
 
 
 # Most templates reject the newer and older names of these roles.
@@ -252,11 +239,3 @@ def _to_template_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
         role = _CHAT_TEMPLATE_ROLES.get(message.role, message.role)
         plain.append(message if role == message.role else message.model_copy(update={"role": role}))
     return to_huggingface(plain).value
-
-
-def _describe_divergence(prompt: str, whole: str) -> str:
-    place = next(
-        (at for at, (one, two) in enumerate(zip(prompt, whole, strict=False)) if one != two),
-        min(len(prompt), len(whole)),
-    )
-    return f"{prompt[place : place + 40]!r} against {whole[place : place + 40]!r}"

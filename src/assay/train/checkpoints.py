@@ -45,13 +45,9 @@ class Checkpoints:
 
     def save(self, progressed: TrainingProgress, tensors: dict[str, Any]) -> Path:
         """Write a checkpoint durably, then remove the oldest beyond `keep`."""
+        import torch
 
-        def fill(folder: Path) -> None:
-            import torch
-
-            torch.save(tensors, folder / _TENSORS)
-
-        return self.write(progressed, fill)
+        return self.write(progressed, lambda folder: torch.save(tensors, folder / _TENSORS))
 
     def write(self, progressed: TrainingProgress, fill: Callable[[Path], None]) -> Path:
         """Write a checkpoint whose files `fill` writes into the folder."""

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from math import floor, log10
-from pathlib import Path
 from statistics import fmean
 
 from .step_statistics import StepMetrics
@@ -41,12 +40,6 @@ def render_reward_curve(
     )
 
 
-def write_curve(path: Path, steps: Sequence[StepMetrics], *, title: str) -> Path:
-    """Write the picture to a file."""
-    path.write_text(render_reward_curve(steps, title=title), "utf-8")
-    return path
-
-
 @dataclass(frozen=True)
 class _Plot:
     first: int
@@ -59,7 +52,7 @@ class _Plot:
         known = [
             value
             for each in steps
-            for value in (each.reward, *_read_reward_band(each))
+            for value in (each.reward, each.reward_low, each.reward_high)
             if value is not None
         ]
         low, high = min(known), max(known)
@@ -80,11 +73,20 @@ class _Plot:
 
     def draw(self, shown: Sequence[tuple[StepMetrics, float]], window: int) -> list[str]:
         points = [(self.x(each.step), self.y(reward)) for each, reward in shown]
+        upper, lower = [], []
+        for each, _ in shown:
+            if each.reward_low is not None and each.reward_high is not None:
+                upper.append(f"{self.x(each.step)},{self.y(each.reward_high)}")
+                lower.append(f"{self.x(each.step)},{self.y(each.reward_low)}")
+        band = [f'<polygon class="band" points="{" ".join(upper + lower[::-1])}"/>'] * bool(upper)
+        rewards = [reward for _, reward in shown]
+        means = (fmean(rewards[max(0, end - window) : end]) for end in range(1, len(rewards) + 1))
+        line = " ".join(f"{x},{self.y(mean)}" for (x, _), mean in zip(points, means, strict=True))
         return [
             *self._draw_axes(),
-            *self._draw_bands([each for each, _ in shown]),
+            *band,
             *(f'<circle class="point" cx="{x}" cy="{y}" r="2.5"/>' for x, y in points),
-            f'<polyline class="line" points="{self._smooth(shown, window)}"/>',
+            f'<polyline class="line" points="{line}"/>',
         ]
 
     def _draw_axes(self) -> list[str]:
@@ -98,25 +100,6 @@ class _Plot:
             place = f'x="{self.x(value)}" y="{bottom + 20}" text-anchor="middle"'
             lines.append(f"<text {place}>{value:g}</text>")
         return [*lines, f'<text x="{right}" y="{_SVG_HEIGHT - 10}" text-anchor="end">step</text>']
-
-    def _draw_bands(self, steps: Sequence[StepMetrics]) -> list[str]:
-        upper, lower = [], []
-        for each in steps:
-            low, high = _read_reward_band(each)
-            if low is not None and high is not None:
-                upper.append(f"{self.x(each.step)},{self.y(high)}")
-                lower.append(f"{self.x(each.step)},{self.y(low)}")
-        return [f'<polygon class="band" points="{" ".join(upper + lower[::-1])}"/>'] * bool(upper)
-
-    def _smooth(self, shown: Sequence[tuple[StepMetrics, float]], window: int) -> str:
-        rewards = [reward for _, reward in shown]
-        means = (fmean(rewards[max(0, end - window) : end]) for end in range(1, len(rewards) + 1))
-        pairs = zip(shown, means, strict=True)
-        return " ".join(f"{self.x(each.step)},{self.y(mean)}" for (each, _), mean in pairs)
-
-
-def _read_reward_band(metrics: StepMetrics) -> tuple[float | None, float | None]:
-    return metrics.reward_low, metrics.reward_high
 
 
 def _compute_ticks(low: float, high: float) -> list[float]:

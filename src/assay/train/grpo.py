@@ -5,13 +5,11 @@ and are recorded as a run. An interrupted training can be resumed by another pro
 """
 
 import asyncio
-import threading
 import time
-from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from assay.datasets import SampleStream, SkippedRows, Source
 from assay.environments import EnvironmentLike, accept_environment_alias
@@ -23,10 +21,9 @@ from assay.store import RunStatus, Store
 
 from .batches import select_trained_rollouts
 from .checkpoints import Checkpoints, TrainingProgress, write_folder
-from .curve import write_curve
+from .curve import render_reward_curve
 from .deterministic_batches import Lockstep
-from .events import CheckpointSaved, RolloutFinished, StepFinished, TrainingEvent, TrainingStarted
-from .grpo_config import GRPOConfig
+from .grpo_config import GRPOConfig, build_policy_endpoint
 from .grpo_plan import GRPOPlan, plan_training
 from .metrics_file import MetricsFile, RecordedMetrics
 from .output_folder import OutputFolder
@@ -35,9 +32,15 @@ from .policy import Policy, fix_seed
 from .precision import choose_load_dtype, warn_if_unchanged
 from .recorded_run import begin_run
 from .rollout_collector import Recording, RolloutCollector, StepInterrupted, StepRollouts
-from .rollout_settings import build_policy_endpoint
 from .step_statistics import StepMetrics, Update, compute_step_metrics
-from .training_session import TrainingSession
+from .training_session import (
+    CheckpointSaved,
+    RolloutFinished,
+    StepFinished,
+    TrainingEvent,
+    TrainingSession,
+    TrainingStarted,
+)
 from .trl_backend import TrlFollower, TrlLeader, TrlListener
 from .trl_learner import TrlStart
 from .trl_processes import check_single_process
@@ -108,7 +111,9 @@ def grpo_train(  # noqa: PLR0913  # the parts of an evaluation, and where it lea
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(training)
-    return _train_in_thread(training)
+    # An event loop cannot be nested, so the training runs its own in another thread.
+    with ThreadPoolExecutor(1, thread_name_prefix="assay-training") as pool:
+        return pool.submit(asyncio.run, training).result()
 
 
 @accept_environment_alias("environment_cls")
@@ -134,8 +139,13 @@ async def grpo_train_async(  # noqa: PLR0913  # as above
         return await _follow_leader(plan, model)
     output = OutputFolder(config.output)
     output.check(resume=session.resume)
-    if session.resume:
-        _check_steps_left(output, config)
+    done = Checkpoints(output.checkpoints, keep=config.keep_checkpoints).steps()
+    if session.resume and done and done[-1] > config.num_steps:
+        raise ConfigError(
+            f"the training has {done[-1]} steps already, and num_steps is {config.num_steps}",
+            where=str(output.folder),
+            hint=f"set num_steps to {done[-1]} or more",
+        )
     with ExitStack() as stack:
         stack.enter_context(fix_seed(config.seed))
         if model is None:
@@ -153,16 +163,6 @@ def _load_policy_model(config: GRPOConfig) -> LocalModel:
     device = "cpu" if config.backend == "trl" else config.device
     dtype = choose_load_dtype(config.dtype, frozen=config.lora is not None)
     return LocalModel.load(config.model_name, dtype=dtype, device=device)
-
-
-def _check_steps_left(output: OutputFolder, config: GRPOConfig) -> None:
-    done = Checkpoints(output.checkpoints, keep=config.keep_checkpoints).steps()
-    if done and done[-1] > config.num_steps:
-        raise ConfigError(
-            f"the training has {done[-1]} steps already, and num_steps is {config.num_steps}",
-            where=str(output.folder),
-            hint=f"set num_steps to {done[-1]} or more",
-        )
 
 
 async def _follow_leader(plan: GRPOPlan, model: LocalModel | None) -> GRPOResult:
@@ -185,24 +185,6 @@ async def _follow_leader(plan: GRPOPlan, model: LocalModel | None) -> GRPOResult
         interrupted=not whole,
         follows=True,
     )
-
-
-def _train_in_thread(training: Coroutine[Any, Any, GRPOResult]) -> GRPOResult:
-    # An event loop cannot be nested, so the training runs its own in another thread.
-    ended: list[GRPOResult | BaseException] = []
-
-    def work() -> None:
-        try:
-            ended.append(asyncio.run(training))
-        except BaseException as error:
-            ended.append(error)
-
-    thread = threading.Thread(target=work, name="assay-training")
-    thread.start()
-    thread.join()
-    if isinstance(ended[0], BaseException):
-        raise ended[0]
-    return ended[0]
 
 
 class _GRPOTraining:
@@ -248,7 +230,9 @@ class _GRPOTraining:
                 if self._trl is None:
                     whole = await self._take_all_steps(collector)
                 else:
-                    whole = await self._train_with_trl(self._trl, run.id, collector)
+                    start = TrlStart(run.id, self._store.where, self._progressed.step)
+                    listener = TrlListener(self._record_step, self._report_saved)
+                    whole = await self._trl.run(start, collector, listener)
             await self._save()
             status = "completed" if whole else "interrupted"
         except asyncio.CancelledError:
@@ -297,9 +281,6 @@ class _GRPOTraining:
             )
             self._policy.weights.restore(tensors)
         self._steps = self._metrics.keep_until(self._progressed.step)
-        self._set_version()
-
-    def _set_version(self) -> None:
         self._policy.local.weight_version = f"step-{self._progressed.step}"
 
     async def _take_all_steps(self, collector: RolloutCollector) -> bool:
@@ -317,15 +298,9 @@ class _GRPOTraining:
                 await self._save()
         return True
 
-    async def _train_with_trl(
-        self, trl: TrlLeader, run_id: str, collector: RolloutCollector
-    ) -> bool:
-        start = TrlStart(run_id, self._store.where, self._progressed.step)
-        return await trl.run(start, collector, TrlListener(self._record_step, self._report_saved))
-
     async def _record_step(self, metrics: StepMetrics, position: int) -> None:
         self._progressed = TrainingProgress(step=metrics.step, position=position)
-        self._set_version()
+        self._policy.local.weight_version = f"step-{metrics.step}"
         await asyncio.to_thread(self._metrics.append, metrics)
         self._steps.append(metrics)
         if not self._warned:
@@ -362,7 +337,8 @@ class _GRPOTraining:
         output = self._output
         if whole:
             write_folder(output.model, self._policy.weights.save_model)
-        write_curve(output.curve, self._steps, title=f"{self._config.name}: reward by step")
+        title = f"{self._config.name}: reward by step"
+        output.curve.write_text(render_reward_curve(self._steps, title=title), "utf-8")
         return GRPOResult(
             run_id=run_id,
             store=self._store.where,

@@ -1,6 +1,5 @@
 """The plan of a training, checked as a whole before a model is loaded."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +15,8 @@ from assay.runner import (
 from assay.scorers import ScoreFunction
 from assay.types import Sample
 
-from .grpo_config import GRPOConfig
+from .grpo_config import GRPOConfig, build_policy_endpoint
 from .prompt_order import PromptOrder, fingerprint_prompts
-from .rollout_settings import build_policy_endpoint
 
 _GRPO_WHERE = "grpo_train()"
 
@@ -69,19 +67,9 @@ def plan_training(
         timeout_s=config.timeout_s,
         seed=config.seed,
     )
-    return GRPOPlan(
-        config=config,
-        evaluation=evaluation,
-        order=PromptOrder(samples, config.seed),
-        dataset=stream.name,
-        dataset_fingerprint=fingerprint_prompts(samples, _build_message_digest(evaluation)),
-        skipped=stream.skipped,
-    )
 
-
-def _build_message_digest(evaluation: EvalConfig) -> Callable[[Sample], str | None]:
     # `prepare_messages` may change while the prompts stay the same: its output is compared too.
-    def digest(sample: Sample) -> str | None:
+    def digest_sent(sample: Sample) -> str | None:
         if evaluation.prepare_messages is None:
             return None
         try:
@@ -89,4 +77,11 @@ def _build_message_digest(evaluation: EvalConfig) -> Callable[[Sample], str | No
         except PreparationFailed:
             return None  # the rollout will fail in the same way and record the error
 
-    return digest
+    return GRPOPlan(
+        config=config,
+        evaluation=evaluation,
+        order=PromptOrder(samples, config.seed),
+        dataset=stream.name,
+        dataset_fingerprint=fingerprint_prompts(samples, digest_sent),
+        skipped=stream.skipped,
+    )

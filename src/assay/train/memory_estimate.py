@@ -76,7 +76,10 @@ def estimate_memory(
     text = model_config.get_text_config()
     parameters, added = _count_parameters(model_config, config)
     tokens = prompt_tokens + config.max_tokens
-    rows = _count_rollouts_per_pass(config, tokens, text.vocab_size)
+    logits = compute_logits_per_pass(config.micro_batch_bytes, text.vocab_size)
+    by_logits, by_tokens = logits // (config.max_tokens + 1), config.micro_batch_tokens // tokens
+    # At least one rollout in a pass, however long it is.
+    rows = max(1, min(config.rollouts_per_step, by_tokens, by_logits))
     half = config.dtype == "bfloat16"
     trained = parameters if config.lora is None else added
     weights = trained * _FLOAT32 + (parameters * 2 if half else 0)
@@ -97,15 +100,6 @@ def estimate_memory(
         sampling=batch * text.vocab_size * _SCRATCH,
         rollouts_per_pass=rows,
     )
-
-
-def _count_rollouts_per_pass(config: GRPOConfig, tokens: int, vocabulary: int) -> int:
-    """Rollouts in one pass: at least one, however long it is."""
-    by_logits = compute_logits_per_pass(config.micro_batch_bytes, vocabulary) // (
-        config.max_tokens + 1
-    )
-    by_tokens = config.micro_batch_tokens // tokens
-    return max(1, min(config.rollouts_per_step, by_tokens, by_logits))
 
 
 def _estimate_activations(text: Any, config: GRPOConfig, parameters: int) -> int:

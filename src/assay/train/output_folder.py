@@ -62,12 +62,22 @@ class OutputFolder:
         Raises `ConfigError` with the process that holds it, unless its training is to be taken
         over, and for the reasons of `check`.
         """
-        with self._open_lock() as file:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lock = self._lock.open("ab+", buffering=0)
+        except OSError as error:
+            raise _make_write_error(self.folder, error) from None
+        with lock as file:
             if _try_lock(file):
-                _write_lock_owner(file)
+                # The owner is only for messages: a full disk is reported by the writes that matter.
+                with suppress(OSError):
+                    file.truncate(0)
+                    file.write(f"process {os.getpid()} on {socket.gethostname()}".encode())
             elif not (resume and take_over):
+                file.seek(0)
+                owner = file.read(200).decode("utf-8", "replace") or "another process"
                 raise ConfigError(
-                    f"{_read_lock_owner(file)} is training in this folder",
+                    f"{owner} is training in this folder",
                     where=str(self.folder),
                     hint="wait for it or stop it, or choose another output folder",
                 )
@@ -76,14 +86,11 @@ class OutputFolder:
                 self.check(resume=resume)
                 yield
             finally:
-                _unlock(file)
+                # Closing the file is not enough: a forked process would keep the lock.
+                with suppress(ImportError, OSError):
+                    import fcntl
 
-    def _open_lock(self) -> FileIO:
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            return self._lock.open("ab+", buffering=0)
-        except OSError as error:
-            raise _make_write_error(self.folder, error) from None
+                    fcntl.flock(file, fcntl.LOCK_UN)
 
     def make(self) -> None:
         """Create the folder, unless it exists."""
@@ -125,26 +132,6 @@ def _try_lock(file: FileIO) -> bool:
     except (ImportError, OSError):
         pass  # a system or file system without locks: train without one
     return True
-
-
-def _unlock(file: FileIO) -> None:
-    # Closing the file is not enough: a forked process would keep the lock.
-    with suppress(ImportError, OSError):
-        import fcntl
-
-        fcntl.flock(file, fcntl.LOCK_UN)
-
-
-def _write_lock_owner(file: FileIO) -> None:
-    # The owner is only for messages: a full disk is reported by the writes that matter.
-    with suppress(OSError):
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()}".encode())
-
-
-def _read_lock_owner(file: FileIO) -> str:
-    file.seek(0)
-    return file.read(200).decode("utf-8", "replace") or "another process"
 
 
 def _check_writable(folder: Path) -> None:

@@ -95,35 +95,27 @@ class Policy:
 
     def _build_passes(self, rollouts: Sequence[TrainedRollout]) -> "list[_Pass]":
         # Old and reference logprobs are computed here, before the first update changes the weights.
-        config, device = self._config, self.local.device
+        config, model = self._config, self.local.model
         size = compute_step_size(rollouts, config)
-        vocabulary = self.local.model.get_input_embeddings().num_embeddings
+        vocabulary = model.get_input_embeddings().num_embeddings
         most = compute_logits_per_pass(config.micro_batch_bytes, vocabulary)
-        batches = [
-            build_micro_batch(some, size, config, device=device)
-            for some in pack_rollouts(rollouts, config.micro_batch_tokens, most)
-        ]
-        if self._recomputes:
-            # Recomputed layers cannot write to the key-value cache of a shared prompt.
-            batches = [replace(batch, shared=None) for batch in batches]
-        return [
-            _Pass(batch, self._compute_old_logprobs(batch), self._compute_reference_logprobs(batch))
-            for batch in batches
-        ]
-
-    def _compute_old_logprobs(self, batch: MicroBatch) -> "Tensor | None":
-        # With a single update the policy is still the old one: its logprobs are computed anyway.
-        if self._config.updates_per_step == 1:
-            return None
-        return self._compute_frozen_logprobs(self.local.model, batch)
-
-    def _compute_reference_logprobs(self, batch: MicroBatch) -> "Tensor | None":
-        if not self._config.needs_reference:
-            return None
-        if self.reference is not None:
-            return self._compute_frozen_logprobs(self.reference, batch)
-        with self.local.model.disable_adapter():
-            return self._compute_frozen_logprobs(self.local.model, batch)
+        passes = []
+        for some in pack_rollouts(rollouts, config.micro_batch_tokens, most):
+            batch = build_micro_batch(some, size, config, device=self.local.device)
+            if self._recomputes:
+                # Recomputed layers cannot write to the key-value cache of a shared prompt.
+                batch = replace(batch, shared=None)
+            old_N = reference_N = None
+            # With a single update the policy is still the old one: `_update_once` computes them.
+            if config.updates_per_step > 1:
+                old_N = self._compute_frozen_logprobs(model, batch)
+            if config.needs_reference and self.reference is not None:
+                reference_N = self._compute_frozen_logprobs(self.reference, batch)
+            elif config.needs_reference:
+                with model.disable_adapter():
+                    reference_N = self._compute_frozen_logprobs(model, batch)
+            passes.append(_Pass(batch, old_N, reference_N))
+        return passes
 
     def _compute_frozen_logprobs(self, model: Any, batch: MicroBatch) -> "Tensor":
         import torch
@@ -132,38 +124,36 @@ class Policy:
             return compute_token_logprobs(model, batch, self._config.temperature)[0]
 
     def _update_once(self, passes: "Sequence[_Pass]", learning_rate: float) -> UpdateStats:
-        loss = entropy = 0.0
+        total_loss = entropy = 0.0
         sums: list[LossSums] = []
         self.weights.zero_grad()
         for each in passes:
-            part, part_entropy, part_sums = self._backward(each)
-            loss, entropy = loss + part, entropy + part_entropy
-            sums.append(part_sums)
+            batch = each.batch
+            with self.local.autocast():
+                logprobs_N, entropy_N = compute_token_logprobs(
+                    self.local.model, batch, self._config.temperature
+                )
+            terms = TokenTerms(
+                logprobs_N=logprobs_N,
+                old_N=logprobs_N.detach() if each.old_N is None else each.old_N,
+                recorded_N=batch.recorded_N,
+                reference_N=each.reference_N,
+                advantages_N=batch.advantages_N,
+                scale_N=batch.scale_N,
+                rollout_N=batch.rollout_N,
+                rollouts=batch.rollouts,
+            )
+            # The loss is scaled by the whole step: gradients just add up over its passes.
+            loss, part = compute_grpo_loss(terms, self._config)
+            loss.backward()
+            total_loss += float(loss.detach())
+            entropy += float(entropy_N.sum())
+            sums.append(part)
         norm = self.weights.update(
             learning_rate=learning_rate, max_grad_norm=self._config.max_grad_norm
         )
         total = reduce(add, sums)
-        return UpdateStats(loss, norm, entropy / total.tokens, total, self.weights.changed)
-
-    def _backward(self, each: "_Pass") -> tuple[float, float, LossSums]:
-        batch = each.batch
-        with self.local.autocast():
-            logprobs_N, entropy_N = compute_token_logprobs(
-                self.local.model, batch, self._config.temperature
-            )
-        terms = TokenTerms(
-            logprobs_N=logprobs_N,
-            old_N=logprobs_N.detach() if each.old_N is None else each.old_N,
-            recorded_N=batch.recorded_N,
-            reference_N=each.reference_N,
-            advantages_N=batch.advantages_N,
-            scale_N=batch.scale_N,
-            rollout_N=batch.rollout_N,
-            rollouts=batch.rollouts,
-        )
-        loss, sums = compute_grpo_loss(terms, self._config)
-        loss.backward()
-        return float(loss.detach()), float(entropy_N.sum()), sums
+        return UpdateStats(total_loss, norm, entropy / total.tokens, total, self.weights.changed)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 from assay.providers import LocalModel
@@ -17,21 +17,16 @@ def preserve_model_state(local: LocalModel) -> Iterator[None]:
 
     Dropout would make logprobs incomparable with the recorded ones.
     """
-    with ExitStack() as stack:
-        stack.enter_context(_preserve_random_states())
-        stack.enter_context(disable_dropout(local.model))
-        stack.enter_context(_preserve_settings(local))
-        stack.enter_context(_preserve_attributes(local.model))
-        yield
-
-
-@contextmanager
-def _preserve_random_states() -> Iterator[None]:
     import numpy
 
     states = random.getstate(), numpy.random.get_state()
     try:
-        yield
+        with (
+            disable_dropout(local.model),
+            _preserve_settings(local),
+            _preserve_attributes(local.model),
+        ):
+            yield
     finally:
         random.setstate(states[0])
         numpy.random.set_state(states[1])
@@ -40,28 +35,24 @@ def _preserve_random_states() -> Iterator[None]:
 @contextmanager
 def disable_dropout(model: Any) -> Iterator[None]:
     """Disable dropout in all modules inside the context, whatever their mode."""
-    rates = list(_find_dropout_rates(model))
-    for module, name, _ in rates:
-        setattr(module, name, 0.0)
-    try:
-        yield
-    finally:
-        for module, name, rate in rates:
-            setattr(module, name, rate)
-
-
-def _find_dropout_rates(model: Any) -> Iterator[tuple[Any, str, float]]:
-    # Attention layers keep the rate as a float and pass it to a function.
     import torch
 
+    rates: list[tuple[Any, str, float]] = []
     for module in model.modules():
+        # Attention layers keep the rate as a float and pass it to a function.
         names = [name for name in vars(module) if "dropout" in name]
         if isinstance(module, torch.nn.Dropout):
             names.append("p")
         for name in names:
             rate = getattr(module, name)
             if isinstance(rate, float) and rate > 0:
-                yield module, name, rate
+                rates.append((module, name, rate))
+                setattr(module, name, 0.0)
+    try:
+        yield
+    finally:
+        for module, name, rate in rates:
+            setattr(module, name, rate)
 
 
 @contextmanager

@@ -44,16 +44,16 @@ class PromptOrder:
 
     def take(self, position: int, count: int) -> list[PromptDraw]:
         """Return `count` prompts, starting at `position`."""
-        return [self._draw(place) for place in range(position, position + count)]
-
-    def _draw(self, position: int) -> PromptDraw:
-        epoch, place = divmod(position, len(self._prompts))
-        if epoch != self._epoch:
-            self._epoch = epoch
-            self._order = list(range(len(self._prompts)))
-            # Seeded by epoch: any position can be reached without drawing those before it.
-            random.Random(f"{self._seed}:{epoch}").shuffle(self._order)
-        return PromptDraw(self._prompts[self._order[place]], position, epoch)
+        drawn = []
+        for each in range(position, position + count):
+            epoch, place = divmod(each, len(self._prompts))
+            if epoch != self._epoch:
+                self._epoch = epoch
+                self._order = list(range(len(self._prompts)))
+                # Seeded by epoch: any position can be reached without drawing those before it.
+                random.Random(f"{self._seed}:{epoch}").shuffle(self._order)
+            drawn.append(PromptDraw(self._prompts[self._order[place]], each, epoch))
+        return drawn
 
 
 def fingerprint_prompts(
@@ -64,16 +64,15 @@ def fingerprint_prompts(
     `sent` returns a digest of the messages that the model gets. Raises `ConfigError` for a prompt
     that cannot be recorded.
     """
-    return stable_id([[_digest_prompt(prompt), sent(prompt)] for prompt in prompts])
-
-
-def _digest_prompt(prompt: Sample) -> str:
-    try:
-        content = prompt.model_copy(update={**UNROLLED_FIELDS, "index": None}).to_json_bytes()
-    except WireError as error:
-        raise ConfigError(
-            f"the prompt cannot be recorded: {error.message}",
-            where=f"sample {prompt.id!r}",
-            hint=error.hint,
-        ) from error
-    return stable_id(json.loads(content))
+    digests = []
+    for prompt in prompts:
+        try:
+            content = prompt.model_copy(update={**UNROLLED_FIELDS, "index": None}).to_json_bytes()
+        except WireError as error:
+            raise ConfigError(
+                f"the prompt cannot be recorded: {error.message}",
+                where=f"sample {prompt.id!r}",
+                hint=error.hint,
+            ) from error
+        digests.append([stable_id(json.loads(content)), sent(prompt)])
+    return stable_id(digests)

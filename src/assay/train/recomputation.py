@@ -15,20 +15,19 @@ def should_recompute(local: LocalModel, asked: bool | None) -> bool:
 
     Raises `ConfigError` for a request that the model does not support.
     """
-    can = bool(
-        getattr(local.model, "supports_gradient_checkpointing", False)
-    ) and _has_checkpointing_layers(local)
+    # Some models claim support, but have no layers of the kind that recomputes.
+    can = getattr(local.model, "supports_gradient_checkpointing", False) and any(
+        True for _ in _find_checkpointing_layers(local.model)
+    )
     if asked and not can:
         raise ConfigError(
             f"{type(local.model).__name__} does not support gradient checkpointing",
             hint="set gradient_checkpointing=False, and a smaller micro_batch_tokens",
         )
-    if asked is None:
-        return (
-            bool(can)
-            and sum(each.numel() for each in local.model.parameters()) >= SMALL_MODEL_PARAMETERS
-        )
-    return asked
+    if asked is not None:
+        return asked
+    size = sum(each.numel() for each in local.model.parameters())
+    return bool(can) and size >= SMALL_MODEL_PARAMETERS
 
 
 @contextmanager
@@ -50,10 +49,6 @@ def recompute_layers(model: Any) -> Iterator[None]:
             for layer, training in layers:
                 layer.training = training
             base.gradient_checkpointing_disable()
-
-
-def _has_checkpointing_layers(local: LocalModel) -> bool:
-    return any(True for _ in _find_checkpointing_layers(local.model))
 
 
 def _find_checkpointing_layers(model: Any) -> Iterator[Any]:

@@ -49,24 +49,19 @@ def begin_run(
             hint="pass the original weights, not the trained ones: checkpoints contain the rest",
         )
     spec, stored = _build_training_spec(begun.run_id, plan), store.run(begun.run_id)
-    _refuse_other_training(stored, spec)
     # A fixed scorer may score the existing rollouts, as long as none has a score.
+    ignore = frozenset[str]() if stored.totals.recorded else SCORER_SETTINGS
+    check_same_config(stored.spec, spec, ignore=ignore)
+    if stored.spec.dataset_fingerprint != spec.dataset_fingerprint:
+        raise ConfigError(
+            f"the dataset changed since the run started: {spec.dataset!r} has other prompts, "
+            f"answers or metadata than {stored.spec.dataset!r} had",
+            where=f"run {stored.spec.id!r}",
+            hint="restore the prompts, or train in another output folder",
+        )
     return store.resume_run(
         begun.run_id, spec, allow_changed_scorer=True, take_over=session.take_over
     )
-
-
-def _refuse_other_training(run: Run, given: RunSpec) -> None:
-    stored = run.spec
-    ignore = frozenset[str]() if run.totals.recorded else SCORER_SETTINGS
-    check_same_config(stored, given, ignore=ignore)
-    if stored.dataset_fingerprint != given.dataset_fingerprint:
-        raise ConfigError(
-            f"the dataset changed since the run started: {given.dataset!r} has other prompts, "
-            f"answers or metadata than {stored.dataset!r} had",
-            where=f"run {stored.id!r}",
-            hint="restore the prompts, or train in another output folder",
-        )
 
 
 def _build_training_spec(run_id: str, plan: "GRPOPlan") -> RunSpec:

@@ -1,16 +1,57 @@
-"""Tokens from text, for engines that do not return the sampled tokens. For SFT only.
+"""Tokens from text, for conversations without the sampled tokens. For SFT only.
 
 Every answer is treated as a model call: the template renders the messages before it as the prompt,
 and the answer as the completion. These calls become samples as recorded ones do.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+from pydantic import ValidationError
 
 from assay.errors import TokenError
 from assay.types import Message, ModelCall, Sample, ToolCall, ToolSpec, Trajectory
 
 from .chat_template import ChatTemplate, ChatTokenizer
 from .token_spans import FORKS, TokenTurn, assemble_samples
+
+DemonstratedTurns = Literal["all", "last"]
+
+
+def to_demonstration(sample: Sample, *, turns: DemonstratedTurns = "all") -> Sample:
+    """Return the sample with its conversation as a trajectory, unless it has one already.
+
+    A row with `completion` demonstrates that after its prompt. Other conversations demonstrate
+    the assistant's turns: all of them, or the last one. Raises `TokenError` without any.
+    """
+    if sample.trajectory is not None:
+        return sample
+    prompt = messages = sample.messages
+    completion = sample.input.get("completion")
+    if isinstance(completion, str):
+        messages = [*prompt, Message(role="assistant", content=completion)]
+    elif completion is not None:
+        try:
+            messages = [*prompt, *map(Message.model_validate, completion)]
+        except (TypeError, ValidationError) as error:
+            problem = str(error).splitlines()[0]
+            raise TokenError(
+                f"`completion` is neither text nor a list of messages: {problem}",
+                where=f"sample {sample.id}",
+            ) from None
+    else:
+        answers = [place for place, message in enumerate(messages) if message.role == "assistant"]
+        if not answers or answers[-1] != len(messages) - 1:
+            raise TokenError(
+                "the conversation does not end with an answer, so it has nothing to learn from",
+                where=f"sample {sample.id}",
+                hint="provide messages that end with the assistant's, a `completion` or a "
+                "trajectory",
+            )
+        prompt = messages[: answers[0 if turns == "all" else -1]]
+    trajectory = Trajectory(messages=list(messages))
+    return sample.model_copy(update={"prompt": prompt, "trajectory": trajectory})
 
 
 def retokenize_sample(
@@ -42,27 +83,22 @@ class Retokenizer:
         """Return the retokenized samples of one sample."""
         places = find_answer_places(sample)
         trajectory = sample.trajectory or Trajectory()
+        calls: dict[int | None, ModelCall] = {call.message_index: call for call in trajectory.calls}
         template = ChatTemplate(self._tokenizer, tools)
         made: list[TokenTurn] = []
         try:
             self._check_context(trajectory.messages, template)
             for place in places:
-                made.append(self._render_turn(template, trajectory.messages, place))
+                kind = "reasoning" if trajectory.messages[place].reasoning else "plain"
+                if kind not in self._stop_ids:
+                    self._stop_ids[kind] = _find_end_token(template, kind)
+                turn = template.turn(trajectory.messages, place, stop_id=self._stop_ids[kind])
+                made.append(replace(turn, call=calls.get(place)))
         except TokenError as error:
             place = places[len(made)]
             where = f"sample {sample.id}, message {place}: {error.where or 'the text'}"
             raise TokenError(error.message, where=where, hint=error.hint) from error
-        return assemble_samples(
-            sample, _attach_calls(made, places, trajectory), source="retokenized"
-        )
-
-    def _render_turn(
-        self, template: ChatTemplate, messages: Sequence[Message], place: int
-    ) -> TokenTurn:
-        kind = "reasoning" if messages[place].reasoning else "plain"
-        if kind not in self._stop_ids:
-            self._stop_ids[kind] = _find_end_token(template, *_ANSWER_PROBES[kind])
-        return template.turn(messages, place, stop_id=self._stop_ids[kind])
+        return assemble_samples(sample, made, source="retokenized")
 
     def _check_context(self, messages: Sequence[Message], template: ChatTemplate) -> None:
         # A template that omits system messages or tool results would train on wrong prompts.
@@ -93,13 +129,17 @@ def find_answer_places(sample: Sample) -> list[int]:
     if sample.metadata.get(FORKS, 1) != 1:
         raise TokenError("the sample is one of several that were cut from one rollout", where=where)
     messages = sample.trajectory.messages
-    given = _find_call_messages(sample.trajectory)
-    if given is None:
+    calls = [call for call in sample.trajectory.calls if call.error is None]
+    given = {call.message_index for call in calls if call.message_index is not None}
+    # Only if every call has its message: otherwise some answers would be missed.
+    if not calls or len(given) != len(calls):
         given = set(range(_count_prompt_messages(sample, messages), len(messages)))
     places = [
         place
         for place, message in enumerate(messages)
-        if place in given and message.role == "assistant" and _read_message_weight(message) != 0
+        if place in given
+        and message.role == "assistant"
+        and (message.__pydantic_extra__ or {}).get("weight") != 0
     ]
     if not places:
         raise TokenError(
@@ -111,20 +151,14 @@ def find_answer_places(sample: Sample) -> list[int]:
 _DEMONSTRATE_HINT = "`sft_train` takes conversations without a rollout as demonstrations"
 
 
-def _find_call_messages(trajectory: Trajectory) -> set[int] | None:
-    # None unless every call has its message: some answers would be missed.
-    calls = [call for call in trajectory.calls if call.error is None]
-    places = {call.message_index for call in calls if call.message_index is not None}
-    return places if calls and len(places) == len(calls) else None
-
-
 def _count_prompt_messages(sample: Sample, messages: Sequence[Message]) -> int:
     if isinstance(sample.prompt, str):
         return 0
     prompt = sample.prompt
-    if [_to_comparable(message) for message in messages[: len(prompt)]] == [
-        _to_comparable(one) for one in prompt
-    ]:
+    if len(messages) >= len(prompt) and all(
+        (one.role, one.text, one.tool_calls) == (two.role, two.text, two.tool_calls)
+        for one, two in zip(messages, prompt, strict=False)
+    ):
         return len(prompt)
     if any(message.role == "assistant" for message in prompt):
         raise TokenError(
@@ -134,24 +168,6 @@ def _count_prompt_messages(sample: Sample, messages: Sequence[Message]) -> int:
             hint="set `message_index` on the trajectory's calls",
         )
     return 0
-
-
-def _to_comparable(message: Message) -> tuple[str, str, tuple[ToolCall, ...]]:
-    return message.role, message.text, message.tool_calls
-
-
-def _read_message_weight(message: Message) -> object:
-    return (message.__pydantic_extra__ or {}).get("weight")
-
-
-def _attach_calls(
-    made: Sequence[TokenTurn], places: Sequence[int], trajectory: Trajectory
-) -> list[TokenTurn]:
-    calls: dict[int | None, ModelCall] = {call.message_index: call for call in trajectory.calls}
-    return [
-        TokenTurn(turn.prompt, turn.completion, call=calls.get(place))
-        for turn, place in zip(made, places, strict=True)
-    ]
 
 
 # Conversations that probe a template: no template contains their words by itself.
@@ -167,7 +183,7 @@ _THOUGHT = tuple(
     else message
     for place, message in enumerate(_TALK)
 )
-_ANSWER_PROBES = {"plain": (_TALK, (1, 3)), "reasoning": (_THOUGHT, (1, 3))}
+_ANSWER_PROBES = {"plain": _TALK, "reasoning": _THOUGHT}
 _CALL = ToolCall(id="callabcde", name="look_up", arguments={"city": "Ghent"})
 _TOOL_TALK = (
     Message(role="user", content="Is it raining?"),
@@ -182,10 +198,9 @@ _CONTEXT_PROBES = {
 }
 
 
-def _find_end_token(template: ChatTemplate, talk: Sequence[Message], places: Sequence[int]) -> int:
+def _find_end_token(template: ChatTemplate, kind: str) -> int:
     # The first and the last answer: some templates end only the last one differently.
-    turns = [template.turn(talk, place) for place in places]
-    ends = {turn.completion[-1] for turn in turns}
+    ends = {template.turn(_ANSWER_PROBES[kind], place).completion[-1] for place in (1, 3)}
     if len(ends) > 1:
         raise TokenError(
             f"the template ends two answers of one talk with different tokens: {sorted(ends)}",

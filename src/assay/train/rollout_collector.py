@@ -139,35 +139,28 @@ class RolloutCollector:
         )
 
     async def _roll_out_groups(self, drawn: Sequence[PromptDraw], step: int) -> list[RolloutGroup]:
-        units = [self._build_job(each, member, step) for each in drawn for member in self._members]
+        size = self.config.group_size
+        units = [self._build_job(each, member, step) for each in drawn for member in range(size)]
         recorded = await asyncio.to_thread(self._load_recorded, units)
-        self._reused += len(recorded)
         todo = [unit for unit in units if unit.key not in recorded]
-        self._reused += await asyncio.to_thread(self._take_kept, todo)
+        self._reused += len(recorded) + sum(unit.kept is not None for unit in todo)
         progress = Progress(total=len(units), already_done=len(recorded))
         # In waves: a rollout that starts when another ends would make batches depend on timing.
         for start in range(0, len(todo), self.config.concurrency):
-            await self._run_wave(todo[start : start + self.config.concurrency], progress)
+            wave = todo[start : start + self.config.concurrency]
+            evaluation = replace(self.evaluation, concurrency=len(wave))
+            control = RunControl(progress, self._report_progress, self.stop)
+            engine = _TrainingEngine(evaluation, self.client, self.recording.writer, control)
+            engine.group_size = size
+            if self.lockstep is not None:
+                engine.lockstep = self.lockstep
+                self.lockstep.expect(sum(unit.kept is None for unit in wave))
+            await engine.run(iter(wave))
         samples = [recorded.get(unit.key, unit.sample) for unit in units]
         if any(sample.status not in _ENDED_STATUSES for sample in samples):
             raise StepInterrupted
-        size = self.config.group_size
         starts = range(0, len(samples), size)
         return [RolloutGroup(tuple(samples[start : start + size])) for start in starts]
-
-    async def _run_wave(self, units: Sequence[RolloutJob], progress: Progress) -> None:
-        evaluation = replace(self.evaluation, concurrency=len(units))
-        control = RunControl(progress, self._report_progress, self.stop)
-        engine = _TrainingEngine(evaluation, self.client, self.recording.writer, control)
-        engine.group_size = self.config.group_size
-        if self.lockstep is not None:
-            engine.lockstep = self.lockstep
-            self.lockstep.expect(sum(unit.kept is None for unit in units))
-        await engine.run(iter(units))
-
-    @property
-    def _members(self) -> range:
-        return range(self.config.group_size)
 
     def _build_job(self, drawn: PromptDraw, member: int, step: int) -> RolloutJob:
         sample, recording = drawn.sample, self.recording
@@ -188,24 +181,24 @@ class RolloutCollector:
         return RolloutJob(own, repeat, key, sample.id)
 
     def _load_recorded(self, units: Sequence[RolloutJob]) -> dict[str, Sample]:
-        """The rollouts among these that are in the store, by key."""
+        """Return the rollouts among these that are in the store, by key.
+
+        Rollouts that were recorded without a score are filled in, and are only to be scored.
+        """
         wanted: dict[str, dict[str | None, str]] = {}
         for unit in units:
             if unit.key in self.recording.done:
                 wanted.setdefault(unit.sample.id, {})[unit.sample.rollout_id] = unit.key
-        return {
+        recorded = {
             keys[sample.rollout_id]: sample
             for sample_id, keys in wanted.items()
             for sample in self.recording.run.samples(sample_id=sample_id, failed=False)
             if sample.rollout_id in keys
         }
-
-    def _take_kept(self, units: Sequence[RolloutJob]) -> int:
-        """Fill in the rollouts that are only to be scored. Returns how many there are."""
         for unit in units:
-            if unit.key in self.recording.kept:
+            if unit.key in self.recording.kept and unit.key not in recorded:
                 unit.kept = self.recording.run.kept(unit.key)
-        return sum(unit.kept is not None for unit in units)
+        return recorded
 
     def _report_progress(self, progress: Progress) -> None:
         if self.watch is not None and progress.total is not None:

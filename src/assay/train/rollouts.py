@@ -72,26 +72,6 @@ async def agent_rollout_to_samples(
     sample = Sample(prompt=prompt)
     if not sample.messages:
         raise ConfigError("the prompt is empty", where=_ROLLOUT_WHERE)
-    room = _make_rollout_environment(environment, sample)
-    client = connect(endpoint) if isinstance(endpoint, str | Endpoint) else endpoint
-    watched = _ToolRecordingClient(client)
-    try:
-        sample.trajectory = await run_agent(
-            watched, room, sample.messages, limits=limits, seed=seed
-        )
-    finally:
-        if client is not endpoint:
-            await client.close()
-    if watched.tools:
-        # Exporters read the tools of a conversation from its trajectory.
-        tools = [tool.model_dump(mode="json") for tool in watched.tools]
-        sample.trajectory = sample.trajectory.model_copy(update={"tools": tools})
-    sample.status = Status.TRUNCATED if sample.trajectory.truncated else Status.COMPLETED
-    sample.score = sample.trajectory.evaluation_result
-    return _add_tokens(sample, tokenizer, watched.tools)
-
-
-def _make_rollout_environment(environment: EnvironmentLike, sample: Sample) -> Environment:
     made: object = build_environment_factory(environment, where=_ROLLOUT_WHERE)(sample)
     if not isinstance(made, Environment):
         raise ConfigError(
@@ -99,14 +79,20 @@ def _make_rollout_environment(environment: EnvironmentLike, sample: Sample) -> E
             where=_ROLLOUT_WHERE,
             hint="an environment has `tools`, `open`, `step` and `close`",
         )
-    return made
-
-
-def _add_tokens(
-    sample: Sample, tokenizer: ChatTokenizer | None, tools: Sequence[ToolSpec]
-) -> list[Sample]:
-    assert sample.trajectory is not None
-    calls = sample.trajectory.calls
+    client = connect(endpoint) if isinstance(endpoint, str | Endpoint) else endpoint
+    watched = _ToolRecordingClient(client)
+    try:
+        trajectory = await run_agent(watched, made, sample.messages, limits=limits, seed=seed)
+    finally:
+        if client is not endpoint:
+            await client.close()
+    if watched.tools:
+        # Exporters read the tools of a conversation from its trajectory.
+        tools = [tool.model_dump(mode="json") for tool in watched.tools]
+        trajectory = trajectory.model_copy(update={"tools": tools})
+    sample.trajectory, sample.score = trajectory, trajectory.evaluation_result
+    sample.status = Status.TRUNCATED if trajectory.truncated else Status.COMPLETED
+    calls = trajectory.calls
     if calls and all(call.prompt_ids and call.completion_ids is not None for call in calls):
         return tokenize_sample(sample)
     if tokenizer is None:
@@ -115,7 +101,7 @@ def _add_tokens(
             where=_ROLLOUT_WHERE,
             hint="pass the tokenizer of the model to be trained",
         )
-    return retokenize_sample(sample, tokenizer, tools=tools)
+    return retokenize_sample(sample, tokenizer, tools=watched.tools)
 
 
 class _ToolRecordingClient:

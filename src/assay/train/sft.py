@@ -6,8 +6,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
 
 from assay.datasets import SampleStream, Source, load_samples
+from assay.errors import ConfigError
 from assay.providers import LocalModel
 from assay.runner import Stop
 
@@ -24,11 +28,67 @@ from .precision import (
     warn_if_unchanged,
 )
 from .recomputation import should_recompute
-from .sft_batches import compute_summed_loss, iterate_batches, iterate_epoch_batches, pack_examples
 from .sft_config import SFTConfig
-from .sft_data import Example, Examples, read_examples, read_template, replace_template
-from .sft_output import SFTStart, SFTStep, check_same_start
+from .sft_data import (
+    Example,
+    Examples,
+    compute_summed_loss,
+    iterate_batches,
+    iterate_epoch_batches,
+    pack_examples,
+    read_examples,
+    read_template,
+    replace_template,
+)
 from .trained_weights import TrainedWeights
+
+
+class SFTStep(BaseModel):
+    """The metrics of one update. Values that were not measured are None."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    step: int
+    of: int
+    """The number of the last step."""
+
+    epoch: float
+    """How many passes over the samples are done, with fractions."""
+
+    loss: float
+    """Mean negative logprob of the tokens that counted, before the update."""
+
+    held_out_loss: float | None = None
+    """The same over the held-out samples, after the update."""
+
+    grad_norm: float
+    """Before clipping."""
+
+    weights_changed: float | None = None
+    """Share of the weights with a gradient that the update changed."""
+
+    learning_rate: float
+    sequences: int
+    trained_tokens: int
+    tokens: int
+    """Context included."""
+
+    seconds: float
+
+
+class SFTStart(BaseModel):
+    """The inputs of a fine-tuning, which must be the same on a resume."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    config: dict[str, Any]
+    """Every setting that affects the result."""
+
+    data: str
+    weights: str
+    held_out_loss: float | None = None
+    """Before the first step."""
+
 
 SFTWatch = Callable[[SFTStep], None]
 """Called after each step."""
@@ -124,14 +184,30 @@ class _SFTTraining:
             local.model.gradient_checkpointing_enable({"use_reentrant": False})
         self._warned = False
         self._checkpoints = Checkpoints(output.checkpoints, keep=config.keep_checkpoints)
-        self._per_epoch = sum(1 for _ in self._list_epoch_batches(0))
-        self._last = config.steps or sum(
-            sum(1 for _ in self._list_epoch_batches(epoch)) for epoch in range(config.epochs)
+        # Counted, since the order of an epoch decides how many examples fit into each batch.
+        orders = (
+            iterate_epoch_batches(
+                data.train, seed=config.seed, epoch=epoch, tokens=config.batch_tokens
+            )
+            for epoch in range(1 if config.steps else config.epochs)
         )
+        updates = [len(list(order)) for order in orders]
+        self._per_epoch, self._last = updates[0], config.steps or sum(updates)
 
     def run(self, *, resume: bool, watch: SFTWatch | None) -> SFTResult:
-        steps = self._resume() if resume else self._start()
-        config, done = self._config, len(steps)
+        config, saved, steps = self._config, self._checkpoints.steps(), list[SFTStep]()
+        if resume:
+            self._begun = check_same_start(self._output, self._begun)
+            if saved:
+                _, tensors = self._checkpoints.load(saved[-1], device=self._local.device)
+                self._weights.restore(tensors)
+            # Metrics after the checkpoint are dropped: those steps are about to be repeated.
+            steps = self._metrics.keep_until(saved[-1] if saved else 0)
+        else:
+            loss = self._measure_held_out_loss()
+            self._begun = self._begun.model_copy(update={"held_out_loss": loss})
+            self._output.begin(self._begun)
+        done = len(steps)
         order = iterate_batches(self._data.train, seed=config.seed, tokens=config.batch_tokens)
         for batch in islice(order, done, self._last):
             if self._stop.requested:
@@ -147,30 +223,6 @@ class _SFTTraining:
                 self._save(done)
         self._save(done)
         return self._build_result(steps, whole=done >= self._last)
-
-    def _list_epoch_batches(self, epoch: int) -> "Sequence[list[Example]]":
-        config = self._config
-        return list(
-            iterate_epoch_batches(
-                self._data.train, seed=config.seed, epoch=epoch, tokens=config.batch_tokens
-            )
-        )
-
-    def _start(self) -> list[SFTStep]:
-        self._begun = self._begun.model_copy(
-            update={"held_out_loss": self._measure_held_out_loss()}
-        )
-        self._output.begin(self._begun)
-        return []
-
-    def _resume(self) -> list[SFTStep]:
-        # Metrics after the checkpoint are dropped: those steps are about to be repeated.
-        self._begun = check_same_start(self._output, self._begun)
-        saved = self._checkpoints.steps()
-        if saved:
-            _, tensors = self._checkpoints.load(saved[-1], device=self._local.device)
-            self._weights.restore(tensors)
-        return self._metrics.keep_until(saved[-1] if saved else 0)
 
     def _learn(self, batch: Sequence[Example], number: int) -> SFTStep:
         started, config = time.perf_counter(), self._config
@@ -237,3 +289,27 @@ class _SFTTraining:
             held_out_after=steps[-1].held_out_loss if steps else None,
             interrupted=not whole,
         )
+
+
+def check_same_start(output: OutputFolder, begun: SFTStart) -> SFTStart:
+    """Return the recorded start of the training. Raises `ConfigError` if `begun` differs."""
+    before = output.begun(SFTStart)
+    problems = []
+    if before.data != begun.data:
+        problems.append("the samples are not those that training began with")
+    if before.weights != begun.weights:
+        problems.append("the model is not the one that training began with")
+    old, new = before.config, begun.config
+    # A key in only one of them belongs to another schedule or another version of assay.
+    names = [name for name in sorted(old.keys() | new.keys()) if old.get(name) != new.get(name)]
+    if names:
+        changes = ", ".join(f"{name} {old.get(name)!r} -> {new.get(name)!r}" for name in names)
+        problem = "the configuration is not the one that training began with: "
+        problems.append(problem + changes)
+    if problems:
+        raise ConfigError(
+            "; ".join(problems),
+            where=str(output.folder),
+            hint="resume with the same model, samples and settings, or use another output folder",
+        )
+    return before

@@ -1,13 +1,15 @@
-"""Training examples from samples: tokens with a loss mask, and counts of excluded samples."""
+"""Training examples from samples, with counts of excluded ones; their batches and their loss."""
 
 import copy
 import hashlib
+import random
 from array import array
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from assay.datasets import SampleStream
 from assay.errors import ConfigError, TokenError, WireError
@@ -15,10 +17,12 @@ from assay.formats import find_tools
 from assay.types import Sample, Status, ToolSpec, stable_id
 
 from .chat_template import ChatTokenizer
-from .demonstration import to_demonstration
-from .retokenize import Retokenizer
+from .retokenize import Retokenizer, to_demonstration
 from .sft_config import SFTConfig
 from .token_spans import check_tokens, token_source, tokenize_sample
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _FAILED_STATUSES = (Status.FAILED, Status.ABORTED)
 
@@ -77,7 +81,20 @@ def read_examples(
     read = reader.read
     if stream.skipped.count:
         read.left_out["row that cannot be read"] += stream.skipped.count
-    _hold_out_prompts(found, read, config)
+    # Held out by a hash of the content, so that the order of the rows does not matter.
+    prompts = sorted(
+        {example.prompt for example in found},
+        key=lambda prompt: stable_id([config.seed, prompt]),
+    )
+    count = ceil(config.held_out * len(prompts))
+    if count and count == len(prompts):
+        raise ConfigError(
+            f"held_out={config.held_out:g} leaves none of {count} prompts to learn from",
+            where="sft_train()",
+        )
+    held = set(prompts[:count])
+    for example in found:
+        (read.held_out if example.prompt in held else read.train).append(example)
     if not read.train:
         reasons = ", ".join(f"{count} {reason}" for reason, count in read.left_out.items())
         raise ConfigError(
@@ -143,7 +160,10 @@ class _ExampleReader:
             if any(call.completion_ids is not None for call in calls):
                 return tokenize_sample(sample)
         whole = to_demonstration(sample, turns=self._config.demonstrations)
-        tools = _read_sample_tools(sample)
+        try:
+            tools = [ToolSpec.model_validate(tool["function"]) for tool in find_tools(sample)]
+        except WireError as error:
+            raise TokenError(error.message, where=error.where, hint=error.hint) from error
         if not tools and any(message.tool_calls for message in whole.messages):
             self.read.untold += 1
         # Created on first use: data with recorded tokens needs no chat template.
@@ -162,30 +182,6 @@ class _ExampleReader:
             )
 
 
-def _read_sample_tools(sample: Sample) -> list[ToolSpec]:
-    try:
-        return [ToolSpec.model_validate(tool["function"]) for tool in find_tools(sample)]
-    except WireError as error:
-        raise TokenError(error.message, where=error.where, hint=error.hint) from error
-
-
-def _hold_out_prompts(found: list[Example], read: Examples, config: SFTConfig) -> None:
-    # Chosen by a hash of the content, so that the order of the rows does not matter.
-    prompts = sorted(
-        {example.prompt for example in found},
-        key=lambda prompt: stable_id([config.seed, prompt]),
-    )
-    count = ceil(config.held_out * len(prompts))
-    if count and count == len(prompts):
-        raise ConfigError(
-            f"held_out={config.held_out:g} leaves none of {count} prompts to learn from",
-            where="sft_train()",
-        )
-    held = set(prompts[:count])
-    for example in found:
-        (read.held_out if example.prompt in held else read.train).append(example)
-
-
 def read_template(path: Path | None) -> str | None:
     """Read the chat template from a file; None without a path."""
     try:
@@ -202,3 +198,76 @@ def replace_template(tokenizer: ChatTokenizer, template: str | None) -> ChatToke
     other = copy.copy(tokenizer)
     other.chat_template = template
     return other
+
+
+def iterate_batches(
+    examples: Sequence[Example], *, seed: int, tokens: int
+) -> Iterator[list[Example]]:
+    """Yield batches endlessly: each epoch in its own order, which depends on the seed only."""
+    epoch = 0
+    while True:
+        yield from iterate_epoch_batches(examples, seed=seed, epoch=epoch, tokens=tokens)
+        epoch += 1
+
+
+def iterate_epoch_batches(
+    examples: Sequence[Example], *, seed: int, epoch: int, tokens: int
+) -> Iterator[list[Example]]:
+    """Yield the batches of one epoch: at most `tokens` each, or one longer example."""
+    order = list(range(len(examples)))
+    random.Random(f"{seed}:{epoch}").shuffle(order)
+    batch: list[Example] = []
+    room = tokens
+    for place in order:
+        example = examples[place]
+        if batch and len(example.tokens) > room:
+            yield batch
+            batch, room = [], tokens
+        batch.append(example)
+        room -= len(example.tokens)
+    if batch:
+        yield batch
+
+
+def pack_examples(batch: Sequence[Example], tokens: int) -> list[list[Example]]:
+    """Split a batch into passes of at most `tokens`, padding included, or of one longer example."""
+    passes: list[list[Example]] = []
+    # Longest first, so that padding is known; the sort is stable, so the order is repeatable.
+    for example in sorted(batch, key=lambda each: -len(each.tokens)):
+        if not passes or (len(passes[-1]) + 1) * len(passes[-1][0].tokens) > tokens:
+            passes.append([])
+        passes[-1].append(example)
+    return passes
+
+
+def compute_summed_loss(model: Any, examples: Sequence[Example], device: Any) -> "Tensor":
+    """Return the summed negative logprob of all tokens in the loss mask."""
+    import torch
+
+    width = len(max((example.tokens for example in examples), key=len))
+    ids = torch.zeros(len(examples), width, dtype=torch.long)
+    attention = torch.zeros(len(examples), width, dtype=torch.long)
+    mask = torch.zeros(len(examples), width, dtype=torch.bool)
+    for row, example in enumerate(examples):
+        size = len(example.tokens)
+        ids[row, :size] = torch.tensor(example.tokens)
+        attention[row, :size] = 1
+        mask[row, :size] = torch.tensor(list(example.mask), dtype=torch.bool)
+    ids, attention, mask = ids.to(device), attention.to(device), mask.to(device)
+    # Logits before the first token in the mask would only cost memory.
+    first = min(example.mask.index(1) for example in examples)
+    logits = model(
+        input_ids=ids, attention_mask=attention, use_cache=False, logits_to_keep=width - first + 1
+    ).logits
+    return compute_masked_loss(logits, ids[:, first - 1 :], mask[:, first - 1 :])
+
+
+def compute_masked_loss(logits_RTV: "Tensor", ids_RT: "Tensor", mask_RT: "Tensor") -> "Tensor":
+    """Return the summed negative logprob of the masked ids, by the logits before each."""
+    from torch.nn.functional import cross_entropy
+
+    counts = mask_RT[:, 1:].bool()
+    loss: Tensor = cross_entropy(
+        logits_RTV[:, :-1][counts].float(), ids_RT[:, 1:][counts], reduction="sum"
+    )
+    return loss

@@ -73,9 +73,13 @@ def share_prompts(
 def compute_logits_after(model: Any, shared: SharedPrompts) -> "Tensor | None":
     """Return the logits of the rest; None for a model that cannot continue from a cache."""
     import torch
+    from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
-    cache = _make_empty_cache(model)
-    if cache is None:
+    cache = DynamicCache(config=model.config)
+    # Only these layers pass gradients and can be shared: a recurrent state is updated in place, and
+    # other layers quantize their values.
+    known = (DynamicLayer, DynamicSlidingWindowLayer)
+    if not all(type(layer) in known for layer in cache.layers):
         return None
     mask_PT = shared.mask_PT
     model(
@@ -102,13 +106,3 @@ def compute_logits_after(model: Any, shared: SharedPrompts) -> "Tensor | None":
         use_cache=True,
     ).logits
     return logits_RT
-
-
-def _make_empty_cache(model: Any) -> Any:
-    # Only these layers pass gradients and can be shared: a recurrent state is updated in place, and
-    # other layers quantize their values.
-    from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
-
-    cache = DynamicCache(config=model.config)
-    known = (DynamicLayer, DynamicSlidingWindowLayer)
-    return cache if all(type(layer) in known for layer in cache.layers) else None

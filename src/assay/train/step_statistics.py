@@ -1,7 +1,7 @@
 """The metrics of a training step."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from assay.stats import mean_interval
 from assay.types import Sample
 
-from .batches import RolloutGroup, TrainedRollout, is_truncated
+from .batches import TrainedRollout, is_truncated
 from .policy import UpdateStats
 from .rollout_collector import StepRollouts
 
@@ -97,7 +97,9 @@ class Update:
 def compute_step_metrics(step: int, collected: StepRollouts, update: Update) -> StepMetrics:
     """Compute the metrics of one step."""
     samples = [sample for group in collected.groups for sample in group.samples]
-    interval = mean_interval(_compute_group_means(collected.groups))
+    # The mean of each group first: prompts weigh the same, however many rollouts were judged.
+    judged = ([each for each in group.rewards if each is not None] for group in collected.groups)
+    interval = mean_interval([fmean(rewards) for rewards in judged if rewards])
     failed = Counter(str(each.failure.boundary) for each in samples if each.failure is not None)
     valid = sum(reward is not None for group in collected.groups for reward in group.rewards)
     without = sum(not group.has_signal for group in collected.groups)
@@ -123,11 +125,6 @@ def compute_step_metrics(step: int, collected: StepRollouts, update: Update) -> 
         **_measure_rollouts(samples, collected),
         **_measure_update(update.stats),
     )
-
-
-def _compute_group_means(groups: Iterable[RolloutGroup]) -> list[float]:
-    known = ([reward for reward in group.rewards if reward is not None] for group in groups)
-    return [fmean(rewards) for rewards in known if rewards]
 
 
 def _measure_rollouts(

@@ -64,7 +64,11 @@ def assemble_samples(
     """Build samples from turns: one, as long as each turn continues the tokens so far."""
     chains: list[_Chain] = []
     for turn in turns:
-        chain = _find_extended_chain(turn.prompt, chains)
+        # Several may fit, since several agents may alternate in one rollout: take the longest.
+        fitting = [
+            chain for chain in chains if list(turn.prompt[: len(chain.tokens)]) == chain.tokens
+        ]
+        chain = max(fitting, key=lambda each: len(each.tokens), default=None)
         if chain is None:
             chains.append(chain := _Chain())
         chain.append(turn)
@@ -119,10 +123,6 @@ class _Chain:
             self.logprobs += [0.0] * len(context) + list(turn.logprobs)
         self.turns.append(turn)
 
-    def continues_as(self, prompt: Sequence[int]) -> bool:
-        size = len(self.tokens)
-        return size <= len(prompt) and list(prompt[:size]) == self.tokens
-
 
 def _read_call_turn(call: ModelCall, where: str) -> TokenTurn:
     prompt, completion = call.prompt_ids, call.completion_ids
@@ -145,12 +145,6 @@ def _read_call_turn(call: ModelCall, where: str) -> TokenTurn:
 
 def _raise_damaged_call(problem: str, where: str) -> NoReturn:
     raise TokenError(problem, where=where, hint="the recorded call is damaged; roll out again")
-
-
-def _find_extended_chain(prompt: Sequence[int], chains: Sequence[_Chain]) -> _Chain | None:
-    # Several chains may fit, since several agents may alternate in one rollout: take the longest.
-    fitting = [chain for chain in chains if chain.continues_as(prompt)]
-    return max(fitting, key=lambda chain: len(chain.tokens), default=None)
 
 
 def _split_by_chain(

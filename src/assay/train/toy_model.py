@@ -26,7 +26,14 @@ def character_model(
     something. Its prompt is the messages' text, one after the other; all other characters are one
     and the same token. The same seed makes the same weights.
     """
-    _check_characters(characters, hidden)
+    if not characters or len(set(characters)) != len(characters):
+        raise ConfigError(
+            f"{characters!r} is not a set of different characters", where="character_model()"
+        )
+    if hidden < 1 or hidden % (2 * _HEADS):
+        raise ConfigError(
+            f"hidden={hidden} is not a multiple of {2 * _HEADS}", where="character_model()"
+        )
     try:
         import torch
         import transformers
@@ -55,16 +62,6 @@ def character_model(
         torch.manual_seed(seed)
         model = transformers.LlamaForCausalLM(config)
     return LocalModel(model, tokenizer)
-
-
-def _check_characters(characters: str, hidden: int) -> None:
-    problem = None
-    if not characters or len(set(characters)) != len(characters):
-        problem = f"{characters!r} is not a set of different characters"
-    elif hidden < 1 or hidden % (2 * _HEADS):
-        problem = f"hidden={hidden} is not a multiple of {2 * _HEADS}"
-    if problem:
-        raise ConfigError(problem, where="character_model()")
 
 
 def _build_tokenizer(characters: str) -> Any:

@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -88,17 +89,18 @@ class TrlLeader(TrlLearner):
             raise
 
     def rows(self, step: int, trainer: Any, rank: ProcessRank) -> TrlRows | None:
-        rows = None if self._stop.requested else self._collect_rows(step, trainer, rank)
+        rows = None
+        # Broadcast in any case: the other processes wait for it, and None ends them too.
+        with suppress(StepInterrupted):
+            if not self._stop.requested:
+                rows = self._collect_rows(step, trainer, rank)
         broadcast_from_first(rows)
         return rows
 
-    def _collect_rows(self, step: int, trainer: Any, rank: ProcessRank) -> TrlRows | None:
+    def _collect_rows(self, step: int, trainer: Any, rank: ProcessRank) -> TrlRows:
         config = self._config
-        try:
-            position = (step - 1) * config.prompts_per_step
-            collected = self._run_in_loop(self._collector.collect(step, position))
-        except StepInterrupted:
-            return None
+        position = (step - 1) * config.prompts_per_step
+        collected = self._run_in_loop(self._collector.collect(step, position))
         rollouts = select_trained_rollouts(collected.groups, config)
         rows = build_trl_rows(
             collected.groups,

@@ -77,7 +77,10 @@ class TrlLearner(ABC):
 
     def _take_steps(self, trainer: Any, after: int) -> None:
         # Takes the remaining steps, starting with the weights of step `after`.
-        checkpoint = self._find_checkpoint(after)
+        checkpoint = None
+        if after:
+            name = f"checkpoint-{after * self._config.updates_per_step}"
+            checkpoint = str(self._checkpoints.path(after) / name)
         try:
             if checkpoint is not None and after >= self._config.num_steps:
                 trainer._load_from_checkpoint(checkpoint)
@@ -94,10 +97,6 @@ class TrlLearner(ABC):
     def done(self, trainer: Any) -> int:
         """Return how many steps the weights include."""
         return int(trainer.state.global_step) // self._config.updates_per_step
-
-    def _find_checkpoint(self, step: int) -> str | None:
-        name = f"checkpoint-{step * self._config.updates_per_step}"
-        return str(self._checkpoints.path(step) / name) if step else None
 
     def _provide_rollouts(self, prompts: list[str], trainer: Any) -> dict[str, Any]:
         # The `rollout_func` of TRL: returns this process's part of the next step.

@@ -56,6 +56,8 @@ def check_single_process() -> None:
 
 def check_process_rank(config: GRPOConfig) -> ProcessRank:
     """Return the rank of this process. Raises `ConfigError` for unsupported settings."""
+    from accelerate.utils import parse_flag_from_env
+
     rank = find_process_rank(config)
     if rank.count == 1 < count_launched_processes():
         raise ConfigError(
@@ -72,7 +74,7 @@ def check_process_rank(config: GRPOConfig) -> ProcessRank:
             where=f"{rank.count} processes",
             hint="change prompts_per_step, group_size or trl.per_device_train_batch_size",
         )
-    if _shards_weights():
+    if any(map(parse_flag_from_env, ("ACCELERATE_USE_DEEPSPEED", "ACCELERATE_USE_FSDP"))):
         raise ConfigError(
             "DeepSpeed and FSDP shard the weights, and the model in training must also sample",
             where="accelerate",
@@ -86,12 +88,6 @@ def check_process_rank(config: GRPOConfig) -> ProcessRank:
             hint="train with one process, or without vLLM",
         )
     return rank
-
-
-def _shards_weights() -> bool:
-    from accelerate.utils import parse_flag_from_env
-
-    return any(map(parse_flag_from_env, ("ACCELERATE_USE_DEEPSPEED", "ACCELERATE_USE_FSDP")))
 
 
 def broadcast_from_first(value: Any = None) -> Any:

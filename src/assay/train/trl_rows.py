@@ -84,6 +84,11 @@ def build_trl_rows(
     """
     rows = TrlRows(len(rollouts), any(rollout.advantage for rollout in rollouts))
     trained = {rollout.parts[0].rollout_id: rollout for rollout in rollouts}
+    unfit = None
+    if config.loss_type == "grpo":
+        unfit = "loss_type='grpo'"
+    elif config.importance_level == "sequence":
+        unfit = "importance_level='sequence'"
     further: list[tuple[Sample, float]] = []
     for group in groups:
         for sample, reward in zip(group.samples, group.rewards, strict=True):
@@ -94,7 +99,15 @@ def build_trl_rows(
                 continue
             # A part may consist of a call that sampled nothing.
             parts = [part for part in rollout.parts if any(part.loss_mask)]
-            _refuse_unfit_fork(parts, config)
+            # With losses per token two rows of one rollout are correct; per sequence they count
+            # twice.
+            if unfit is not None and len(parts) > 1:
+                raise TrainingError(
+                    f"the rollout's history was rewritten into {len(parts)} sequences of tokens; "
+                    f"with {unfit} TRL would count each as a rollout of its own",
+                    where=f"sample {parts[0].id}",
+                    hint="set loss_type='dapo' and importance_level='token', or backend='local'",
+                )
             _append_part(rows, parts[0], rollout.advantage)
             further += [(part, rollout.advantage) for part in parts[1:]]
     for part, advantage in further:
@@ -102,22 +115,6 @@ def build_trl_rows(
     while rows.count % passes:
         _append_filler(rows, filler)
     return rows
-
-
-def _refuse_unfit_fork(parts: Sequence[Sample], config: GRPOConfig) -> None:
-    # With losses per token two rows of one rollout are correct; per sequence they count twice.
-    setting = None
-    if config.loss_type == "grpo":
-        setting = "loss_type='grpo'"
-    elif config.importance_level == "sequence":
-        setting = "importance_level='sequence'"
-    if setting is not None and len(parts) > 1:
-        raise TrainingError(
-            f"the rollout's history was rewritten into {len(parts)} sequences of tokens; "
-            f"with {setting} TRL would count each as a rollout of its own",
-            where=f"sample {parts[0].id}",
-            hint="set loss_type='dapo' and importance_level='token', or backend='local'",
-        )
 
 
 def _append_part(rows: TrlRows, part: Sample, advantage: float) -> None:

@@ -26,33 +26,26 @@ _ROLLOUT_SHARE = "rollout_share"
 
 def check_trl(config: GRPOConfig) -> ProcessRank:
     """Return the rank of this process. Raises `ConfigError` for settings that TRL refuses."""
-    _check_packages(config)
-    rank = check_process_rank(config)
-    _check_trackers(config)
-    try:
-        build_trainer_arguments(config, config.output)
-    except (ValueError, ImportError) as error:
-        raise ConfigError(f"TRL refuses the settings: {error}", where="backend='trl'") from error
-    return rank
-
-
-def _check_packages(config: GRPOConfig) -> None:
+    settings = config.trl or TrlSettings()
     if find_spec("trl") is None:
         raise MissingExtra.needed("trl", by="backend='trl'", package="trl")
-    if config.trl is not None and config.trl.use_vllm and find_spec("vllm") is None:
+    if settings.use_vllm and find_spec("vllm") is None:
         raise ConfigError("trl.use_vllm needs the package `vllm`", hint="pip install vllm")
-
-
-def _check_trackers(config: GRPOConfig) -> None:
+    rank = check_process_rank(config)
     from transformers.integrations import get_available_reporting_integrations
 
     known = get_available_reporting_integrations()
-    for name in config.trl.report_to if config.trl is not None else ():
+    for name in settings.report_to:
         if name not in known:
             raise ConfigError(
                 f"trl.report_to: the tracker {name!r} is unknown or not installed",
                 hint=f"installed: {', '.join(sorted(known)) or 'none'}",
             )
+    try:
+        build_trainer_arguments(config, config.output)
+    except (ValueError, ImportError) as error:
+        raise ConfigError(f"TRL refuses the settings: {error}", where="backend='trl'") from error
+    return rank
 
 
 def make_trainer(
@@ -70,7 +63,9 @@ def make_trainer(
     if arguments.bf16:
         prepare_half_precision(torch.bfloat16, policy.local.device)
     numbers = [str(each) for each in range(config.num_steps * config.prompts_per_step)]
-    with _suppress_notices():
+    # TRL warns that `rollout_func` is experimental; a test of this package detects changes.
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*rollout_func.*experimental")
         trainer = _define_trainer_class()(
             model=policy.local.model,
             reward_funcs=judged,
@@ -184,33 +179,26 @@ def _define_trainer_class() -> Any:
         def _generate_and_score_completions(self, inputs: Any) -> Any:
             batch = super()._generate_and_score_completions(inputs)
             # TRL computes one advantage for each prompt; forked rollouts add rows.
-            batch["advantages"] = batch["advantages"].new_tensor(self.assay_rows.advantages)
-            batch[_ROLLOUT_SHARE] = batch["advantages"].new_tensor(self._compute_rollout_share())
-            if self.assay_config.importance_cap is not None:
-                weight = compute_trl_importance_weights(
-                    self, batch, self.assay_config.importance_cap
-                )
+            rows, share = self.assay_rows, 1.0
+            batch["advantages"] = batch["advantages"].new_tensor(rows.advantages)
+            # TRL divides `grpo` and `dr_grpo` by all rows, including fillers: undo that.
+            if self.assay_config.loss_type != "dapo" and rows.trained:
+                share = rows.count * int(self.accelerator.num_processes) / rows.trained
+            batch[_ROLLOUT_SHARE] = batch["advantages"].new_tensor(share)
+            if (cap := self.assay_config.importance_cap) is not None:
+                weight = compute_trl_importance_weights(self, batch, cap)
                 batch["advantages"] = batch["advantages"][:, None] * weight
-                self.assay_weights = self._measure_weights(
-                    weight[compute_trl_loss_mask(batch).bool()]
+                weight = weight[compute_trl_loss_mask(batch).bool()]
+                # The mean of no weights would be NaN.
+                self.assay_weights = (
+                    {
+                        "importance_weight": float(weight.mean()),
+                        "importance_capped": float((weight >= cap).float().mean()),
+                    }
+                    if len(weight)
+                    else {}
                 )
             return batch
-
-        def _measure_weights(self, weight: Any) -> dict[str, float]:
-            if not len(weight):
-                return {}
-            capped = (weight >= self.assay_config.importance_cap).float()
-            return {
-                "importance_weight": float(weight.mean()),
-                "importance_capped": float(capped.mean()),
-            }
-
-        def _compute_rollout_share(self) -> float:
-            # TRL divides `grpo` and `dr_grpo` by all rows, including fillers: undo that.
-            rows = self.assay_rows
-            if self.assay_config.loss_type == "dapo" or not rows.trained:
-                return 1.0
-            return rows.count * int(self.accelerator.num_processes) / rows.trained
 
         def _compute_loss(self, model: Any, inputs: Any) -> Any:
             return super()._compute_loss(model, inputs) * inputs[_ROLLOUT_SHARE]
@@ -231,36 +219,21 @@ def compute_trl_importance_weights(trainer: Any, batch: dict[str, Any], cap: flo
 
     old = batch.get("old_per_token_logps")
     if old is None:
-        old = _compute_trl_logprobs(trainer, batch)
+        ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
+        seen = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
+        width, size = batch["completion_ids"].shape[1], trainer.args.per_device_train_batch_size
+        with torch.no_grad():
+            old, *_ = trainer._get_per_token_logps_and_entropies(
+                trainer.model, ids, seen, width, batch_size=size
+            )
     gap = (old - batch["sampling_per_token_logps"]) * compute_trl_loss_mask(batch)
     return torch.nan_to_num(gap, nan=0.0).exp().clamp(max=cap)
-
-
-def _compute_trl_logprobs(trainer: Any, batch: dict[str, Any]) -> Any:
-    import torch
-
-    ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
-    seen = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
-    width, size = batch["completion_ids"].shape[1], trainer.args.per_device_train_batch_size
-    with torch.no_grad():
-        found = trainer._get_per_token_logps_and_entropies(
-            trainer.model, ids, seen, width, batch_size=size
-        )
-    return found[0]
 
 
 def compute_trl_loss_mask(batch: dict[str, Any]) -> Any:
     """Return a mask of the tokens of TRL's batch that are trained on."""
     mask = batch["completion_mask"]
     return mask * batch["tool_mask"] if "tool_mask" in batch else mask
-
-
-@contextmanager
-def _suppress_notices() -> Iterator[None]:
-    # TRL warns that `rollout_func` is experimental; a test of this package detects changes.
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*rollout_func.*experimental")
-        yield
 
 
 @contextmanager

@@ -48,19 +48,16 @@ class VllmEngine:
         _, ids, logprobs, _ = self._generation.generate(
             prompts=[list(prompt) for prompt in prompts], images=None, num_generations=1
         )
-        return [
-            self._to_generated(each, [token[0] for token in known])
-            for each, known in zip(ids, logprobs, strict=True)
-        ]
-
-    def _to_generated(self, ids: list[int], logprobs: list[float | None]) -> Generated:
-        known = tuple(logprob for logprob in logprobs if logprob is not None)
-        if not ids or len(known) != len(ids):
-            raise EndpointError(
-                f"vLLM returned {len(ids)} tokens and {len(known)} logprobs", retryable=False
-            )
-        ended = ids[-1] in self._local.stop_ids
-        return Generated(tuple(ids), known, "stop" if ended else "length")
+        generated = []
+        for each, tokens in zip(ids, logprobs, strict=True):
+            known = tuple(token[0] for token in tokens if token[0] is not None)
+            if not each or len(known) != len(each):
+                raise EndpointError(
+                    f"vLLM returned {len(each)} tokens and {len(known)} logprobs", retryable=False
+                )
+            ended = each[-1] in self._local.stop_ids
+            generated.append(Generated(tuple(each), known, "stop" if ended else "length"))
+        return generated
 
 
 class _RedirectedBatches(BatchQueue):
