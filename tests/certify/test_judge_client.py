@@ -13,7 +13,7 @@ from assay.certify.judge_client import (
     digest_judge_prompt,
 )
 from assay.errors import ConfigError
-from assay.providers.answering_models import reported_models
+from assay.providers.client import reported_models
 from assay.types import Endpoint
 from assay.types.manifest import SuccessCriterion
 from certifying import JUDGED, judge

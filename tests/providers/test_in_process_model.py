@@ -2,14 +2,17 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from assay.errors import ConfigError, MissingExtra
 from assay.providers import in_process_model
 from assay.providers.in_process import NEVER, LocalModel, Sampling
-from assay.providers.in_process_model import check_local_packages
+from assay.providers.in_process_model import check_local_packages, prepare_half_precision
 from tiny_models import tiny_local, tiny_model, tiny_tokenizer, tiny_weights
 
 
@@ -207,3 +210,45 @@ def test_a_model_that_keeps_tensors_of_its_own_can_be_trained_after_it_was_asked
     local.model(torch.tensor([[1, 2, 3]])).logits.sum().backward()
 
     assert all(weight.grad is not None for weight in local.model.parameters())
+
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def tried(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Exit statuses of the processes that try half precision; the first is the next one."""
+    statuses: list[int] = []
+
+    def run(command: Any, **_: Any) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.CompletedProcess(command, statuses.pop(0))
+
+    in_process_model._avoid_broken_amx.cache_clear()
+    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: True)
+    monkeypatch.setattr(torch.backends.mkldnn, "set_flags", lambda **flags: statuses.append(99))
+    yield statuses
+    in_process_model._avoid_broken_amx.cache_clear()
+
+
+def test_a_processor_that_ends_the_process_is_asked_without_onednn(tried: list[int]) -> None:
+    tried.append(-4)
+
+    prepare_half_precision(torch.bfloat16, CPU)
+    prepare_half_precision(torch.bfloat16, CPU)  # tried once
+
+    assert tried == [99]
+
+
+def test_a_processor_that_can_do_it_is_left_as_it_is(tried: list[int]) -> None:
+    tried.append(0)
+
+    prepare_half_precision(torch.bfloat16, CPU)
+
+    assert tried == []
+
+
+def test_full_precision_tries_nothing(tried: list[int]) -> None:
+    prepare_half_precision(torch.float32, CPU)
+
+    assert tried == []

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from ipaddress import ip_address
-from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
+from urllib.parse import quote, urlsplit, urlunsplit
 
 from assay.errors import ConfigError
 from assay.types import Endpoint
@@ -54,8 +54,14 @@ def resolve_address(endpoint: Endpoint) -> EndpointAddress:
             where=where,
             hint="pass one, such as api_base='http://127.0.0.1:8000/v1'",
         )
-    parts = _split_http_url(text)
-    if parts is None:
+    try:
+        parts = urlsplit(text)
+        # A host that cannot be encoded would otherwise fail at the first request.
+        (parts.hostname or "").encode("idna")
+        usable = parts.scheme in DEFAULT_PORTS and parts.hostname and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or not text.isprintable() or " " in text or "\\" in text:
         # The address is not shown: the invalid part may be a key.
         raise ConfigError(
             "`api_base` is not an http or https address",
@@ -73,17 +79,3 @@ def is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host.lower().rstrip(".").rpartition(".")[2] == "localhost"
-
-
-def _split_http_url(text: str) -> SplitResult | None:
-    try:
-        parts = urlsplit(text)
-        port = parts.port
-        # A host that cannot be encoded would otherwise fail at the first request.
-        (parts.hostname or "").encode("idna")
-    except ValueError:
-        return None
-    plain = text.isprintable() and " " not in text and "\\" not in text
-    if parts.scheme not in ("http", "https") or not parts.hostname or not plain or port == 0:
-        return None
-    return parts

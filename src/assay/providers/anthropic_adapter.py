@@ -11,12 +11,11 @@ from assay.errors import ConfigError, WireError
 from assay.formats import from_anthropic, to_anthropic
 from assay.types import Endpoint, Message, ModelCall, ToolSpec, Usage
 
-from .adapter import Attempt, count_dropped_fields
+from .adapter import Attempt, collect_sampling, count_dropped_fields
 from .attempt_errors import AttemptError, ErrorKind
 from .http import HttpEndpoint, encode_json_body
 from .prices import Price
 from .reply import Reply
-from .sampling_settings import collect_sampling
 from .token_counts import drop_absurd_counts
 
 PATH = "/v1/messages"
@@ -32,7 +31,24 @@ class AnthropicAdapter:
         self._price = price
         self._model = endpoint.model
         self._where = f"{endpoint.provider}:{endpoint.model}"
-        self._fixed = _build_anthropic_base_body(endpoint)
+        if endpoint.reasoning_effort is not None:
+            raise ConfigError(
+                "`reasoning_effort` is a setting of OpenAI; Anthropic takes `thinking`",
+                where=self._where,
+                hint="pass Endpoint(thinking={'type': 'enabled', 'budget_tokens': 2048}, ...)",
+            )
+        given = {
+            "temperature": endpoint.temperature,
+            "top_p": endpoint.top_p,
+            "stop_sequences": endpoint.stop,
+            "thinking": endpoint.thinking,
+        }
+        self._fixed: dict[str, Any] = {
+            "model": endpoint.model,
+            "max_tokens": endpoint.max_tokens or ANTHROPIC_DEFAULT_MAX_TOKENS,
+            **{name: value for name, value in given.items() if value is not None},
+            **endpoint.extra_params,
+        }
         self._own_tools: list[Any] = self._fixed.pop("tools", None) or []
         recorded = collect_sampling(endpoint)
         self._sampling = {"max_tokens": self._fixed["max_tokens"], **recorded}
@@ -128,29 +144,6 @@ class AnthropicAdapter:
         return known.model_copy(update={"cost_usd": cost})
 
 
-def _build_anthropic_base_body(endpoint: Endpoint) -> dict[str, Any]:
-    if endpoint.reasoning_effort is not None:
-        raise ConfigError(
-            "`reasoning_effort` is a setting of OpenAI; Anthropic takes `thinking`",
-            where=f"{endpoint.provider}:{endpoint.model}",
-            hint="pass Endpoint(thinking={'type': 'enabled', 'budget_tokens': 2048}, ...)",
-        )
-    body: dict[str, Any] = {
-        "model": endpoint.model,
-        "max_tokens": endpoint.max_tokens or ANTHROPIC_DEFAULT_MAX_TOKENS,
-    }
-    for name, wire in (
-        ("temperature", "temperature"),
-        ("top_p", "top_p"),
-        ("stop", "stop_sequences"),
-        ("thinking", "thinking"),
-    ):
-        value = getattr(endpoint, name)
-        if value is not None:
-            body[wire] = value
-    return {**body, **endpoint.extra_params}
-
-
 def _read_anthropic_message(blocks: list[Any]) -> Message:
     plain = [
         {key: value for key, value in block.items() if value is not None}
@@ -158,26 +151,29 @@ def _read_anthropic_message(blocks: list[Any]) -> Message:
         else block
         for block in blocks
     ]
-    # A number such as 1e999 is parsed as infinity, which JSON cannot represent.
-    broken = [
-        to_json(block["input"]).decode()
-        if _is_tool_use(block)
-        and isinstance(block.get("input"), dict)
-        and not _is_finite_json(block["input"])
-        else None
-        for block in plain
-    ]
-    if any(broken):
-        return _build_malformed_message(plain, broken)
+    # A number such as 1e999 is parsed as infinity, which JSON cannot represent. Such inputs are
+    # kept as text, so that the model gets an error and can correct them.
+    raw: list[str | None] = []
+    for index, block in enumerate(plain):
+        if not isinstance(block, dict) or block.get("type") != "tool_use":
+            continue
+        given = block.get("input")
+        broken = isinstance(given, dict) and not _is_finite_json(given)
+        raw.append(to_json(given).decode() if broken else None)
+        if broken:
+            plain[index] = {**block, "input": {}}
     content: Any = plain
     if len(plain) == 1 and isinstance(plain[0], dict) and plain[0].keys() == {"type", "text"}:
         # A single text block becomes a string, as other providers return it.
         content = plain[0]["text"]
-    return from_anthropic([{"role": "assistant", "content": content}])[0]
-
-
-def _is_tool_use(block: Any) -> bool:
-    return isinstance(block, dict) and block.get("type") == "tool_use"
+    message = from_anthropic([{"role": "assistant", "content": content}])[0]
+    if not any(raw):
+        return message
+    calls = [
+        call.model_copy(update={"raw_arguments": text}) if text else call
+        for call, text in zip(message.tool_calls, raw, strict=True)
+    ]
+    return message.model_copy(update={"tool_calls": tuple(calls)})
 
 
 def _is_finite_json(value: Any) -> bool:
@@ -186,16 +182,3 @@ def _is_finite_json(value: Any) -> bool:
     if isinstance(value, dict):
         return all(map(_is_finite_json, value.values()))
     return all(map(_is_finite_json, value)) if isinstance(value, list) else True
-
-
-def _build_malformed_message(blocks: list[Any], broken: list[str | None]) -> Message:
-    # Invalid inputs are kept as text, so that the model gets an error and can correct them.
-    each = list(zip(blocks, broken, strict=True))
-    readable = [{**block, "input": {}} if text else block for block, text in each]
-    message = from_anthropic([{"role": "assistant", "content": readable}])[0]
-    texts = [text for block, text in each if _is_tool_use(block)]
-    calls = [
-        call.model_copy(update={"raw_arguments": text}) if text else call
-        for call, text in zip(message.tool_calls, texts, strict=True)
-    ]
-    return message.model_copy(update={"tool_calls": tuple(calls)})

@@ -3,16 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pydantic_core import from_json, to_json
+from pydantic_core import from_json
 
 from assay.types import ToolSpec
 
-from .literals import LiteralReader
+from .literals import LiteralReader, check_storable
 
 # Schemas may refer to themselves: `$ref` is followed at most this often.
 _MAX_REF_DEPTH = 8
 _PYTHON_CONSTANTS = {"True": True, "False": False, "None": None}
-_UNREADABLE = object()
 
 
 class ArgumentTypes:
@@ -33,8 +32,11 @@ class ArgumentTypes:
         types = _find_schema_types(own, schema, _MAX_REF_DEPTH)
         if types == {"string"}:
             return text
-        value = _parse_argument(text)
-        if value is _UNREADABLE or isinstance(value, str):
+        try:
+            value = _parse_argument(text.strip())
+        except ValueError:
+            return text
+        if isinstance(value, str):
             return text
         if types is not None and "string" in types and not types & _find_value_types(value):
             return text
@@ -80,20 +82,13 @@ def _find_value_types(value: Any) -> set[str]:
 
 def _parse_argument(text: str) -> Any:
     # Small models often write Python literals where JSON is due.
-    stripped = text.strip()
-    if stripped in _PYTHON_CONSTANTS:
-        return _PYTHON_CONSTANTS[stripped]
+    if text in _PYTHON_CONSTANTS:
+        return _PYTHON_CONSTANTS[text]
     try:
-        value = from_json(stripped, allow_inf_nan=False)
-        if isinstance(value, float | list | dict):
-            # A number such as 1e999 is parsed as infinity: only the second pass rejects it.
-            from_json(to_json(value, inf_nan_mode="constants"), allow_inf_nan=False)
-        return value
+        value = from_json(text, allow_inf_nan=False)
+        # A number such as 1e999 is parsed as infinity: only the second pass rejects it.
+        return check_storable(value) if isinstance(value, float | list | dict) else value
     except ValueError:
-        pass
-    if stripped[:1] not in ("[", "{"):
-        return _UNREADABLE
-    try:
-        return LiteralReader(stripped).read_whole()
-    except ValueError:
-        return _UNREADABLE
+        if text[:1] not in ("[", "{"):
+            raise
+    return LiteralReader(text).read_whole()

@@ -51,7 +51,20 @@ class ResponseCache:
 
     def __init__(self, folder: Path, endpoint: Endpoint) -> None:
         self._folder = folder
-        self._about = _build_key_fields(endpoint)
+        plain, hidden = endpoint.to_dict(), collect_hidden_settings(endpoint)
+        hidden.pop("extra_params", None)  # the plain ones are in the key already
+        usual = find_provider(endpoint.provider).api_base
+        # What every request of the endpoint has in common.
+        self._about: dict[str, Any] = {
+            "version": _CACHE_VERSION,
+            "provider": endpoint.provider,
+            "address": str(plain.get("api_base") or usual or "").rstrip("/"),
+            "model": endpoint.model,
+            "headers": plain.get("headers", {}),
+            "settings": {name: getattr(endpoint, name) for name in _FIELDS},
+            "extra_params": endpoint.extra_params,
+            **({"hidden": hidden} if hidden else {}),
+        }
         self.hits = 0
         self.misses = 0
         self.broken = 0
@@ -134,20 +147,3 @@ class ResponseCache:
 
     def _build_path(self, key: str) -> Path:
         return self._folder / key[:2] / f"{key}.json"
-
-
-def _build_key_fields(endpoint: Endpoint) -> dict[str, Any]:
-    plain = endpoint.to_dict()
-    usual = find_provider(endpoint.provider).api_base
-    hidden = collect_hidden_settings(endpoint)
-    hidden.pop("extra_params", None)  # the plain ones are in the key already
-    return {
-        "version": _CACHE_VERSION,
-        "provider": endpoint.provider,
-        "address": str(plain.get("api_base") or usual or "").rstrip("/"),
-        "model": endpoint.model,
-        "headers": plain.get("headers", {}),
-        "settings": {name: getattr(endpoint, name) for name in _FIELDS},
-        "extra_params": endpoint.extra_params,
-        **({"hidden": hidden} if hidden else {}),
-    }

@@ -1,6 +1,7 @@
-"""The client of all providers: cache, concurrency limit, attempts and retries."""
+"""The clients of all providers: cache, concurrency limit, attempts and retries."""
 
 from collections.abc import Coroutine, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
@@ -13,7 +14,6 @@ from .clock import Timing
 from .concurrency import Limiter
 from .reply import ClientSettings, Reply
 from .reply_redaction import Redactor
-from .retry import RetryBudget
 
 # Retries while no connection to the server has succeeded yet: about two seconds.
 _FIRST_RETRIES = 3
@@ -158,16 +158,105 @@ class Client:
             if fault.kind is not ErrorKind.UNREACHABLE:
                 self._reached = True
             if retries is None:
-                retries = self._build_retry_budget()
+                # An address that never answered is more likely wrong than busy: fail early.
+                most = self._max_retries
+                retries = RetryBudget(
+                    max_retries=most if self._reached else min(most, _FIRST_RETRIES),
+                    max_wait_s=self._max_wait_s,
+                    where=self._where,
+                    timing=self._timing,
+                )
             # Sleep without a slot: other calls proceed, and a reduced limit takes effect at once.
             await self._timing.sleep(retries.wait_s(fault, attempts=number))
 
-    def _build_retry_budget(self) -> RetryBudget:
-        # An address that never answered is more likely wrong than busy: fail early.
-        most = self._max_retries if self._reached else min(self._max_retries, _FIRST_RETRIES)
-        return RetryBudget(
-            max_retries=most,
-            max_wait_s=self._max_wait_s,
-            where=self._where,
-            timing=self._timing,
-        )
+
+_FIRST_BACKOFF_S = 0.5
+_MAX_BACKOFF_S = 60.0
+# An invalid answer is rarely transient: one retry, in case a proxy sent it.
+_GARBLED_RETRIES = 1
+# Keeps the power finite: retries after a `Retry-After` are not counted.
+_MAX_DOUBLINGS = 16
+
+
+class RetryBudget:
+    """The retries of one call, limited in number and total wait.
+
+    The wait before retry n is a random part of 0.5 s times 2 to the n, at most 60 s ("full
+    jitter"), so that callers which failed together do not retry together. A `Retry-After` is never
+    shortened. It also does not count towards `max_retries`, since a server that sends one is
+    working; `max_wait_s` limits it.
+    """
+
+    def __init__(self, *, max_retries: int, max_wait_s: float, where: str, timing: Timing) -> None:
+        self._max_retries = max_retries
+        self._max_wait_s = max_wait_s
+        self._where = where
+        self._timing = timing
+        self._waited_s = 0.0
+        self._rounds = 0
+        self._counted = 0
+        self._garbled = 0
+
+    def wait_s(self, fault: AttemptError, *, attempts: int) -> float:
+        """Return the wait before the next attempt. Raises `EndpointError` if there is none."""
+        if fault.permanent or self._exhausts_budget(fault):
+            raise fault.error(where=self._where, attempts=attempts)
+        longest = _FIRST_BACKOFF_S * 2.0 ** min(self._rounds, _MAX_DOUBLINGS)
+        wait = min(longest, _MAX_BACKOFF_S) * self._timing.chance()
+        self._rounds += 1
+        left = self._max_wait_s - self._waited_s
+        retry_after = fault.retry_after_s
+        if retry_after is not None:
+            # With jitter, so that callers with the same `Retry-After` do not arrive together.
+            wait = max(min(retry_after + wait / 4, left), retry_after)
+        if wait > left:
+            why = f"only {left:.3g} s are left of the {self._max_wait_s:g} s wait limit of one call"
+            if retry_after is not None:
+                why = (
+                    f"the server asks to wait {retry_after:.3g} s, but {left:.3g} s are left "
+                    f"of the {self._max_wait_s:g} s wait limit of one call"
+                )
+            raise fault.error(where=self._where, attempts=attempts, why=why)
+        self._waited_s += wait
+        return wait
+
+    def _exhausts_budget(self, fault: AttemptError) -> bool:
+        if self._max_retries == 0:
+            return True
+        if fault.kind is ErrorKind.GARBLED:
+            self._garbled += 1
+            if self._garbled > _GARBLED_RETRIES:
+                return True
+        if fault.kind is not ErrorKind.THROTTLED or fault.retry_after_s is None:
+            self._counted += 1
+        return self._counted > self._max_retries
+
+
+reported_models: ContextVar[set[str] | None] = ContextVar("reported_models", default=None)
+"""The names of the models that answered within a task. None: not recorded."""
+
+
+class ModelNameRecorder:
+    """A client that records the model name that the API returns."""
+
+    def __init__(self, client: ModelClient) -> None:
+        self.endpoint = client.endpoint
+        self._client = client
+
+    async def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[ToolSpec] = (),
+        seed: int | None = None,
+    ) -> Reply:
+        """Return the model's next message."""
+        reply = await self._client.complete(messages, tools=tools, seed=seed)
+        names = reported_models.get()
+        if names is not None and reply.call.model:
+            names.add(reply.call.model)
+        return reply
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.close()

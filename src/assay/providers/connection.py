@@ -5,7 +5,7 @@ from pathlib import Path
 from assay.errors import ConfigError
 from assay.types import Endpoint
 
-from .adapter import InProcessAdapter, ProviderAdapter
+from .adapter import InProcessAdapter, ProviderAdapter, check_extra_params
 from .address import resolve_address
 from .cache import ResponseCache
 from .client import Client, ClientDeps
@@ -20,7 +20,6 @@ from .provider_table import find_provider
 from .proxies import find_proxy
 from .reply import ClientSettings
 from .reply_redaction import Redactor, build_endpoint_redactor
-from .sampling_settings import check_extra_params
 
 
 def connect(
@@ -86,8 +85,19 @@ def build_request_template(endpoint: Endpoint, path: str, *, timeout_s: float) -
     }
     if find_provider(endpoint.provider).protocol == "anthropic":
         headers["anthropic-version"] = "2023-06-01"
-    _set_headers(headers, build_credential_headers(endpoint))
-    _set_headers(headers, _check_endpoint_headers(endpoint))
+    for name, value in endpoint.headers.items():
+        token = name.replace("-", "").replace("_", "")
+        if not token.isascii() or not token.isalnum() or not value.isprintable():
+            # The value is not shown: it may be a key with a line break in it.
+            raise ConfigError(
+                f"the header {name!r} is invalid",
+                where=f"{endpoint.provider}:{endpoint.model}",
+                hint="use letters, digits and hyphens in the name, one printable line as the value",
+            )
+    for more in (build_credential_headers(endpoint), endpoint.headers):
+        # Header names are case-insensitive: a second spelling would send the header twice.
+        names = {name.lower(): name for name in headers}
+        headers |= {names.get(name.lower(), name): value for name, value in more.items()}
     url = address.url(path)
     # Read once per client, like the key, so that all of its requests take the same route.
     proxy = find_proxy(url)
@@ -108,23 +118,3 @@ def format_endpoint_name(endpoint: Endpoint) -> str:
     if find_provider(endpoint.provider).in_process:
         return name
     return f"{name} at {resolve_address(endpoint).host}"
-
-
-def _set_headers(headers: dict[str, str], more: dict[str, str]) -> None:
-    # Header names are case-insensitive: a second spelling would send the header twice.
-    names = {name.lower(): name for name in headers}
-    for name, value in more.items():
-        headers[names.get(name.lower(), name)] = value
-
-
-def _check_endpoint_headers(endpoint: Endpoint) -> dict[str, str]:
-    for name, value in endpoint.headers.items():
-        token = name.replace("-", "").replace("_", "")
-        if not token.isascii() or not token.isalnum() or not value.isprintable():
-            # The value is not shown: it may be a key with a line break in it.
-            raise ConfigError(
-                f"the header {name!r} is invalid",
-                where=f"{endpoint.provider}:{endpoint.model}",
-                hint="use letters, digits and hyphens in the name, one printable line as the value",
-            )
-    return endpoint.headers

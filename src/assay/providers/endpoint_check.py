@@ -64,19 +64,17 @@ async def check_endpoint(
         answer = await http.get()
         found = _read_model_list(answer, endpoint.model, timing.clock() - started)
     except AttemptError as fault:
-        found = _build_failed_check(fault, timing.clock() - started)
+        spent_s = timing.clock() - started
+        if fault.kind is ErrorKind.DENIED:
+            found = EndpointCheck("unauthorised", fault.message, spent_s, hint=fault.hint)
+        elif fault.kind in (ErrorKind.UNREACHABLE, ErrorKind.TIMEOUT):
+            hint = "check that the server is running and that `api_base` is its address"
+            found = EndpointCheck("unreachable", fault.message, hint=hint)
+        else:
+            found = EndpointCheck("refused", fault.message, spent_s, hint=fault.hint)
     finally:
         await http.close()
     return replace(found, proxy=None if template.proxy is None else template.proxy.host)
-
-
-def _build_failed_check(fault: AttemptError, latency_s: float) -> EndpointCheck:
-    if fault.kind is ErrorKind.DENIED:
-        return EndpointCheck("unauthorised", fault.message, latency_s, hint=fault.hint)
-    if fault.kind in (ErrorKind.UNREACHABLE, ErrorKind.TIMEOUT):
-        hint = "check that the server is running and that `api_base` is its address"
-        return EndpointCheck("unreachable", fault.message, hint=hint)
-    return EndpointCheck("refused", fault.message, latency_s, hint=fault.hint)
 
 
 def _read_model_list(answer: Any, model: str, latency_s: float) -> EndpointCheck:

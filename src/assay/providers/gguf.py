@@ -17,9 +17,14 @@ from .adapter import Attempt, count_dropped_fields
 from .attempt_errors import AttemptError, ErrorKind
 from .daemon_threads import run_in_thread
 from .embedded_model import EMBEDDED_MODELS, find_embedded_weights
-from .gguf_answer import GgufAnswer, assemble_answer
-from .gguf_engine import GgufEngine, check_gguf, load_gguf
-from .gguf_header import read_chat_template
+from .gguf_engine import (
+    GgufAnswer,
+    GgufEngine,
+    assemble_answer,
+    check_gguf,
+    load_gguf,
+    read_chat_template,
+)
 from .local_settings import (
     build_sampling,
     build_unreadable_calls_error,
@@ -88,7 +93,11 @@ class GgufAdapter:
     def __init__(self, endpoint: Endpoint, *, price: Price | None = None) -> None:
         refuse_unsupported_settings(endpoint, known=_GGUF_PARAMS)
         _check_gguf_params(endpoint)
-        self._path = resolve_gguf_path(endpoint)
+        if endpoint.model in EMBEDDED_MODELS:
+            self._path = find_embedded_weights(endpoint.model)
+        else:
+            self._path = Path(endpoint.model).expanduser()
+        check_gguf(self._path, where=f"local:{endpoint.model}")
         self._model = endpoint.model
         self._price = price
         self._timeout_s = endpoint.timeout_s
@@ -247,14 +256,6 @@ class GgufAdapter:
         if self._price is None:
             return known
         return known.model_copy(update={"cost_usd": self._price.cost_usd(known)})
-
-
-def resolve_gguf_path(endpoint: Endpoint) -> Path:
-    """Return the file of an endpoint. Raises `ConfigError` if it cannot be loaded."""
-    embedded = endpoint.model in EMBEDDED_MODELS
-    path = find_embedded_weights(endpoint.model) if embedded else Path(endpoint.model).expanduser()
-    check_gguf(path, where=f"local:{endpoint.model}")
-    return path
 
 
 def _check_gguf_params(endpoint: Endpoint) -> None:

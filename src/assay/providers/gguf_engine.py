@@ -1,8 +1,11 @@
-"""Run GGUF files with llama.cpp inside this process, through the package xllamacpp."""
+"""llama.cpp inside this process, through the package xllamacpp: GGUF files and their answers."""
 
+import mmap
 import socket
+import struct
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from secrets import token_hex
@@ -115,3 +118,138 @@ def load_gguf(path: Path, *, threads: int | None, slots: int, context: int) -> G
                 ) from error
             _engines[key] = engine
     return engine
+
+
+_LENGTH = struct.Struct("<Q")
+_VALUE_TYPE = struct.Struct("<I")
+_FILE_HEADER = struct.Struct("<4sIQQ")
+# Bytes of a value by its type in the GGUF format; the other two types are strings and arrays.
+_SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
+_STRING, _ARRAY = 8, 9
+_TEMPLATE_KEY = b"tokenizer.chat_template"
+_TOOL_TEMPLATE_KEY = b"tokenizer.chat_template.tool_use"
+
+
+def read_chat_template(path: Path, *, tools: bool) -> str:
+    """Return the chat template that llama.cpp uses with or without tools; empty if missing."""
+    found: dict[bytes, bytes] = {}
+    # An invalid header counts as one without a template: loading it reports the error.
+    try:
+        with path.open("rb") as file:
+            if file.seek(0, 2) < _FILE_HEADER.size:
+                return ""
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                _, _, _, count = _FILE_HEADER.unpack_from(data, 0)
+                at = _FILE_HEADER.size
+                for _ in range(count):
+                    key, at = _read_string(data, at)
+                    (kind,) = _VALUE_TYPE.unpack_from(data, at)
+                    at += _VALUE_TYPE.size
+                    if kind == _STRING and key in (_TEMPLATE_KEY, _TOOL_TEMPLATE_KEY):
+                        found[key], at = _read_string(data, at)
+                    else:
+                        at = _skip_value(data, at, kind)
+    except (OSError, struct.error, ValueError, KeyError):
+        return ""
+    plain = found.get(_TEMPLATE_KEY, b"")
+    return (found.get(_TOOL_TEMPLATE_KEY, plain) if tools else plain).decode("utf-8", "replace")
+
+
+def _read_string(data: mmap.mmap, at: int) -> tuple[bytes, int]:
+    (length,) = _LENGTH.unpack_from(data, at)
+    start = at + _LENGTH.size
+    if start + length > len(data):
+        raise ValueError("a string is longer than the file")
+    return data[start : start + length], start + length
+
+
+def _skip_value(data: mmap.mmap, at: int, kind: int) -> int:
+    if kind == _STRING:
+        (length,) = _LENGTH.unpack_from(data, at)
+        return int(at + _LENGTH.size + length)
+    if kind != _ARRAY:
+        return at + _SIZES[kind]
+    (inner,) = _VALUE_TYPE.unpack_from(data, at)
+    (count,) = _LENGTH.unpack_from(data, at + _VALUE_TYPE.size)
+    at += _VALUE_TYPE.size + _LENGTH.size
+    if inner != _STRING:
+        return int(at + _SIZES[inner] * count)
+    # The vocabulary has hundreds of thousands of strings, so the loop avoids calls.
+    unpack, size = _LENGTH.unpack_from, _LENGTH.size
+    for _ in range(count):
+        at += size + unpack(data, at)[0]
+    return at
+
+
+@dataclass
+class GgufAnswer:
+    """One answer, streamed or not."""
+
+    content: str = ""
+    reasoning: str | None = None
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    """In OpenAI's format, with arguments as a string."""
+
+    finish_reason: str | None = None
+    usage: Mapping[str, Any] | None = None
+    prompt: str | None = None
+    """The prompt as the chat template rendered it."""
+
+    ids: list[int] | None = None
+    """The sampled ids, including the end of the turn. Only in unstreamed answers."""
+
+    logprobs: list[float] | None = None
+    """Fewer than ids if several tokens form one character."""
+
+    def fills_context(self, max_tokens: int) -> bool:
+        """Whether it was truncated below `max_tokens`, which only a full context does."""
+        written = (self.usage or {}).get("completion_tokens")
+        return self.finish_reason == "length" and isinstance(written, int) and written < max_tokens
+
+
+def assemble_answer(parts: Sequence[Mapping[str, Any]]) -> GgufAnswer:
+    """Join the parts. Raises `AttemptError` for an error or a missing finish reason."""
+    answer = GgufAnswer()
+    for part in parts:
+        error = part.get("error")
+        if isinstance(error, Mapping):
+            message, hint = error.get("message", "no reason given"), None
+            if error.get("type") == "exceed_context_size_error":
+                hint = "shorten the conversation, or raise extra_params['context']"
+            raise AttemptError(
+                ErrorKind.REFUSED, f"llama.cpp rejected the request: {message}", hint=hint
+            )
+        answer.usage = part.get("usage") or answer.usage
+        verbose = part.get("__verbose")
+        if isinstance(verbose, Mapping):
+            answer.prompt = verbose.get("prompt")
+            answer.ids = verbose.get("tokens") or None
+        for choice in part.get("choices") or []:
+            delta = choice.get("delta") or choice.get("message") or {}
+            answer.content += delta.get("content") or ""
+            if delta.get("reasoning_content"):
+                answer.reasoning = (answer.reasoning or "") + delta["reasoning_content"]
+            for call in delta.get("tool_calls") or []:
+                _add_call(answer.calls, call)
+            answer.finish_reason = choice.get("finish_reason") or answer.finish_reason
+            logprobs = choice.get("logprobs")
+            if "message" in choice and isinstance(logprobs, Mapping):
+                answer.logprobs = [entry["logprob"] for entry in logprobs.get("content") or []]
+    if answer.finish_reason is None:
+        raise AttemptError(
+            ErrorKind.GARBLED, "llama.cpp returned an answer without a finish reason"
+        )
+    return answer
+
+
+def _add_call(calls: list[dict[str, Any]], piece: Mapping[str, Any]) -> None:
+    # The first piece of a call has its name; later ones append to its arguments.
+    function = piece.get("function") or {}
+    index = piece.get("index", len(calls))
+    if index >= len(calls):
+        fields = {"name": function.get("name") or "", "arguments": function.get("arguments") or ""}
+        calls.append({"id": piece.get("id") or None, "type": "function", "function": fields})
+        return
+    known = calls[index]["function"]
+    known["name"] += function.get("name") or ""
+    known["arguments"] += function.get("arguments") or ""

@@ -48,14 +48,6 @@ class _SharedPool:
     users: int = 0
     through_proxies: "ProxySession | None" = None
 
-    def get_proxy_session(self) -> "ProxySession":
-        # Created on first use: most runs have no proxy.
-        if self.through_proxies is None:
-            from .proxy_session import ProxySession
-
-            self.through_proxies = ProxySession(self.pool.get_ssl_context)
-        return self.through_proxies
-
     async def close(self) -> None:
         await self.pool.close()
         if self.through_proxies is not None:
@@ -152,12 +144,15 @@ class HttpEndpoint:
     async def _exchange_through_proxy(
         self, shared: _SharedPool, proxy: Proxy, method: str, body: bytes | None
     ) -> RawResponse:
-        from .proxy_session import ProxyRequest
+        # Imported and created on first use: most runs have no proxy.
+        from .proxy_session import ProxyRequest, ProxySession
 
+        if shared.through_proxies is None:
+            shared.through_proxies = ProxySession(shared.pool.get_ssl_context)
         scheme = "https" if self._origin.tls else "http"
         host = f"[{self._origin.host}]" if ":" in self._origin.host else self._origin.host
         url = f"{scheme}://{host}:{self._origin.port}{self._path}"
-        return await shared.get_proxy_session().exchange(
+        return await shared.through_proxies.exchange(
             proxy,
             ProxyRequest(method, url, self._headers, body),
             timeout_s=self._template.timeout_s,
@@ -321,25 +316,19 @@ def _decompress_body(answer: RawResponse) -> tuple[bytes, bool]:
     except zlib.error:
         shown = f"(content encoding {packing[:20].decode('latin-1')!r} cannot be decoded)"
         return shown.encode(), answer.cut
-    data += _decompress_members(unpacking.unused_data, most + 1 - len(data))
-    return data[:most], answer.cut or len(data) > most
-
-
-def _decompress_members(packed: bytes, most: int) -> bytes:
-    # Some servers send gzip in several members; zlib stops after the first.
-    pieces: list[bytes] = []
-    # Each member costs a copy of the rest, so their number is limited.
+    pieces, size = [data], len(data)
+    # Some servers send gzip in several members; zlib stops after the first. Each costs a copy of
+    # the rest, so their number is limited.
     for _ in range(_MAX_GZIP_MEMBERS):
-        if not packed or most <= 0:
+        if not unpacking.unused_data or size > most:
             break
-        unpacking = zlib.decompressobj(zlib.MAX_WBITS + 32)
+        packed, unpacking = unpacking.unused_data, zlib.decompressobj(zlib.MAX_WBITS + 32)
         try:
-            pieces.append(unpacking.decompress(packed, most))
+            pieces.append(unpacking.decompress(packed, most + 1 - size))
         except zlib.error:
             break  # padding
-        most -= len(pieces[-1])
-        packed = unpacking.unused_data
-    return b"".join(pieces)
+        size += len(pieces[-1])
+    return b"".join(pieces)[:most], answer.cut or size > most
 
 
 def _parse_response_json(data: bytes) -> Any:

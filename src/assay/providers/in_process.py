@@ -84,12 +84,11 @@ class LocalAdapter:
         if tools and not prompt.tools_unseen:
             self._check_format(prompts, tools)
         sampling = self._fit_sampling(local, prompt)
-        job = Job(
-            prompt.ids,
-            sampling,
-            _derive_prompt_seed(seed, prompt),
-            self._build_stop_check(prompts, prompt),
-        )
+        if seed is not None:
+            # The turns of a rollout share one seed: used directly, they would repeat the choices.
+            written = f"{seed}:{','.join(map(str, prompt.ids))}".encode()
+            seed = int.from_bytes(blake2b(written, digest_size=7).digest())
+        job = Job(prompt.ids, sampling, seed, self._build_stop_check(prompts, prompt))
         try:
             async with asyncio.timeout(self._timeout_s):
                 answered = await local.batches.answer(job, local, max_batch=self.at_once)
@@ -108,11 +107,21 @@ class LocalAdapter:
         usage = Usage(input_tokens=len(answer.prompt.ids), output_tokens=len(generated.ids))
         if self._price is not None:
             usage = usage.model_copy(update={"cost_usd": self._price.cost_usd(usage)})
+        recorded: dict[str, Any] = {
+            name: getattr(answer.sampling, name)
+            for name in ("temperature", "top_p", "top_k", "max_tokens")
+        }
+        if self._options.stop:
+            recorded["stop"] = list(self._options.stop)
+        if self._options.template:
+            recorded["chat_template_kwargs"] = dict(self._options.template)
+        if attempt.seed is not None:
+            recorded["seed"] = attempt.seed
         fields: dict[str, Any] = {
             "prompt_ids": answer.prompt.ids,
             "completion_ids": generated.ids,
             "logprobs": generated.logprobs,
-            "sampling": self._collect_sampling(answer.sampling, attempt.seed),
+            "sampling": recorded,
             "model": self._model,
             "weight_version": answer.answered.weight_version,
             "finish_reason": "tool_calls" if message.tool_calls and finish == "stop" else finish,
@@ -225,19 +234,6 @@ class LocalAdapter:
             cut_short=generated.finish_reason == "length",
         )
 
-    def _collect_sampling(self, sampling: Sampling, seed: int | None) -> dict[str, Any]:
-        recorded: dict[str, Any] = {
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            "top_k": sampling.top_k,
-            "max_tokens": sampling.max_tokens,
-        }
-        if self._options.stop:
-            recorded["stop"] = list(self._options.stop)
-        if self._options.template:
-            recorded["chat_template_kwargs"] = dict(self._options.template)
-        return recorded if seed is None else {**recorded, "seed": seed}
-
 
 class LocalClient:
     """A `ModelClient` for a model in memory, such as one in training."""
@@ -292,14 +288,6 @@ def build_folder_adapter(endpoint: Endpoint, price: Price | None) -> LocalAdapte
             raise AttemptError(ErrorKind.REFUSED, error.message, hint=error.hint) from error
 
     return LocalAdapter(endpoint, load, price=price)
-
-
-def _derive_prompt_seed(seed: int | None, prompt: Prompt) -> int | None:
-    # The turns of a rollout share one seed: used directly, they would repeat the same choices.
-    if seed is None:
-        return None
-    written = f"{seed}:{','.join(map(str, prompt.ids))}".encode()
-    return int.from_bytes(blake2b(written, digest_size=7).digest())
 
 
 def _to_assistant_message(written: ParsedTurn) -> Message:

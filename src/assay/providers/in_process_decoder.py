@@ -149,26 +149,23 @@ class Decoder:
         return drawn
 
     def _compute_logits(self) -> Any:
-        if self._whole:
-            return self._compute_logits_uncached()
-        out = self._model(
-            input_ids=self._input,
-            attention_mask=self._mask if self._padded else None,
-            position_ids=self._positions,
-            past_key_values=self._cache,
-            use_cache=True,
-            logits_to_keep=1,
-        )
-        self._cache = getattr(out, "past_key_values", None)
-        # A cache of another kind, such as Mamba's: each token needs a pass over the whole text.
-        self._whole = self._cache is None
-        return out.logits[:, -1].float()
-
-    def _compute_logits_uncached(self) -> Any:
-        # Padding is on the right, where a causal model does not attend to it.
+        if not self._whole:
+            out = self._model(
+                input_ids=self._input,
+                attention_mask=self._mask if self._padded else None,
+                position_ids=self._positions,
+                past_key_values=self._cache,
+                use_cache=True,
+                logits_to_keep=1,
+            )
+            self._cache = getattr(out, "past_key_values", None)
+            # A cache of another kind, such as Mamba's: each token needs a pass over the whole text.
+            self._whole = self._cache is None
+            return out.logits[:, -1].float()
         torch = self._torch
         texts = [[*self._prompts[row], *self._ids[row]] for row in self._rows]
         longest = max(map(len, texts))
+        # Padding is on the right, where a causal model does not attend to it.
         ids = torch.tensor(
             [text + [0] * (longest - len(text)) for text in texts], device=self._device
         )

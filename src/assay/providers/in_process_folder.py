@@ -84,10 +84,13 @@ def check_folder(endpoint: Endpoint) -> Path:
     folder = find_model_folder(endpoint.model, fetch=False)
     where = f"local:{endpoint.model}"
     check_local_packages(where)
-    beside = any((folder / name).exists() for name in _TEMPLATE_FILES)
-    if not beside and not _read_tokenizer_config(folder / "tokenizer_config.json").get(
-        "chat_template"
-    ):
+    if any((folder / name).exists() for name in _TEMPLATE_FILES):
+        return folder
+    try:
+        config = json.loads((folder / "tokenizer_config.json").read_text("utf-8"))
+    except (OSError, ValueError):
+        config = None
+    if not isinstance(config, dict) or not config.get("chat_template"):
         raise build_missing_template_error(where)
     return folder
 
@@ -106,11 +109,3 @@ def load_shared_model(folder: Path, options: LocalOptions) -> LocalModel:
                 local.threads = options.threads
             _shared_models[key] = local
     return local
-
-
-def _read_tokenizer_config(path: Path) -> dict[str, Any]:
-    try:
-        read = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return read if isinstance(read, dict) else {}

@@ -1,8 +1,11 @@
 """A model in this process: weights and tokenizer, with batched generation."""
 
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
@@ -11,7 +14,6 @@ from typing import Any
 from assay.errors import ConfigError, MissingExtra
 
 from .in_process_batches import BatchQueue
-from .in_process_bfloat16 import prepare_half_precision
 from .in_process_decoder import Decoder, Generated, Sampling, ShouldStop
 from .model_hub import find_model_folder
 
@@ -93,7 +95,7 @@ class LocalModel:
                 hint="omit it to use the best available device",
             ) from error
         try:
-            with _hide_loading_bars(transformers):
+            with hide_progress_bars():
                 tokenizer = transformers.AutoTokenizer.from_pretrained(
                     folder, local_files_only=True, trust_remote_code=False
                 )
@@ -137,7 +139,16 @@ class LocalModel:
         restored afterwards.
         """
         samplings = [sampling] * len(prompts) if isinstance(sampling, Sampling) else list(sampling)
-        _check_generate_arguments(prompts, samplings, seeds)
+        where = "LocalModel.generate()"
+        if not len(prompts) == len(samplings) == len(seeds):
+            raise ConfigError(
+                f"the lengths differ: {len(prompts)} prompts, {len(samplings)} samplings and "
+                f"{len(seeds)} seeds",
+                where=where,
+                hint="pass one sampling and one seed for each prompt; a seed may be None",
+            )
+        if empty := [index for index, prompt in enumerate(prompts) if len(prompt) == 0]:
+            raise ConfigError(f"prompt {empty[0]} has no tokens", where=where)
         if not prompts:
             return []
         samplings = [
@@ -188,22 +199,6 @@ def _set_inference_mode(model: Any) -> Iterator[None]:
             module.training = True
 
 
-def _check_generate_arguments(
-    prompts: Sequence[Sequence[int]], samplings: Sequence[Sampling], seeds: Sequence[int | None]
-) -> None:
-    where = "LocalModel.generate()"
-    if not len(prompts) == len(samplings) == len(seeds):
-        raise ConfigError(
-            f"the lengths differ: {len(prompts)} prompts, {len(samplings)} samplings and "
-            f"{len(seeds)} seeds",
-            where=where,
-            hint="pass one sampling and one seed for each prompt; a seed may be None",
-        )
-    empty = [index for index, prompt in enumerate(prompts) if len(prompt) == 0]
-    if empty:
-        raise ConfigError(f"prompt {empty[0]} has no tokens", where=where)
-
-
 def _find_stop_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
     # Instruct models often name the end of a turn in only one of the three.
     found: dict[int, None] = {}
@@ -227,9 +222,10 @@ def check_local_packages(by: str) -> None:
 
 
 @contextmanager
-def _hide_loading_bars(transformers: Any) -> Iterator[None]:
-    # Only commands write to the terminal.
-    logging = transformers.utils.logging
+def hide_progress_bars() -> Iterator[None]:
+    """Hide progress bars of transformers: only commands write to the terminal."""
+    from transformers.utils import logging
+
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
@@ -241,3 +237,39 @@ def _hide_loading_bars(transformers: Any) -> Iterator[None]:
 
 def _summarize_load_error(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0][:300] or type(error).__name__
+
+
+_PROBE_CODE = (
+    "import torch; torch.ones(4, 32, dtype=torch.bfloat16) @ torch.ones(32, 64, "
+    "dtype=torch.bfloat16)"
+)
+_PROBE_TIMEOUT_S = 120.0
+
+
+def prepare_half_precision(dtype: Any, device: Any) -> None:
+    """Disable oneDNN if it would crash the process in this dtype on this device."""
+    import torch
+
+    if device.type == "cpu" and dtype in (torch.bfloat16, torch.float16):
+        _avoid_broken_amx()
+
+
+@cache
+def _avoid_broken_amx() -> None:
+    # oneDNN multiplies half-precision matrices with AMX. Some virtual machines report AMX and
+    # kill every process that uses it, so a subprocess tries it first.
+    import torch
+
+    if not torch.cpu._is_amx_tile_supported():
+        return
+    try:
+        tried = subprocess.run(
+            [sys.executable, "-c", _PROBE_CODE],
+            capture_output=True,
+            timeout=_PROBE_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return  # inconclusive: keep the default of torch
+    if tried.returncode < 0:
+        torch.backends.mkldnn.set_flags(_enabled=False, _fp32_precision=None)

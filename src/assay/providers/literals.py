@@ -68,7 +68,10 @@ class LiteralReader:
         if text.startswith(("'", '"'), at):
             return self._read_string(at)
         if match := _NUMBER_LITERAL.match(text, at):
-            return _parse_number_literal(match), match.end()
+            number = float(match[0]) if match[1] or match[2] else int(match[0])
+            if isinstance(number, float) and not isfinite(number):
+                raise ValueError(f"{match[0]} is too large")
+            return number, match.end()
         if (match := _CONSTANT_NAME.match(text, at)) and match[0] in _CONSTANTS:
             return _CONSTANTS[match[0]], match.end()
         raise ValueError(f"no value at {at}")
@@ -138,15 +141,6 @@ def _unescape(match: re.Match[str]) -> str:
     if len(escape) > 1:
         return chr(int(escape[1:], 16))
     return escape if escape in _PLAIN_ESCAPES else _ESCAPED_CHARACTERS.get(escape, match[0])
-
-
-def _parse_number_literal(match: re.Match[str]) -> int | float:
-    if not match[1] and not match[2]:
-        return int(match[0])
-    number = float(match[0])
-    if not isfinite(number):
-        raise ValueError(f"{match[0]} is too large")
-    return number
 
 
 def check_storable(value: Any) -> Any:

@@ -152,12 +152,8 @@ def _check_mock_endpoint(endpoint: Endpoint) -> None:
         raise ConfigError(
             f"the mock model {endpoint.model!r} needs extra_params[{needed!r}]", where=where
         )
-    _check_mock_values(endpoint.extra_params, where)
-
-
-def _check_mock_values(options: Mapping[str, Any], where: str) -> None:
+    options, wrong = endpoint.extra_params, None
     latency, replies = options.get("latency_s", 0), options.get("replies", [])
-    wrong = None
     if not _is_duration(latency):
         wrong = f"latency_s={latency!r} is not a number of seconds"
     elif not isinstance(options.get("text", ""), str):
@@ -189,7 +185,15 @@ def _parse_scripted_reply(item: Any, index: int) -> MockOutcome:
             finish = fields.pop("finish_reason", None)
             if finish is not None and not isinstance(finish, str):
                 raise ConfigError(f"finish_reason={finish!r} is not a string", where=where)
-            return _fill_call_ids(Message.model_validate(fields), index), finish
+            message = Message.model_validate(fields)
+            # Tool results refer to calls by id, so calls without one get it here.
+            calls = [
+                call if call.id is not None else call.model_copy(update={"id": f"call_{index}_{n}"})
+                for n, call in enumerate(message.tool_calls)
+            ]
+            if calls:
+                message = message.model_copy(update={"tool_calls": tuple(calls)})
+            return message, finish
     except ValidationError as error:
         raise ConfigError(
             f"the reply is not a message: {error.errors()[0]['msg']}", where=where
@@ -199,15 +203,6 @@ def _parse_scripted_reply(item: Any, index: int) -> MockOutcome:
         where=where,
         hint="write a string, a message, or {'error': {'status': 429, 'retry_after': 1}}",
     )
-
-
-def _fill_call_ids(message: Message, index: int) -> Message:
-    # Tool results refer to calls by id, so calls without one get it here.
-    calls = [
-        call if call.id is not None else call.model_copy(update={"id": f"call_{index}_{number}"})
-        for number, call in enumerate(message.tool_calls)
-    ]
-    return message.model_copy(update={"tool_calls": tuple(calls)}) if calls else message
 
 
 def _parse_simulated_error(error: Mapping[str, Any], where: str) -> AttemptError:

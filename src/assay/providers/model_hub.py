@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +27,15 @@ def find_model_folder(name: str | Path, *, fetch: bool) -> Path:
     if not _HUB_ID.fullmatch(str(name)) or Path(str(name).partition("/")[0]).exists():
         raise build_missing_folder_error(folder)
     try:
-        import huggingface_hub
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import LocalEntryNotFoundError
     except ImportError as error:
         raise MissingExtra.needed("hf", by=f"{name!r}", package="huggingface_hub") from error
-    del huggingface_hub
-    cached = _find_cached_snapshot(str(name))
-    if cached is not None:
-        return cached
+    with suppress(LocalEntryNotFoundError, FileNotFoundError):
+        cached = Path(snapshot_download(str(name), local_files_only=True))
+        # Other tools may leave a snapshot with only some of the files.
+        if any(cached.glob("*.safetensors")) and (cached / "config.json").is_file():
+            return cached
     if not fetch:
         raise ConfigError(
             f"{str(name)!r} is neither a folder nor in the local Hugging Face cache",
@@ -51,19 +53,6 @@ def build_missing_folder_error(folder: Path) -> ConfigError:
         where="local model",
         hint="pass a folder written by `save_pretrained`, a .gguf file, or 'smollm2-135m'",
     )
-
-
-def _find_cached_snapshot(name: str) -> Path | None:
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import LocalEntryNotFoundError
-
-    try:
-        folder = Path(snapshot_download(name, local_files_only=True))
-    except (LocalEntryNotFoundError, FileNotFoundError):
-        return None
-    # Other tools may leave a snapshot with only some of the files.
-    weights = any(folder.glob("*.safetensors"))
-    return folder if weights and (folder / "config.json").is_file() else None
 
 
 def _fetch_snapshot(name: str) -> Path:

@@ -48,7 +48,11 @@ def parse_model(text: str) -> Endpoint:
             hint=_MODEL_STRING_HINT,
         )
     find_provider(provider)
-    model, api_base = _split_model_and_base(rest)
+    model, api_base = rest, None
+    # Only `@http` separates them: a model name may contain an `@` itself.
+    if mark := next((each for each in ("@http://", "@https://") if each in rest), None):
+        model, _, path = rest.partition(mark)
+        api_base = f"{mark[1:]}{path}"
     after_at = model.partition("@")[2]
     if not find_provider(provider).in_process and (":/" in after_at or "@" in after_at):
         # The string is not shown: it may contain a password.
@@ -86,12 +90,3 @@ def parse_model(text: str) -> Endpoint:
             f"a {provider} model needs no key", where="model string", hint="remove #key_env"
         )
     return endpoint
-
-
-def _split_model_and_base(text: str) -> tuple[str, str | None]:
-    # Only `@http` separates them: a model name may contain an `@` itself.
-    for mark in ("@http://", "@https://"):
-        model, found, rest = text.partition(mark)
-        if found:
-            return model, found.removeprefix("@") + rest
-    return text, None

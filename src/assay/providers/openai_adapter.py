@@ -9,12 +9,11 @@ from assay.errors import ConfigError
 from assay.formats import to_openai_chat
 from assay.types import Endpoint, Message, ModelCall, ToolSpec, Usage, validate
 
-from .adapter import Attempt, count_dropped_fields
+from .adapter import Attempt, collect_sampling, count_dropped_fields
 from .attempt_errors import AttemptError, ErrorKind
 from .http import HttpEndpoint, encode_json_body
 from .prices import Price
 from .reply import Reply
-from .sampling_settings import collect_sampling
 from .token_counts import completion_ids, drop_absurd_counts, prompt_ids, read_logprobs
 
 PATH = "/chat/completions"
@@ -33,7 +32,22 @@ class OpenAIAdapter:
         self._model = endpoint.model
         self._where = f"{endpoint.provider}:{endpoint.model}"
         self._sampling = collect_sampling(endpoint)
-        self._fixed = _build_openai_base_body(endpoint)
+        names = ("temperature", "top_p", "stop", "thinking", "reasoning_effort")
+        given = {name: getattr(endpoint, name) for name in names}
+        if endpoint.max_tokens is not None and "max_completion_tokens" in endpoint.extra_params:
+            raise ConfigError(
+                "both `max_tokens` and extra_params['max_completion_tokens'] are set",
+                where=self._where,
+                hint="set one of them",
+            )
+        # OpenAI's reasoning models reject `max_tokens`; other servers may support nothing else.
+        reasons = endpoint.provider == "openai" and endpoint.model.startswith(_REASONING_MODELS)
+        given["max_completion_tokens" if reasons else "max_tokens"] = endpoint.max_tokens
+        self._fixed: dict[str, Any] = {
+            "model": endpoint.model,
+            **{name: value for name, value in given.items() if value is not None},
+            **endpoint.extra_params,
+        }
         self._own_tools: list[Any] = self._fixed.pop("tools", None) or []
 
     def write(
@@ -63,7 +77,15 @@ class OpenAIAdapter:
 
     def read(self, answer: Any, attempt: Attempt) -> Reply:
         """Parse the first choice as a message, and the metadata of the call."""
-        choice, message = self._read_choice(answer)
+        choices = answer.get("choices") if isinstance(answer, dict) else None
+        choice = choices[0] if isinstance(choices, list) and choices else None
+        message = choice.get("message") if isinstance(choice, dict) else None
+        if not isinstance(message, dict):
+            if isinstance(answer, dict) and answer.get("error"):
+                raise self._http.parse_error_object(answer["error"])
+            raise AttemptError(
+                ErrorKind.GARBLED, "the answer is JSON, but has no choice with a message", 200
+            )
         try:
             return Reply(_read_choice_message(message), self._build_call(answer, choice, attempt))
         except (ValidationError, TypeError) as error:
@@ -75,19 +97,6 @@ class OpenAIAdapter:
     async def close(self) -> None:
         """Close the connections."""
         await self._http.close()
-
-    def _read_choice(self, answer: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        if isinstance(answer, dict):
-            choices = answer.get("choices")
-            if isinstance(choices, list) and choices and isinstance(choices[0], dict):
-                message = choices[0].get("message")
-                if isinstance(message, dict):
-                    return choices[0], message
-            if answer.get("error"):
-                raise self._http.parse_error_object(answer["error"])
-        raise AttemptError(
-            ErrorKind.GARBLED, "the answer is JSON, but has no choice with a message", 200
-        )
 
     def _build_call(self, answer: Mapping[str, Any], choice: Any, attempt: Attempt) -> ModelCall:
         sampling = self._sampling
@@ -125,25 +134,6 @@ class OpenAIAdapter:
         if self._price is None:
             return known
         return known.model_copy(update={"cost_usd": self._price.cost_usd(known)})
-
-
-def _build_openai_base_body(endpoint: Endpoint) -> dict[str, Any]:
-    body: dict[str, Any] = {"model": endpoint.model}
-    for name in ("temperature", "top_p", "stop", "thinking", "reasoning_effort"):
-        value = getattr(endpoint, name)
-        if value is not None:
-            body[name] = value
-    if endpoint.max_tokens is not None:
-        if "max_completion_tokens" in endpoint.extra_params:
-            raise ConfigError(
-                "both `max_tokens` and extra_params['max_completion_tokens'] are set",
-                where=f"{endpoint.provider}:{endpoint.model}",
-                hint="set one of them",
-            )
-        # OpenAI's reasoning models reject `max_tokens`; other servers may support nothing else.
-        reasons = endpoint.provider == "openai" and endpoint.model.startswith(_REASONING_MODELS)
-        body["max_completion_tokens" if reasons else "max_tokens"] = endpoint.max_tokens
-    return {**body, **endpoint.extra_params}
 
 
 def _read_choice_message(wire: dict[str, Any]) -> Message:

@@ -1,13 +1,11 @@
 """The trained weights of a model and their optimiser: updated, saved and restored."""
 
 import copy
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from assay.errors import TrainingError
-from assay.providers import LocalModel
+from assay.providers import LocalModel, hide_progress_bars
 
 from .lora import Lora, add_lora
 from .precision import ChangeProbe, cast_to_float32
@@ -101,17 +99,3 @@ class TrainedWeights:
                 model = copy.deepcopy(model).float().merge_and_unload()
             model.save_pretrained(folder)
             self.local.tokenizer.save_pretrained(folder)
-
-
-@contextmanager
-def hide_progress_bars() -> Iterator[None]:
-    """Hide progress bars of transformers: only commands write to the terminal."""
-    from transformers.utils import logging
-
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()

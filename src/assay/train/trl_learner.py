@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from assay.errors import TrainingError
+from assay.providers import hide_progress_bars
 
 from .checkpoints import Checkpoints, make_checkpoint_error
 from .grpo_config import GRPOConfig
 from .policy import Policy
 from .preserve_state import preserve_model_state
 from .rollout_collector import StepInterrupted
-from .trained_weights import hide_progress_bars
 from .trl_processes import ProcessRank, find_process_rank
 from .trl_rows import TrlRows
 from .trl_trainer import make_trainer, quiet_trl
