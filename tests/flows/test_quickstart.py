@@ -71,7 +71,7 @@ def test_without_the_weights_nothing_is_begun(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("assay.providers.embedded_model.find_spec", lambda name: None)
+    monkeypatch.setattr("assay.providers.model_hub.find_spec", lambda name: None)
 
     assert main(["quickstart"]) == 2
 

@@ -11,8 +11,8 @@ import pytest
 from assay.errors import ConfigError, MissingExtra
 from assay.providers import gguf_engine
 from assay.providers.attempt_errors import AttemptError
-from assay.providers.embedded_model import find_embedded_weights
 from assay.providers.gguf_engine import assemble_answer, check_gguf, load_gguf, read_chat_template
+from assay.providers.model_hub import find_embedded_weights
 from gguf_weights import needs_weights
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from assay.errors import ConfigError, EndpointError
 from assay.providers import ModelClient, Reply, connect
-from assay.providers.context_length import fills_context
+from assay.providers.attempt_errors import fills_context
 from assay.providers.in_process import NEVER, LocalClient, LocalModel
 from assay.types import Endpoint, Message, ModelCall, ToolSpec
 from make import answered, asked

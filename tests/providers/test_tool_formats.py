@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from assay.providers.rendered_turn import ParsedTurn
+from assay.providers.tool_call_json import ParsedTurn
 from assay.providers.tool_text import detect_call_style, knows_reasoning, opens_reasoning, read_turn
 from assay.types import Message, ToolCall, ToolSpec
 from trl_templates import FORMATS, folder, template, write_turn

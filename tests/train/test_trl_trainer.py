@@ -1,22 +1,27 @@
 """What this package relies on in TRL. When one of these fails, TRL has changed its hook."""
 
+import asyncio
 import inspect
 import warnings
 from importlib.metadata import version
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import trl
 from trl.generation.vllm_generation import VLLMGeneration
 
-from assay.errors import TrainingError
+from assay.errors import EndpointError, TrainingError
+from assay.providers.in_process import LocalClient, LocalModel, Sampling
 from assay.train.policy import Policy
 from assay.train.rollout_collector import StepInterrupted
-from assay.train.trl_learner import check_prompts
+from assay.train.trl_backend import check_prompts
 from assay.train.trl_processes import ProcessRank
-from assay.train.trl_trainer import make_trainer
+from assay.train.trl_trainer import VllmEngine, make_trainer, sample_with_vllm
+from assay.types import Endpoint, Message
 from lamps import lamp_config, lamp_model
+from word_models import END, word_model
 
 KEYS = {"prompt_ids", "completion_ids", "logprobs"}
 
@@ -116,3 +121,71 @@ def test_vllm_is_asked_as_trl_asks_it() -> None:
     asked = inspect.signature(VLLMGeneration.generate).parameters
 
     assert {"prompts", "images", "num_generations"} <= set(asked)
+
+
+class Generation:
+    """Says the same to every prompt, and notes what it was asked."""
+
+    def __init__(self, ids: list[int], logprobs: list[float | None]) -> None:
+        self.asked: list[dict[str, Any]] = []
+        self._ids, self._logprobs = ids, logprobs
+
+    def generate(self, **asked: Any) -> tuple[Any, Any, Any, Any]:
+        self.asked.append(asked)
+        count = len(asked["prompts"])
+        known = [[[logprob] for logprob in self._logprobs]] * count
+        return asked["prompts"], [self._ids] * count, known, None
+
+
+@pytest.fixture(scope="module")
+def local() -> LocalModel:
+    model = word_model(["yes"])
+    model.weight_version = "step-3"
+    return model
+
+
+def ids_of(local: LocalModel, *words: str) -> list[int]:
+    return list(local.tokenizer.convert_tokens_to_ids(list(words)))
+
+
+def test_calls_go_to_vllm_and_are_recorded_with_its_tokens(local: LocalModel) -> None:
+    said = ids_of(local, "yes", END)
+    generation = Generation(said, [-0.25, -0.5])
+    trainer = SimpleNamespace(use_vllm=True, vllm_generation=generation)
+    client = LocalClient(local, Endpoint(provider="local", model="m"))
+
+    with sample_with_vllm(trainer, local):
+        reply = asyncio.run(client.complete([Message(role="user", content="well?")]))
+
+    assert reply.message.text == "yes"
+    assert reply.call.completion_ids == tuple(said)
+    assert reply.call.logprobs == (-0.25, -0.5)
+    assert reply.call.weight_version == "step-3"
+    assert reply.call.finish_reason == "stop"
+    assert generation.asked[0]["num_generations"] == 1
+    assert generation.asked[0]["prompts"] == [list(reply.call.prompt_ids or ())]
+
+
+def test_without_vllm_the_model_itself_answers(local: LocalModel) -> None:
+    batches = local.batches
+
+    with sample_with_vllm(SimpleNamespace(use_vllm=False), local):
+        assert local.batches is batches
+
+
+def test_an_answer_that_does_not_end_was_cut(local: LocalModel) -> None:
+    engine = VllmEngine(Generation(ids_of(local, "yes"), [-1.0]), local)
+
+    (made,) = engine.generate([[1, 2]], Sampling(), seeds=[None])
+
+    assert made.finish_reason == "length"
+
+
+@pytest.mark.parametrize(("words", "logprobs"), [([], []), (["yes"], [None])])
+def test_tokens_without_logprobs_are_refused(
+    words: list[str], logprobs: list[float | None], local: LocalModel
+) -> None:
+    engine = VllmEngine(Generation(ids_of(local, *words), logprobs), local)
+
+    with pytest.raises(EndpointError, match="vLLM returned"):
+        engine.generate([[1, 2]], Sampling(), seeds=[None])

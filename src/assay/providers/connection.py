@@ -11,9 +11,9 @@ from .cache import ResponseCache
 from .client import Client, ClientDeps
 from .clock import REAL_TIME, Timing
 from .concurrency import AdaptiveLimiter, Limiter
-from .embedded_model import EMBEDDED_MODELS
 from .http import HttpEndpoint, RequestTemplate
 from .keys import build_credential_headers, build_key_hint
+from .model_hub import EMBEDDED_MODELS
 from .model_strings import EndpointLike, to_endpoint
 from .prices import find_price
 from .provider_table import find_provider

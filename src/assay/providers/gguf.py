@@ -16,7 +16,6 @@ from assay.types import Endpoint, Message, ModelCall, ToolSpec, Usage, encode_st
 from .adapter import Attempt, count_dropped_fields
 from .attempt_errors import AttemptError, ErrorKind
 from .daemon_threads import run_in_thread
-from .embedded_model import EMBEDDED_MODELS, find_embedded_weights
 from .gguf_engine import (
     GgufAnswer,
     GgufEngine,
@@ -32,10 +31,11 @@ from .local_settings import (
     read_tool_format,
     refuse_unsupported_settings,
 )
+from .model_hub import EMBEDDED_MODELS, find_embedded_weights
 from .prices import Price
-from .rendered_turn import ParsedTurn
 from .reply import Reply
 from .schema_calls import build_calls_schema, render_tools_as_text
+from .tool_call_json import ParsedTurn
 from .tool_text import (
     detect_call_style,
     knows_reasoning,

@@ -20,8 +20,8 @@ from .in_process_folder import LocalOptions, check_folder, load_shared_model, pa
 from .in_process_model import LocalModel
 from .local_settings import build_unreadable_calls_error
 from .prices import FREE_PRICE, Price
-from .rendered_turn import ParsedTurn
 from .reply import Reply
+from .tool_call_json import ParsedTurn
 from .tool_text import (
     CallStyle,
     detect_call_style,

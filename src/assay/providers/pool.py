@@ -158,7 +158,9 @@ class Pool:
         started, lookup = self._lookups.get(origin, (0.0, None))
         failed = lookup is not None and lookup.done() and (lookup.cancelled() or lookup.exception())
         if lookup is None or failed or started < self._loop.time() - _DNS_CACHE_S:
-            lookup = self._loop.create_task(self._look_up(origin))
+            lookup = self._loop.create_task(
+                self._loop.getaddrinfo(origin.host, origin.port, type=socket.SOCK_STREAM)
+            )
             self._lookups[origin] = (self._loop.time(), lookup)
         # Shielded: a cancelled caller must not cancel the lookup of the others.
         found = await asyncio.shield(lookup)
@@ -166,9 +168,6 @@ class Pool:
         self._turn += 1
         first = self._turn % len(found)
         return [*found[first:], *found[:first]]
-
-    async def _look_up(self, origin: Origin) -> list[Any]:
-        return await self._loop.getaddrinfo(origin.host, origin.port, type=socket.SOCK_STREAM)
 
 
 class Connection(asyncio.Protocol):

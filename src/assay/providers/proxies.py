@@ -56,30 +56,26 @@ def find_proxy(url: str) -> Proxy | None:
     exceptions = re.split(r"[\s,]+", _read_proxy_variable("no_proxy").lower())
     if any(_covers(each, host, port) for each in exceptions):
         return None
-    return _parse_proxy(given, name.upper())
+    try:
+        proxy = urlsplit(given if "://" in given else f"http://{given}")
+        usable = proxy.scheme in DEFAULT_PORTS and proxy.hostname and proxy.port != 0
+    except ValueError:
+        usable = False
+    if not usable or proxy.hostname is None:
+        # The value is not shown: it may contain a password.
+        raise ConfigError(
+            f"{name.upper()} is not an http or https address",
+            where="environment",
+            hint="write http://host:3128, or add the model's host to NO_PROXY",
+        )
+    named = f"[{proxy.hostname}]" if ":" in proxy.hostname else proxy.hostname
+    address = f"{named}:{proxy.port or DEFAULT_PORTS[proxy.scheme]}"
+    user, password = unquote(proxy.username or ""), unquote(proxy.password or "")
+    return Proxy(f"{proxy.scheme}://{address}", address, user, password)
 
 
 def _read_proxy_variable(name: str) -> str:
     return os.environ.get(name, os.environ.get(name.upper(), "")).strip()
-
-
-def _parse_proxy(given: str, variable: str) -> Proxy:
-    try:
-        parts = urlsplit(given if "://" in given else f"http://{given}")
-        usable = parts.scheme in DEFAULT_PORTS and parts.hostname and parts.port != 0
-    except ValueError:
-        usable = False
-    if not usable or parts.hostname is None:
-        # The value is not shown: it may contain a password.
-        raise ConfigError(
-            f"{variable} is not an http or https address",
-            where="environment",
-            hint="write http://host:3128, or add the model's host to NO_PROXY",
-        )
-    named = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    host = f"{named}:{parts.port or DEFAULT_PORTS[parts.scheme]}"
-    user, password = unquote(parts.username or ""), unquote(parts.password or "")
-    return Proxy(f"{parts.scheme}://{host}", host, user, password)
 
 
 def _covers(exception: str, host: str, port: int) -> bool:
@@ -88,18 +84,14 @@ def _covers(exception: str, host: str, port: int) -> bool:
     with suppress(ValueError):
         if ip_address(host) in ip_network(exception, strict=False):
             return True
-    name, wanted = _split_port(exception)
+    # A port may follow; an IPv6 address is then in brackets.
+    if exception.startswith("["):
+        name, _, wanted = exception[1:].partition("]")
+        wanted = wanted[1:]
+    else:
+        name, _, wanted = exception.partition(":")
+        name = name if wanted.isdecimal() else exception
     name = name.removeprefix("*").lstrip(".")
-    if not name or (wanted is not None and wanted != port):
+    if not name or (wanted.isdecimal() and int(wanted) != port):
         return False
     return host == name or host.endswith(f".{name}")
-
-
-def _split_port(exception: str) -> tuple[str, int | None]:
-    if exception.startswith("["):
-        name, _, rest = exception[1:].partition("]")
-        return name, int(rest[1:]) if rest[1:].isdecimal() else None
-    name, colon, port = exception.partition(":")
-    if colon and port.isdecimal():
-        return name, int(port)
-    return exception, None

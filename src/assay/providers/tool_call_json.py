@@ -1,14 +1,34 @@
-"""Parse tool calls as JSON between marks: Hermes and Qwen, Llama 3, Mistral, DeepSeek."""
+"""Parsed turns, and calls as JSON between marks: Hermes and Qwen, Llama 3, Mistral, DeepSeek."""
 
 import json
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from assay.types import ToolCall, parse_arguments
 
 from .literals import skip_whitespace
-from .rendered_turn import ParsedTurn, join_words, make_call
+
+
+@dataclass(frozen=True)
+class ParsedTurn:
+    """The parts of a turn."""
+
+    content: str
+    calls: tuple[ToolCall, ...] = ()
+    reasoning: str | None = None
+
+
+def make_call(name: str, arguments: dict[str, Any] | str, id: str | None = None) -> ToolCall:
+    """Make a tool call. Arguments as text are kept verbatim, even if malformed."""
+    return ToolCall.model_validate({"id": id, "name": name, "arguments": arguments})
+
+
+def join_words(pieces: Iterable[str]) -> str:
+    """Join the text around calls, without blank pieces and line breaks next to calls."""
+    return "\n".join(piece.strip("\n") for piece in pieces if piece.strip())
+
 
 _DECODER = json.JSONDecoder(strict=False)
 _HERMES, _HERMES_END = "<tool_call>", "</tool_call>"

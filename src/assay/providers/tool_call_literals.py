@@ -6,7 +6,7 @@ from typing import Any
 from assay.types import ToolCall
 
 from .literals import LiteralReader, check_storable, skip_whitespace
-from .rendered_turn import ParsedTurn, join_words, make_call
+from .tool_call_json import ParsedTurn, join_words, make_call
 
 _CallAndEnd = tuple[ToolCall | None, int]
 

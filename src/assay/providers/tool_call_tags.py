@@ -5,14 +5,14 @@ to the value unless more of the call follows it.
 """
 
 import re
+from functools import partial
 from typing import Any, NamedTuple
 
 from assay.types import ToolCall
 
 from .argument_types import ArgumentTypes
 from .literals import skip_whitespace
-from .rendered_turn import ParsedTurn, join_words, make_call
-from .tool_call_json import MAX_BROKEN_CALLS, read_hermes_call
+from .tool_call_json import MAX_BROKEN_CALLS, ParsedTurn, join_words, make_call, read_hermes_call
 
 
 class _TagFormat(NamedTuple):
@@ -60,22 +60,8 @@ _MUSE = _TagFormat(
 )
 
 
-def read_qwen_tags(text: str, types: ArgumentTypes) -> ParsedTurn | None:
-    """Parse `<tool_call><function=name><parameter=key>value</parameter></function></tool_call>`."""
-    return _read_tagged_calls(text, _QWEN, types)
-
-
-def read_glm_tags(text: str, types: ArgumentTypes) -> ParsedTurn | None:
-    """Parse `<tool_call>name<arg_key>key</arg_key><arg_value>value</arg_value></tool_call>`."""
-    return _read_tagged_calls(text, _GLM, types)
-
-
-def read_muse_tags(text: str, types: ArgumentTypes) -> ParsedTurn | None:
-    """Parse `<atem:invoke name="name"><atem:parameter name="key">value</atem:parameter>..`."""
-    return _read_tagged_calls(text, _MUSE, types)
-
-
-def _read_tagged_calls(text: str, tags: _TagFormat, types: ArgumentTypes) -> ParsedTurn | None:
+def _read_tagged_calls(text: str, types: ArgumentTypes, *, tags: _TagFormat) -> ParsedTurn | None:
+    """Parse all calls of a text. None if one has no name that can be parsed."""
     texts: list[str] = []
     calls: list[ToolCall] = []
     at = broken = 0
@@ -127,3 +113,13 @@ def _find_value_end(text: str, at: int, tags: _TagFormat) -> int | None:
         if after == len(text) or text.startswith(tags.more, after):
             return end
     return None
+
+
+read_qwen_tags = partial(_read_tagged_calls, tags=_QWEN)
+"""Parse `<tool_call><function=name><parameter=key>value</parameter></function></tool_call>`."""
+
+read_glm_tags = partial(_read_tagged_calls, tags=_GLM)
+"""Parse `<tool_call>name<arg_key>key</arg_key><arg_value>value</arg_value></tool_call>`."""
+
+read_muse_tags = partial(_read_tagged_calls, tags=_MUSE)
+"""Parse `<atem:invoke name="name"><atem:parameter name="key">value</atem:parameter>..`."""

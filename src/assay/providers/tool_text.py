@@ -12,8 +12,14 @@ from typing import Any, Literal, get_args
 from assay.types import ToolCall, ToolSpec
 
 from .argument_types import ArgumentTypes
-from .rendered_turn import ParsedTurn, make_call
-from .tool_call_json import read_deepseek, read_hermes, read_llama, read_mistral
+from .tool_call_json import (
+    ParsedTurn,
+    make_call,
+    read_deepseek,
+    read_hermes,
+    read_llama,
+    read_mistral,
+)
 from .tool_call_literals import read_gemma, read_python_calls
 from .tool_call_tags import read_glm_tags, read_muse_tags, read_qwen_tags
 

@@ -41,8 +41,7 @@ from .training_session import (
     TrainingSession,
     TrainingStarted,
 )
-from .trl_backend import TrlFollower, TrlLeader, TrlListener
-from .trl_learner import TrlStart
+from .trl_backend import TrlFollower, TrlLeader, TrlListener, TrlStart
 from .trl_processes import check_single_process
 from .trl_trainer import check_trl
 

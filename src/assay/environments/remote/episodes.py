@@ -4,7 +4,7 @@ import asyncio
 import math
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
@@ -195,7 +195,7 @@ class SessionPool:
             self._sweeper.cancel()
             with suppress(asyncio.CancelledError):
                 await self._sweeper
-        await self._end_all(list(self._sessions.values()))
+        await asyncio.gather(*map(self._end, list(self._sessions.values())))
 
     async def open(
         self,
@@ -304,7 +304,7 @@ class SessionPool:
         """Close idle sessions. Return their number."""
         limit = self._clock() - self.idle_s
         idle = [session for session in self._sessions.values() if session.last_used <= limit]
-        await self._end_all(idle)
+        await asyncio.gather(*map(self._end, idle))
         return len(idle)
 
     async def _sweep_forever(self) -> None:
@@ -342,9 +342,6 @@ class SessionPool:
             created=now,
             last_used=now,
         )
-
-    async def _end_all(self, sessions: Sequence[Session]) -> None:
-        await asyncio.gather(*(self._end(session) for session in sessions))
 
     async def _end(self, session: Session) -> None:
         # Removed before the first await, so that a second call returns at once.

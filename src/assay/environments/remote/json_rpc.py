@@ -37,15 +37,14 @@ _DRAIN_S = 0.1
 _ACCEPT = {"Accept": "application/json, text/event-stream", "Accept-Encoding": "identity"}
 
 
+@dataclass(eq=False)
 class RpcError(Exception):
     """The server refused a request. `code` is None for a plain HTTP error."""
 
-    def __init__(self, message: str, *, code: int | None, status: int, data: Any = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.code = code
-        self.status = status
-        self.data = data
+    message: str
+    code: int | None
+    status: int
+    data: Any = None
 
 
 class TokenRejected(EnvironmentFault):

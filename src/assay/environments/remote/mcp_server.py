@@ -6,6 +6,7 @@ with the answer of the agent are not ended from here.
 
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
@@ -67,17 +68,15 @@ def build_mcp_routes(
     ]
 
 
+@dataclass(eq=False)
 class _McpRequestError(Exception):
     """A request that is answered with an error."""
 
-    def __init__(
-        self, message: str, *, code: int, status: int = 200, data: Any = None, wait_s: float = 0.0
-    ) -> None:
-        super().__init__(message)
-        self.code = code
-        self.status = status
-        self.data = data
-        self.wait_s = wait_s
+    message: str
+    code: int
+    status: int = 400
+    data: Any = None
+    wait_s: float = 0.0
 
 
 class _DataPlane:
@@ -99,9 +98,7 @@ class _DataPlane:
             params = message.setdefault("params", {})
             whole = message.get("jsonrpc") == "2.0" and isinstance(params, dict)
             if not whole or not isinstance(message.get("method"), str):
-                raise _McpRequestError(
-                    "the body is not a JSON-RPC request", code=_INVALID_REQUEST, status=400
-                )
+                raise _McpRequestError("the body is not a JSON-RPC request", code=_INVALID_REQUEST)
             number = message.get("id")
             # A notification: JSON-RPC forbids an answer.
             if number is None:
@@ -112,7 +109,7 @@ class _DataPlane:
                 result, headers = await self._handle_legacy(request, message)
         except (_McpRequestError, AssayError) as problem:
             refused = _to_mcp_error(problem)
-            error = {"code": refused.code, "message": str(refused), "data": refused.data}
+            error = {"code": refused.code, "message": refused.message, "data": refused.data}
             if refused.wait_s:
                 headers["Retry-After"] = str(math.ceil(refused.wait_s))
             return _build_json_response(
@@ -149,9 +146,7 @@ class _DataPlane:
                 )
                 if not isinstance(named, str):
                     raise _McpRequestError(
-                        f"the header `{EPISODE_HEADER}` must name the episode",
-                        code=INVALID_PARAMS,
-                        status=400,
+                        f"the header `{EPISODE_HEADER}` must name the episode", code=INVALID_PARAMS
                     )
                 return {
                     **await self._call_tool(
@@ -183,7 +178,7 @@ class _DataPlane:
             return greeting, {"Mcp-Session-Id": new_transport}
         transport = request.headers.get(MCP_SESSION_HEADER)
         if transport is None:
-            raise _McpRequestError("the session id is missing", code=_INVALID_REQUEST, status=400)
+            raise _McpRequestError("the session id is missing", code=_INVALID_REQUEST)
         episode = self._episodes.find_by_transport(transport)
         if episode is None:
             raise _McpRequestError("the session does not exist", code=_INVALID_REQUEST, status=404)
@@ -195,16 +190,16 @@ class _DataPlane:
             case "tools/call":
                 return await self._call_tool(episode, params), {}
             case method:
-                raise _McpRequestError(f"unknown method {method!r}", code=METHOD_NOT_FOUND)
+                raise _McpRequestError(
+                    f"unknown method {method!r}", code=METHOD_NOT_FOUND, status=200
+                )
 
     async def _call_tool(self, episode: Episode, params: Mapping[str, Any]) -> dict[str, Any]:
         """Answer a tool call. Mistakes of the agent are results; faults are errors."""
         name, arguments = params.get("name"), params.get("arguments") or {}
         if not isinstance(name, str) or not name or not isinstance(arguments, dict):
             raise _McpRequestError(
-                "a tool call must have a name, and an object as its arguments",
-                code=INVALID_PARAMS,
-                status=400,
+                "a tool call must have a name, and an object as its arguments", code=INVALID_PARAMS
             )
         try:
             replies = await episode.step(name, arguments)
@@ -239,7 +234,7 @@ class _ControlPlane:
             try:
                 return _build_json_response(await read(name, request))
             except _McpRequestError as refused:
-                return _build_json_response({"error": str(refused)}, refused.status)
+                return _build_json_response({"error": refused.message}, refused.status)
             except AssayError as problem:
                 wait: dict[str, str] = {}
                 match problem:
@@ -264,11 +259,9 @@ class _ControlPlane:
         body = await _read_json_body(request)
         seed, task = body.get("seed"), body.get("task")
         if seed is not None and type(seed) is not int:
-            raise _McpRequestError(
-                f"`seed` is {seed!r}, not an integer", code=INVALID_PARAMS, status=400
-            )
+            raise _McpRequestError(f"`seed` is {seed!r}, not an integer", code=INVALID_PARAMS)
         if task is not None and not isinstance(task, dict):
-            raise _McpRequestError("`task` is not an object", code=INVALID_PARAMS, status=400)
+            raise _McpRequestError("`task` is not an object", code=INVALID_PARAMS)
         await self._episodes.reset(name, seed, task)
         return {"message": "Session reset successfully"}
 
@@ -312,8 +305,8 @@ def _to_mcp_error(problem: _McpRequestError | AssayError) -> _McpRequestError:
         case NoSuchSession():
             return _McpRequestError(problem.message, code=_INVALID_REQUEST, status=404)
         case SessionRefused():
-            return _McpRequestError(problem.message, code=_INVALID_REQUEST)
-    return _McpRequestError(problem.message, code=INTERNAL_ERROR)
+            return _McpRequestError(problem.message, code=_INVALID_REQUEST, status=200)
+    return _McpRequestError(problem.message, code=INTERNAL_ERROR, status=200)
 
 
 def _is_modern(request: "web.Request") -> bool:
@@ -324,7 +317,7 @@ def _is_modern(request: "web.Request") -> bool:
         return True
     supported = {"supported": [*LEGACY_VERSIONS, MODERN_VERSION], "requested": version}
     raise _McpRequestError(
-        "Unsupported protocol version", code=_UNSUPPORTED_VERSION, status=400, data=supported
+        "Unsupported protocol version", code=_UNSUPPORTED_VERSION, data=supported
     )
 
 
@@ -334,18 +327,14 @@ def _check_meta(request: "web.Request", message: Mapping[str, Any]) -> Mapping[s
     needed = [f"{META_PREFIX}protocolVersion", f"{META_PREFIX}clientCapabilities"]
     missing = [key for key in needed if not isinstance(meta, dict) or key not in meta]
     if not isinstance(meta, dict) or missing:
-        raise _McpRequestError(
-            f"`_meta` does not contain {missing}", code=INVALID_PARAMS, status=400
-        )
+        raise _McpRequestError(f"`_meta` does not contain {missing}", code=INVALID_PARAMS)
     # Proxies route by the headers: they must not differ from the body.
     expected = {"MCP-Protocol-Version": meta[needed[0]], "Mcp-Method": message["method"]}
     if message["method"] == "tools/call" and isinstance(message["params"].get("name"), str):
         expected["Mcp-Name"] = encode_header_value(message["params"]["name"])
     for header, value in expected.items():
         if request.headers.get(header) != value:
-            raise _McpRequestError(
-                f"the header {header} is not {value!r}", code=_HEADER_MISMATCH, status=400
-            )
+            raise _McpRequestError(f"the header {header} is not {value!r}", code=_HEADER_MISMATCH)
     return meta
 
 
@@ -358,9 +347,9 @@ async def _read_json_body(request: "web.Request") -> dict[str, Any]:
     try:
         value = from_json(await read_body(request), allow_inf_nan=False)
     except ValueError as error:
-        raise _McpRequestError("the body is not JSON", code=_PARSE_ERROR, status=400) from error
+        raise _McpRequestError("the body is not JSON", code=_PARSE_ERROR) from error
     if not isinstance(value, dict):
-        raise _McpRequestError("the body is not an object", code=_INVALID_REQUEST, status=400)
+        raise _McpRequestError("the body is not an object", code=_INVALID_REQUEST)
     return value
 
 

@@ -273,13 +273,13 @@ class _Handlers:
         return session
 
 
+@dataclass(eq=False)
 class _SessionRequestError(Exception):
     """A refused request, raised by a handler and answered by the middleware."""
 
-    def __init__(self, status: int, kind: str, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-        self.kind = kind
+    status: int
+    kind: str
+    message: str
 
 
 _HTTP_STATUSES: dict[type[SessionRefused], int] = {
@@ -296,7 +296,7 @@ async def _answer_errors(request: "web.Request", handler: "Handler") -> "web.Str
     try:
         return await handler(request)
     except _SessionRequestError as refused:
-        return _build_error_response(refused.status, refused.kind, str(refused))
+        return _build_error_response(refused.status, refused.kind, refused.message)
     except SessionRefused as error:
         response = _build_error_response(
             _HTTP_STATUSES.get(type(error), 400), error.kind, error.message, error.hint
