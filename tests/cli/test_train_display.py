@@ -10,7 +10,7 @@ import pytest
 
 from assay.cli.train_display import TrainDisplay, stop_after_step
 from assay.runner import Stop
-from assay.train.precision import warn_if_unchanged
+from assay.train.trained_weights import warn_if_unchanged
 
 
 class Terminal(StringIO):

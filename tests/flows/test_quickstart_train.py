@@ -14,7 +14,7 @@ import pytest
 
 from assay.cli import main
 from assay.store import Store
-from assay.train.metrics_file import MetricsFile
+from assay.train.output_folder import MetricsFile
 from assay.train.step_statistics import StepMetrics
 
 SHORT = ["quickstart", "--train", "--steps", "2", "--max-samples", "8"]

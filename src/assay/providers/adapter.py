@@ -10,6 +10,9 @@ from assay.types import Endpoint, Message, ToolSpec
 
 from .reply import Reply
 
+_SAMPLING_FIELDS = ("temperature", "top_p", "max_tokens", "stop", "thinking", "reasoning_effort")
+_RESERVED_PARAMS = ("messages", "model", "stream", "stream_options")
+
 
 class Attempt(NamedTuple):
     """The attempt that returned an answer."""
@@ -63,10 +66,6 @@ def count_dropped_fields(lost: Iterable[Dropped]) -> dict[str, int] | None:
     """Count dropped fields by kind."""
     # Counts, not entries: one entry each would bloat the record of a long conversation.
     return dict(Counter(loss.what for loss in lost)) or None
-
-
-_SAMPLING_FIELDS = ("temperature", "top_p", "max_tokens", "stop", "thinking", "reasoning_effort")
-_RESERVED_PARAMS = ("messages", "model", "stream", "stream_options")
 
 
 def collect_sampling(endpoint: Endpoint) -> dict[str, Any]:

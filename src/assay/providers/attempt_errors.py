@@ -10,6 +10,17 @@ from math import isfinite
 from assay.errors import AccessDenied, EndpointError
 from assay.types import ModelCall
 
+_CONTEXT_ERROR_PATTERN = re.compile(
+    r"context[ _](length|window|size)"  # OpenAI and those that copy it, vLLM, llama.cpp, in-process
+    r"|prompt is too long|exceed context limit"  # Anthropic, without and with `max_tokens`
+    r"|longer than the maximum model length"  # vLLM's engine
+    r"|tokens \+ `?max_new_tokens`? must be <="  # text-generation-inference
+    r"|input is too long"  # Bedrock
+    r"|input token count.{0,40}exceeds"  # Gemini
+    r"|reduce the length of (the|your) (messages|prompt|input)",
+    re.IGNORECASE,
+)
+
 
 class ErrorKind(StrEnum):
     """The kinds of attempt errors."""
@@ -108,18 +119,6 @@ def parse_retry_after(value: str | None, *, milliseconds: str | None, now: float
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return max(moment.timestamp() - now, 0.0)
-
-
-_CONTEXT_ERROR_PATTERN = re.compile(
-    r"context[ _](length|window|size)"  # OpenAI and those that copy it, vLLM, llama.cpp, in-process
-    r"|prompt is too long|exceed context limit"  # Anthropic, without and with `max_tokens`
-    r"|longer than the maximum model length"  # vLLM's engine
-    r"|tokens \+ `?max_new_tokens`? must be <="  # text-generation-inference
-    r"|input is too long"  # Bedrock
-    r"|input token count.{0,40}exceeds"  # Gemini
-    r"|reduce the length of (the|your) (messages|prompt|input)",
-    re.IGNORECASE,
-)
 
 
 def is_context_length_error(error: BaseException) -> bool:

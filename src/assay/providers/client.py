@@ -17,6 +17,15 @@ from .reply_redaction import Redactor
 
 # Retries while no connection to the server has succeeded yet: about two seconds.
 _FIRST_RETRIES = 3
+_FIRST_BACKOFF_S = 0.5
+_MAX_BACKOFF_S = 60.0
+# An invalid answer is rarely transient: one retry, in case a proxy sent it.
+_GARBLED_RETRIES = 1
+# Keeps the power finite: retries after a `Retry-After` are not counted.
+_MAX_DOUBLINGS = 16
+
+reported_models: ContextVar[set[str] | None] = ContextVar("reported_models", default=None)
+"""The names of the models that answered within a task. None: not recorded."""
 
 
 class ModelClient(Protocol):
@@ -170,14 +179,6 @@ class Client:
             await self._timing.sleep(retries.wait_s(fault, attempts=number))
 
 
-_FIRST_BACKOFF_S = 0.5
-_MAX_BACKOFF_S = 60.0
-# An invalid answer is rarely transient: one retry, in case a proxy sent it.
-_GARBLED_RETRIES = 1
-# Keeps the power finite: retries after a `Retry-After` are not counted.
-_MAX_DOUBLINGS = 16
-
-
 class RetryBudget:
     """The retries of one call, limited in number and total wait.
 
@@ -230,10 +231,6 @@ class RetryBudget:
         if fault.kind is not ErrorKind.THROTTLED or fault.retry_after_s is None:
             self._counted += 1
         return self._counted > self._max_retries
-
-
-reported_models: ContextVar[set[str] | None] = ContextVar("reported_models", default=None)
-"""The names of the models that answered within a task. None: not recorded."""
 
 
 class ModelNameRecorder:

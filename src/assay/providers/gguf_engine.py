@@ -24,6 +24,15 @@ _SMALL_FILE = 400_000_000
 _engines: WeakValueDictionary[tuple[object, ...], "GgufEngine"] = WeakValueDictionary()
 _engines_lock = Lock()
 
+_LENGTH = struct.Struct("<Q")
+_VALUE_TYPE = struct.Struct("<I")
+_FILE_HEADER = struct.Struct("<4sIQQ")
+# Bytes of a value by its type in the GGUF format; the other two types are strings and arrays.
+_SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
+_STRING, _ARRAY = 8, 9
+_TEMPLATE_KEY = b"tokenizer.chat_template"
+_TOOL_TEMPLATE_KEY = b"tokenizer.chat_template.tool_use"
+
 
 class GgufEngine:
     """One loaded model file. Handles several chats concurrently, each from its own thread."""
@@ -118,16 +127,6 @@ def load_gguf(path: Path, *, threads: int | None, slots: int, context: int) -> G
                 ) from error
             _engines[key] = engine
     return engine
-
-
-_LENGTH = struct.Struct("<Q")
-_VALUE_TYPE = struct.Struct("<I")
-_FILE_HEADER = struct.Struct("<4sIQQ")
-# Bytes of a value by its type in the GGUF format; the other two types are strings and arrays.
-_SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
-_STRING, _ARRAY = 8, 9
-_TEMPLATE_KEY = b"tokenizer.chat_template"
-_TOOL_TEMPLATE_KEY = b"tokenizer.chat_template.tool_use"
 
 
 def read_chat_template(path: Path, *, tools: bool) -> str:

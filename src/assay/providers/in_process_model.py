@@ -20,6 +20,12 @@ from .model_hub import find_model_folder
 SMALL_MODEL_PARAMETERS = 500_000_000
 """Smaller models run on one thread: with more, threads mostly wait for each other."""
 
+_PROBE_CODE = (
+    "import torch; torch.ones(4, 32, dtype=torch.bfloat16) @ torch.ones(32, 64, "
+    "dtype=torch.bfloat16)"
+)
+_PROBE_TIMEOUT_S = 120.0
+
 
 class LocalModel:
     """A causal language model and its tokenizer. One may serve many clients.
@@ -237,13 +243,6 @@ def hide_progress_bars() -> Iterator[None]:
 
 def _summarize_load_error(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0][:300] or type(error).__name__
-
-
-_PROBE_CODE = (
-    "import torch; torch.ones(4, 32, dtype=torch.bfloat16) @ torch.ones(32, 64, "
-    "dtype=torch.bfloat16)"
-)
-_PROBE_TIMEOUT_S = 120.0
 
 
 def prepare_half_precision(dtype: Any, device: Any) -> None:

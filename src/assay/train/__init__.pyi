@@ -6,9 +6,8 @@ from .grpo_config import GRPOConfig as GRPOConfig
 from .lora import Lora as Lora
 from .memory_estimate import MemoryEstimate as MemoryEstimate
 from .memory_estimate import estimate_memory as estimate_memory
-from .metrics_file import MetricsFile as MetricsFile
+from .output_folder import MetricsFile as MetricsFile
 from .packages import check_training_packages as check_training_packages
-from .precision import WeightsUnchanged as WeightsUnchanged
 from .retokenize import Retokenizer as Retokenizer
 from .retokenize import retokenize_sample as retokenize_sample
 from .retokenize import to_demonstration as to_demonstration
@@ -27,6 +26,7 @@ from .token_spans import check_tokens as check_tokens
 from .token_spans import token_source as token_source
 from .token_spans import tokenize_sample as tokenize_sample
 from .toy_model import character_model as character_model
+from .trained_weights import WeightsUnchanged as WeightsUnchanged
 from .training_session import CheckpointSaved as CheckpointSaved
 from .training_session import RolloutFinished as RolloutFinished
 from .training_session import StepFinished as StepFinished

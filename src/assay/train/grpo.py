@@ -24,15 +24,13 @@ from .checkpoints import Checkpoints, TrainingProgress, write_folder
 from .curve import render_reward_curve
 from .deterministic_batches import Lockstep
 from .grpo_config import GRPOConfig, build_policy_endpoint
-from .grpo_plan import GRPOPlan, plan_training
-from .metrics_file import MetricsFile, RecordedMetrics
-from .output_folder import OutputFolder
+from .grpo_plan import GRPOPlan, begin_run, plan_training
+from .output_folder import MetricsFile, OutputFolder, RecordedMetrics
 from .packages import check_training_packages
 from .policy import Policy, fix_seed
-from .precision import choose_load_dtype, warn_if_unchanged
-from .recorded_run import begin_run
 from .rollout_collector import Recording, RolloutCollector, StepInterrupted, StepRollouts
 from .step_statistics import StepMetrics, Update, compute_step_metrics
+from .trained_weights import choose_load_dtype, warn_if_unchanged
 from .training_session import (
     CheckpointSaved,
     RolloutFinished,

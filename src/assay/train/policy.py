@@ -15,10 +15,9 @@ from .checkpoints import digest_weights
 from .grpo_config import GRPOConfig
 from .losses import LossSums, TokenTerms, compute_grpo_loss
 from .memory_estimate import compute_logits_per_pass
-from .precision import cast_to_float32, set_compute_dtype
 from .recomputation import recompute_layers, should_recompute
 from .shared_prompts import compute_logits_after
-from .trained_weights import TrainedWeights
+from .trained_weights import TrainedWeights, cast_to_float32, set_compute_dtype
 
 if TYPE_CHECKING:
     from torch import Tensor

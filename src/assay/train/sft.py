@@ -17,16 +17,9 @@ from assay.runner import Stop
 
 from .checkpoints import Checkpoints, TrainingProgress, digest_weights, write_folder
 from .memory_estimate import compute_logits_per_pass
-from .metrics_file import MetricsFile
-from .output_folder import OutputFolder
+from .output_folder import MetricsFile, OutputFolder
 from .packages import check_training_packages
 from .policy import fix_seed
-from .precision import (
-    cast_to_compute_dtype,
-    choose_load_dtype,
-    set_compute_dtype,
-    warn_if_unchanged,
-)
 from .recomputation import should_recompute
 from .sft_config import SFTConfig
 from .sft_data import (
@@ -40,7 +33,13 @@ from .sft_data import (
     read_template,
     replace_template,
 )
-from .trained_weights import TrainedWeights
+from .trained_weights import (
+    TrainedWeights,
+    cast_to_compute_dtype,
+    choose_load_dtype,
+    set_compute_dtype,
+    warn_if_unchanged,
+)
 
 
 class SFTStep(BaseModel):

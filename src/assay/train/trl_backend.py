@@ -31,6 +31,8 @@ from .trl_processes import ProcessRank, broadcast_from_first, find_process_rank
 from .trl_rows import TrlRows, build_trl_rows
 from .trl_trainer import make_trainer, quiet_trl, sample_with_vllm
 
+ResultT = TypeVar("ResultT")
+
 
 @dataclass(frozen=True)
 class TrlStart:
@@ -176,9 +178,6 @@ def write_checkpoint(trainer: Any, folder: Path) -> None:
     trainer.args.output_dir = str(folder)
     with hide_progress_bars():
         trainer._save_checkpoint(trainer.model, trial=None)
-
-
-ResultT = TypeVar("ResultT")
 
 
 @dataclass(frozen=True)
