@@ -70,6 +70,7 @@ class Checkpoints:
         path = self.path(step)
         try:
             progressed = TrainingProgress.model_validate(json.loads((path / _STATE).read_bytes()))
+            # Weights only: a checkpoint may come from elsewhere, and a pickle can run code.
             tensors: dict[str, Any] = torch.load(
                 path / _TENSORS, map_location=device, weights_only=True
             )

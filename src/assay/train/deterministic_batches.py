@@ -43,6 +43,7 @@ class Lockstep(BatchQueue):
         try:
             return await job.future
         finally:
+            # A cancelled rollout must neither be computed nor keep the others waiting.
             job.future.cancel()
             if job in self._held:
                 self._held.remove(job)

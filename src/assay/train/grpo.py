@@ -236,6 +236,7 @@ class _GRPOTraining:
             status = "interrupted"
             raise
         finally:
+            # The model may outlive the training: its calls must not wait for other rollouts.
             local.batches = batches
             await client.close()
             # A broken store cannot record the status; its own error is already being raised.

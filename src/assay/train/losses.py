@@ -62,19 +62,32 @@ def compute_token_scale(loss_type: LossType, rollout_tokens: int, step: StepSize
 
 def compute_grpo_loss(terms: TokenTerms, config: GRPOConfig) -> "tuple[Tensor, LossSums]":
     """Return these tokens' part of the step's loss, and the sums for its metrics."""
+    low, high, cap = 1 - config.clip_low, 1 + config.clip_high, config.importance_cap
     ratio_N = compute_policy_ratio(terms, config.importance_level)
-    gain_N = compute_clipped_gain(
-        ratio_N, terms.advantages_N, low=1 - config.clip_low, high=1 + config.clip_high
-    )
-    weight_N = compute_importance_weight(terms, cap=config.importance_cap)
-    loss_N = -gain_N * weight_N
+    weight_N = compute_importance_weight(terms, cap=cap)
+    loss_N = -compute_clipped_gain(ratio_N, terms.advantages_N, low=low, high=high) * weight_N
     kl_N = None
     if terms.reference_N is not None:
         kl_N = compute_divergence(terms.logprobs_N, terms.reference_N)
         if config.beta > 0:
             loss_N = loss_N + config.beta * kl_N
     loss = (loss_N * terms.scale_N).sum()
-    return loss, _compute_loss_sums(terms, config, ratio_N, weight_N, kl_N)
+    ratio_N = ratio_N.detach()
+    # Where the clipped gain is the lower one, it does not depend on the ratio: no gradient.
+    clipped_N = ((terms.advantages_N > 0) & (ratio_N > high)) | (
+        (terms.advantages_N < 0) & (ratio_N < low)
+    )
+    # Weights are never negative, so that without a cap none counts as capped.
+    capped_N = weight_N < 0 if cap is None else weight_N >= cap
+    return loss, LossSums(
+        tokens=len(ratio_N),
+        ratio=float(ratio_N.sum()),
+        ratio_max=float(ratio_N.max()),
+        clipped=float(clipped_N.sum()),
+        weight=float(weight_N.sum()),
+        weight_capped=float(capped_N.sum()),
+        kl=None if kl_N is None else float(kl_N.detach().sum()),
+    )
 
 
 def compute_policy_ratio(terms: TokenTerms, level: Literal["token", "sequence"]) -> "Tensor":
@@ -105,6 +118,7 @@ def compute_importance_weight(terms: TokenTerms, *, cap: float | None) -> "Tenso
     if cap is None:
         return terms.old_N.new_ones(terms.old_N.shape)
     known_N = ~terms.recorded_N.isnan()
+    # Replaced before the sum: one NaN would make the loss of the whole step NaN.
     log_N = (terms.old_N - terms.recorded_N).where(known_N, terms.old_N.new_zeros(()))
     return log_N.exp().clamp(max=cap).detach()
 
@@ -140,29 +154,3 @@ class LossSums:
             weight_capped=self.weight_capped + other.weight_capped,
             kl=None if self.kl is None or other.kl is None else self.kl + other.kl,
         )
-
-
-def _compute_loss_sums(
-    terms: TokenTerms,
-    config: GRPOConfig,
-    ratio_N: "Tensor",
-    weight_N: "Tensor",
-    kl_N: "Tensor | None",
-) -> LossSums:
-    ratio_N, up_N = ratio_N.detach(), terms.advantages_N > 0
-    clipped_N = (up_N & (ratio_N > 1 + config.clip_high)) | (
-        (terms.advantages_N < 0) & (ratio_N < 1 - config.clip_low)
-    )
-    cap = config.importance_cap
-    capped_N = weight_N >= cap if cap is not None else weight_N < 0
-    found = [ratio_N.sum(), ratio_N.max(), clipped_N.sum(), weight_N.sum(), capped_N.sum()]
-    ratio, ratio_max, clipped, weight, capped = (float(each) for each in found)
-    return LossSums(
-        tokens=len(ratio_N),
-        ratio=ratio,
-        ratio_max=ratio_max,
-        clipped=clipped,
-        weight=weight,
-        weight_capped=capped,
-        kl=None if kl_N is None else float(kl_N.detach().sum()),
-    )

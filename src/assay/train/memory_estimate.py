@@ -93,6 +93,7 @@ def estimate_memory(
     return MemoryEstimate(
         weights=weights,
         gradients=trained * _FLOAT32,
+        # AdamW keeps two moments of each trained weight.
         optimizer=trained * _FLOAT32 * 2,
         activations=rows * tokens * _estimate_activations(text, config, parameters),
         logits=rows * (config.max_tokens + 1) * text.vocab_size * _FLOAT32 * _LOGITS_AT_ONCE,

@@ -186,6 +186,7 @@ class MetricsFile(Generic[StepT]):
         """Read all steps. A partial last line, left by a killed process, is ignored."""
         if not self.path.exists():
             return []
+        # Not `splitlines`: only a line that ends with a line break was written to its end.
         lines = self.path.read_text("utf-8").split("\n")[:-1]
         return [
             self.parse_metrics(line, where=f"{self.path}:{number}")

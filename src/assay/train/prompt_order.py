@@ -67,6 +67,7 @@ def fingerprint_prompts(
     digests = []
     for prompt in prompts:
         try:
+            # A prompt may bring an earlier rollout, which is not used and may change.
             content = prompt.model_copy(update={**UNROLLED_FIELDS, "index": None}).to_json_bytes()
         except WireError as error:
             raise ConfigError(

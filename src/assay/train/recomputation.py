@@ -38,6 +38,7 @@ def recompute_layers(model: Any) -> Iterator[None]:
     disabled: logprobs must stay comparable with the recorded ones.
     """
     base = model.get_base_model() if hasattr(model, "get_base_model") else model
+    # Remembered for each layer: a caller may have only some of them in training mode.
     layers = [(layer, layer.training) for layer in _find_checkpointing_layers(base)]
     with disable_dropout(base):
         base.gradient_checkpointing_enable({"use_reentrant": False})

@@ -84,6 +84,7 @@ async def agent_rollout_to_samples(
     try:
         trajectory = await run_agent(watched, made, sample.messages, limits=limits, seed=seed)
     finally:
+        # A client that was passed belongs to the caller.
         if client is not endpoint:
             await client.close()
     if watched.tools:

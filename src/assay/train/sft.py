@@ -226,6 +226,7 @@ class _SFTTraining:
     def _learn(self, batch: Sequence[Example], number: int) -> SFTStep:
         started, config = time.perf_counter(), self._config
         trained = sum(example.trained for example in batch)
+        # Dropout is on for the passes of the update only: held-out losses are measured without.
         self._local.model.train()
         self._weights.zero_grad()
         loss = 0.0

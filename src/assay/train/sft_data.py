@@ -173,6 +173,7 @@ class _ExampleReader:
 
     def _check_vocabulary(self, sample: Sample) -> None:
         check_tokens(sample)
+        # Checked here: the embedding would fail in the middle of the training, without a name.
         if max(sample.tokens) >= self._vocabulary:
             raise TokenError(
                 f"the sample has the token id {max(sample.tokens)}, and the model's vocabulary has "

@@ -30,6 +30,7 @@ def character_model(
         raise ConfigError(
             f"{characters!r} is not a set of different characters", where="character_model()"
         )
+    # Rotary embeddings need an even size of each head.
     if hidden < 1 or hidden % (2 * _HEADS):
         raise ConfigError(
             f"hidden={hidden} is not a multiple of {2 * _HEADS}", where="character_model()"
@@ -58,6 +59,7 @@ def character_model(
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
     )
+    # The caller may have its own use of the global generator.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = transformers.LlamaForCausalLM(config)

@@ -7,7 +7,7 @@ numbers: weights that are kept in bfloat16 stay where they are.
 import copy
 import warnings
 from collections.abc import Iterable
-from math import ceil
+from math import ceil, isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -60,7 +60,8 @@ class TrainedWeights:
         import torch
 
         norm = float(torch.nn.utils.clip_grad_norm_(self.trained.values(), max_grad_norm))
-        if norm != norm or norm == float("inf"):
+        # Applied, such a gradient would ruin every weight.
+        if not isfinite(norm):
             raise TrainingError(
                 f"the gradient is {norm}, so the weights were not updated",
                 hint="lower learning_rate; checkpoints of earlier steps are kept",
@@ -93,6 +94,7 @@ class TrainedWeights:
             name: weight.shape for name, weight in self.trained.items()
         }:
             raise TrainingError("the checkpoint contains the weights of another model")
+        # In place: the optimiser refers to these very tensors.
         with torch.no_grad():
             for name, weight in self.trained.items():
                 weight.copy_(weights[name])

@@ -96,6 +96,7 @@ class TrlLearner(ABC):
             name = f"checkpoint-{after * self._config.updates_per_step}"
             checkpoint = str(self._checkpoints.path(after) / name)
         try:
+            # With all steps done only the weights are needed, for the model that is saved.
             if checkpoint is not None and after >= self._config.num_steps:
                 trainer._load_from_checkpoint(checkpoint)
             else:

@@ -118,6 +118,7 @@ def build_trl_rows(
 
 
 def _append_part(rows: TrlRows, part: Sample, advantage: float) -> None:
+    # For TRL a prompt ends at the first sampled token; `env_mask` excludes later context.
     first, known = part.loss_mask.index(1.0), part.rollout_log_probs
     rows.advantages.append(advantage)
     rows.prompt_ids.append(part.tokens[:first])
