@@ -2,12 +2,8 @@
 
 import pytest
 
-from assay.sessions.transcripts import (
-    Conversation,
-    compute_content_id,
-    parse_token_count,
-    text_or_none,
-)
+from assay.sessions.foreign_values import parse_token_count, text_or_none
+from assay.sessions.transcripts import Conversation, compute_content_id
 from assay.types import Message, ModelCall, Status, ToolCall
 from make import asked, said
 

@@ -19,13 +19,12 @@ from assay.formats import (
 )
 from assay.types import Sample
 
+from .foreign_values import parse_iso_ms, text_or_none
 from .session_choice import SessionChoice, SessionMeta, UnreadableSession
 from .session_lines import iterate_numbered_lines
 from .session_reading import Children
 from .session_stream import RecordedSession, SessionStream, StreamOptions
-from .session_times import parse_iso_ms
 from .stored_json import parse_stored_object, read_stored_object
-from .transcripts import text_or_none
 
 _ATIF_PREFIX = "ATIF-v"
 NEWEST_TESTED_ATIF = ATIF_VERSION.removeprefix(_ATIF_PREFIX)

@@ -16,13 +16,12 @@ from assay.types import Sample
 from .claude_code_forks import ForkOrigin, find_fork_origins
 from .claude_code_sample import build_claude_sample
 from .claude_code_tree import drop_invalid_ids, message_of
+from .foreign_values import parse_iso_ms, text_or_none
 from .session_choice import SampleOptions, SessionChoice, SessionMeta, UnreadableSession
 from .session_lines import SessionLines, find_session_files, read_session_lines
 from .session_reading import Children
 from .session_stream import RecordedSession, SessionStream, StreamOptions
-from .session_times import parse_iso_ms
 from .stored_json import read_stored_object
-from .transcripts import text_or_none
 
 _TITLE_KINDS = ("custom-title", "ai-title", "summary")
 _AGENT_FIELDS = {"type": "agentType", "description": "description", "tool_call_id": "toolUseId"}

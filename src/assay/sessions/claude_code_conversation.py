@@ -19,8 +19,9 @@ from .claude_code_texts import (
     to_text_block,
 )
 from .claude_code_tree import message_of, read_message_id
+from .foreign_values import parse_token_count, text_or_none
 from .session_choice import SampleOptions, SessionMeta
-from .transcripts import Conversation, parse_token_count, text_or_none
+from .transcripts import Conversation
 
 # Keys of a record that the message, the sample or the tree already contains.
 _ENVELOPE_KEYS = frozenset(

@@ -17,8 +17,8 @@ from typing import Any
 
 from assay.errors import BadRow
 
+from .foreign_values import parse_iso_ms
 from .session_lines import iterate_numbered_lines
-from .session_times import parse_iso_ms
 from .stored_json import parse_stored_object
 
 # Matches every id of a record. May match other text as well; the records are checked later.

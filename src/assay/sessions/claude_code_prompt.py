@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .claude_code_kinds import attachment_of
-from .transcripts import text_or_none
+from .foreign_values import text_or_none
 
 
 @dataclass

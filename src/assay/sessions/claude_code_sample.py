@@ -7,8 +7,8 @@ from assay.types import Sample
 from .claude_code_conversation import ClaudeConversation
 from .claude_code_forks import ForkOrigin
 from .claude_code_tree import Branches
+from .foreign_values import text_or_none
 from .session_choice import SampleOptions, SessionMeta
-from .transcripts import text_or_none
 
 
 def build_claude_sample(

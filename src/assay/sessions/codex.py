@@ -27,12 +27,11 @@ from .codex_rollouts import (
     wrap_in_envelope,
 )
 from .codex_titles import read_titles
+from .foreign_values import parse_iso_ms, text_or_none
 from .session_choice import SampleOptions, SessionChoice, SessionMeta, UnreadableSession
 from .session_lines import find_session_files, iterate_records
 from .session_reading import Children
 from .session_stream import RecordedSession, SessionStream, StreamOptions
-from .session_times import parse_iso_ms
-from .transcripts import text_or_none
 
 __all__ = ["read_codex"]
 

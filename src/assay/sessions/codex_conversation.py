@@ -9,8 +9,9 @@ from assay.types import DataBlock, Message, ModelCall, TextBlock, ToolCall, Usag
 
 from .codex_kinds import count_unknown_records
 from .codex_outcomes import CallOutcome, parse_text_outcome, read_event_outcome
+from .foreign_values import parse_token_count, text_or_none
 from .session_choice import SampleOptions
-from .transcripts import Conversation, parse_token_count, text_or_none
+from .transcripts import Conversation
 
 _INJECTED_CONTEXT = re.compile(
     r"\s*(<(environment_context|user_instructions|permissions instructions|collaboration_mode"

@@ -15,8 +15,8 @@ from typing import Any
 
 from assay.errors import BadRow
 
+from .foreign_values import text_or_none
 from .session_lines import iterate_records
-from .transcripts import text_or_none
 
 ROLLOUT_PATTERNS = ("rollout-*.jsonl", "rollout-*.jsonl.zst")
 _FOLDERS = ("sessions", "archived_sessions")

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from assay.errors import BadRow
 
+from .foreign_values import text_or_none
 from .session_lines import iterate_records
-from .transcripts import text_or_none
 
 _FILE = "session_index.jsonl"
 

@@ -97,18 +97,6 @@ class Conversation:
         return Status.TRUNCATED if cut else Status.COMPLETED
 
 
-def parse_token_count(value: object) -> int | None:
-    """Return a number of tokens, or None for any other value."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-        return None
-    return int(value)
-
-
-def text_or_none(value: object) -> str | None:
-    """Return a non-empty string, or None for any other value."""
-    return value if isinstance(value, str) and value else None
-
-
 def compute_content_id(messages: Sequence[Message]) -> str:
     """Return an id that is equal for equal messages, such as a copy with other ids."""
     return stable_id(

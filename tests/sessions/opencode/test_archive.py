@@ -2,7 +2,8 @@
 
 import pytest
 
-from assay.sessions.opencode.archive import parse_epoch_ms, read_session_meta, sort_messages
+from assay.sessions.foreign_values import parse_epoch_ms
+from assay.sessions.opencode.archive import read_session_meta, sort_messages
 from assay.sessions.session_choice import SessionMeta
 from opencode_archives import session, text, user
 

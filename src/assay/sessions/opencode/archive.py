@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from ..foreign_values import dict_or_empty, parse_epoch_ms, str_or_none
 from ..session_choice import SessionMeta, UnreadableSession
 
 
@@ -49,8 +50,7 @@ class Archive(Protocol):
 
 def read_session_meta(info: dict[str, Any], session_id: str) -> SessionMeta:
     """Read the metadata of a session from its info. Values of a wrong type become None."""
-    time = info.get("time")
-    time = time if isinstance(time, dict) else {}
+    time = dict_or_empty(info.get("time"))
     return SessionMeta(
         id=session_id,
         title=str_or_none(info.get("title")) or "",
@@ -62,26 +62,12 @@ def read_session_meta(info: dict[str, Any], session_id: str) -> SessionMeta:
     )
 
 
-def str_or_none(value: object) -> str | None:
-    """Return a string, and None for a value of another type."""
-    return value if isinstance(value, str) else None
-
-
-def parse_epoch_ms(value: object) -> int | None:
-    """Return OpenCode's milliseconds since 1970, or None for any other value."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    # Up to the year 9999, the last that `datetime` supports.
-    return int(value) if 0 <= value < 253_402_300_800_000 else None
-
-
 def sort_messages(messages: list[StoredMessage]) -> list[StoredMessage]:
     """Sort messages by time, then id."""
 
     def order(message: StoredMessage) -> tuple[int, str]:
         # Not by id alone: the time in the ids wraps every 795 days.
-        time = message.info.get("time")
-        created = parse_epoch_ms(time.get("created")) if isinstance(time, dict) else None
+        created = parse_epoch_ms(dict_or_empty(message.info.get("time")).get("created"))
         return (created or 0, str(message.info.get("id", "")))
 
     return sorted(messages, key=order)

@@ -1,13 +1,15 @@
 """Convert a stored OpenCode session into a sample."""
 
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 from assay.types import DataBlock, Message, ModelCall, Sample, Status, TextBlock
 
+from ..foreign_values import dict_or_empty, parse_epoch_ms, text_or_none
 from ..session_choice import SampleOptions
-from ..transcripts import Conversation, text_or_none
-from .archive import StoredMessage, StoredSession, parse_epoch_ms
+from ..transcripts import Conversation
+from .archive import StoredMessage, StoredSession
 from .step_parts import StepParts, drop_container_ids, split_steps
 from .stored_info import (
     build_session_input,
@@ -135,8 +137,7 @@ class OpenCodeConversation(Conversation):
                 call.model_copy(update={"message_index": (call.message_index or 0) + 1})
                 for call in self.calls
             ]
-        time = info.get("time")
-        time = time if isinstance(time, dict) else {}
+        time = dict_or_empty(info.get("time"))
         start, end = parse_epoch_ms(time.get("created")), parse_epoch_ms(time.get("completed"))
         if start is None or end is None:
             self.duration = None
@@ -147,7 +148,14 @@ class OpenCodeConversation(Conversation):
 
     def _take_step(self, info: dict[str, Any], step: StepParts, *, number: int, of: int) -> None:
         last = number == of - 1
-        uses = [self._read_tool_use(part, text_or_none(info.get("id"))) for part in step.tools]
+        message_id = text_or_none(info.get("id"))
+        uses: list[ToolUse] = []
+        for part in step.tools:
+            # Some providers restart the numbers of calls in each answer.
+            call_id = text_or_none(part.get("callID")) or str(part.get("id"))
+            call_id = str(part.get("id")) if call_id in self._call_ids else call_id
+            self._call_ids.add(call_id)
+            uses.append(read_tool_part(part, call_id=call_id, agent_message=message_id))
         details = self._build_details(info, step, number, last=last)
         self.calls.append(self._build_model_call(info, step, whole=of == 1, last=last))
         self.messages.append(
@@ -163,15 +171,6 @@ class OpenCodeConversation(Conversation):
             )
         )
         self.messages += [use.answer for use in uses]
-
-    def _read_tool_use(self, part: dict[str, Any], message_id: str | None) -> ToolUse:
-        given = part.get("callID")
-        call_id = given if isinstance(given, str) and given else str(part.get("id"))
-        if call_id in self._call_ids:
-            # Some providers restart the numbers of calls in each answer.
-            call_id = str(part.get("id"))
-        self._call_ids.add(call_id)
-        return read_tool_part(part, call_id=call_id, agent_message=message_id)
 
     def _build_details(
         self, info: dict[str, Any], step: StepParts, number: int, *, last: bool
@@ -239,35 +238,21 @@ OpenCodeBlocks = list[TextBlock | DataBlock]
 
 
 def _join_opencode_content(said: OpenCodeBlocks) -> str | tuple[TextBlock | DataBlock, ...]:
-    """Return blocks in order, with adjacent texts joined."""
+    """Return blocks in order, with adjacent texts joined; a text alone is returned as such."""
     joined: OpenCodeBlocks = []
-    texts: list[str] = []
-    for block in said:
-        if isinstance(block, TextBlock):
-            texts.append(block.text)
-            continue
-        joined += _join_paragraphs(texts)
-        joined.append(block)
-        texts = []
-    joined += _join_paragraphs(texts)
-    return _unwrap_single_text(joined)
-
-
-def _join_paragraphs(texts: list[str]) -> OpenCodeBlocks:
-    """Texts as one; the spaces around all of them stay."""
-    if len(texts) > 1:
-        inner = [text.strip() for text in texts[1:-1] if text.strip()]
-        texts = ["\n\n".join([texts[0].rstrip(), *inner, texts[-1].lstrip()])]
-    return [TextBlock(type="text", text=text) for text in texts]
-
-
-def _unwrap_single_text(joined: OpenCodeBlocks) -> str | tuple[TextBlock | DataBlock, ...]:
-    """Return the text if it is the only block, else all blocks."""
-    texts = [block for block in joined if isinstance(block, TextBlock)]
-    if len(texts) == 1:
+    for is_text, group in groupby(said, lambda block: isinstance(block, TextBlock)):
+        blocks = list(group)
+        texts = [block.text for block in blocks if isinstance(block, TextBlock)]
+        if len(texts) > 1:
+            # The spaces around all of them stay.
+            inner = [text.strip() for text in texts[1:-1] if text.strip()]
+            texts = ["\n\n".join([texts[0].rstrip(), *inner, texts[-1].lstrip()])]
+        joined += [TextBlock(type="text", text=text) for text in texts] if is_text else blocks
+    found = [block for block in joined if isinstance(block, TextBlock)]
+    if len(found) == 1:
         # Only a single text is trimmed: between files, spaces are part of the sentence.
-        trimmed = TextBlock(type="text", text=texts[0].text.strip())
-        joined = [trimmed if block is texts[0] else block for block in joined]
+        trimmed = TextBlock(type="text", text=found[0].text.strip())
+        joined = [trimmed if block is found[0] else block for block in joined]
         if len(joined) == 1:
             return trimmed.text
     return tuple(joined)

@@ -4,6 +4,7 @@ from typing import Any
 
 from assay.errors import BadRow
 
+from ..foreign_values import dict_or_empty
 from .archive import StoredMessage
 
 # The recorded result of a call to a tool that does not exist.
@@ -19,12 +20,9 @@ def extract_parts(message: dict[str, Any], *, where: str) -> StoredMessage:
     """Convert a message to the later layout. Unknown keys are kept."""
     metadata: dict[str, Any] = message["metadata"]
     info = {key: value for key, value in message.items() if key not in ("parts", "metadata")}
-    tools = metadata.get("tool")
-    tools = tools if isinstance(tools, dict) else {}
+    tools = dict_or_empty(metadata.get("tool"))
     info |= {key: value for key, value in metadata.items() if key not in ("tool", "assistant")}
-    assistant = metadata.get("assistant")
-    if isinstance(assistant, dict):
-        info |= assistant
+    info |= dict_or_empty(metadata.get("assistant"))
     parts: list[dict[str, Any]] = []
     pieces: list[str] = []
     for number, part in enumerate(message["parts"]):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from assay.errors import BadRow
 
+from ..foreign_values import dict_or_empty
 from ..session_choice import SessionMeta, UnreadableSession
 from ..stored_json import parse_stored_object, read_stored_bytes
 from .archive import StoredMessage, StoredSession, read_session_meta
@@ -107,7 +108,7 @@ def read_export(path: Path) -> StoredSession:
     # Not sorted: the order of the file is OpenCode's own.
     found = StoredSession(info, [])
     for message in messages:
-        own = message if isinstance(message, dict) else {}
+        own = dict_or_empty(message)
         about, parts = own.get("info"), own.get("parts")
         if not isinstance(about, dict) or not isinstance(parts, list):
             raise BadRow("the file contains a message without `info` and `parts`", where=where)

@@ -13,9 +13,10 @@ from typing import Any
 
 from assay.errors import BadRow, DatasetError
 
+from ..foreign_values import parse_epoch_ms, str_or_none
 from ..session_choice import SessionMeta, UnreadableSession
 from ..stored_json import LARGEST_FILE, parse_json, parse_stored_object
-from .archive import StoredMessage, StoredSession, parse_epoch_ms, str_or_none
+from .archive import StoredMessage, StoredSession
 
 READABLE_TABLES = frozenset(
     "session message part todo session_message sqlite_master sqlite_schema".split()
@@ -68,13 +69,16 @@ class OpenCodeDatabase:
         self.notes: list[str] = []
         self._connection = _open_read_only(path)
         self._deadline = float("inf")
-        self._connection.set_progress_handler(self._is_past_deadline, _OPERATIONS_PER_CHECK)
+        self._connection.set_progress_handler(
+            lambda: time.monotonic() > self._deadline, _OPERATIONS_PER_CHECK
+        )
         try:
             self._deadline = time.monotonic() + _QUERY_TIMEOUT_S
             # First: even listing the columns of a crafted view may take forever.
             _check_no_views(self._connection, self.where)
             self._columns = {
-                name: _read_column_names(self._connection, name) for name in READABLE_TABLES
+                table: {row[1] for row in self._connection.execute(f"PRAGMA table_info({table})")}
+                for table in READABLE_TABLES
             }
             _check_columns(self._columns, self.where)
             self._meta_columns = [
@@ -130,8 +134,17 @@ class OpenCodeDatabase:
             own = _parse_cell(data, f"message {message_id}")
             message = {**own, "id": message_id, "sessionID": session_id}
             messages.append(StoredMessage(message, parts.pop(message_id, [])))
-        if not messages:
-            self._check_layout(session_id, where)
+        later = "SELECT 1 FROM session_message WHERE session_id = ? LIMIT 1"
+        if (
+            not messages
+            and self._columns["session_message"]
+            and self._fetch_rows(later, session_id)
+        ):
+            raise BadRow(
+                "the messages are in the table `session_message`, which is not supported",
+                where=where,
+                hint="write the session with `opencode export` and read the file",
+            )
         stray = [part for left in parts.values() for part in left]
         return StoredSession(info, messages, self._read_todo(session_id), stray)
 
@@ -153,17 +166,6 @@ class OpenCodeDatabase:
         rows = self._fetch_rows(query, session_id)
         return [dict(zip(wanted, row, strict=True)) for row in rows]
 
-    def _check_layout(self, session_id: str, where: str) -> None:
-        if not self._columns["session_message"]:
-            return
-        query = "SELECT 1 FROM session_message WHERE session_id = ? LIMIT 1"
-        if self._fetch_rows(query, session_id):
-            raise BadRow(
-                "the messages are in the table `session_message`, which is not supported",
-                where=where,
-                hint="write the session with `opencode export` and read the file",
-            )
-
     def _fetch_rows(self, query: str, session_id: str) -> list[Any]:
         self._deadline = time.monotonic() + _QUERY_TIMEOUT_S
         try:
@@ -175,9 +177,6 @@ class OpenCodeDatabase:
                 f"the session cannot be read from the database: {error}",
                 where=f"session {session_id}",
             ) from None
-
-    def _is_past_deadline(self) -> bool:
-        return time.monotonic() > self._deadline
 
     def _build_error(self, error: sqlite3.Error) -> DatasetError:
         if _is_abort(error):
@@ -271,10 +270,6 @@ def _authorize(action: int, first: str | None, *_: str | None) -> int:
     if action == sqlite3.SQLITE_PRAGMA and first == "table_info":
         return sqlite3.SQLITE_OK
     return sqlite3.SQLITE_DENY
-
-
-def _read_column_names(connection: sqlite3.Connection, table: str) -> set[str]:
-    return {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
 
 
 def _quote_columns(columns: list[str]) -> str:

@@ -1,13 +1,13 @@
 """Read the info, the reverted messages and the usage of stored sessions, of any version."""
 
 from collections import Counter
+from math import inf
 from typing import Any
 
 from assay.types import Usage
 
-from ..session_times import format_iso_time
-from ..transcripts import parse_token_count
-from .archive import StoredMessage, StoredSession, parse_epoch_ms
+from ..foreign_values import dict_or_empty, format_iso_time, parse_epoch_ms, parse_token_count
+from .archive import StoredMessage, StoredSession
 
 _MESSAGE_KEYS = frozenset("id sessionID role modelID providerID system error agent finish".split())
 _OPENCODE_ROLES = frozenset(("user", "assistant"))
@@ -42,8 +42,7 @@ def format_stored_error(error: Any) -> str | None:
     """Format a stored error as one line."""
     if not isinstance(error, dict):
         return None if error is None else str(error)
-    data = error.get("data")
-    message = data.get("message") if isinstance(data, dict) else None
+    message = dict_or_empty(error.get("data")).get("message")
     name = str(error.get("name", "error"))
     return f"{name}: {message}" if message else name
 
@@ -58,8 +57,7 @@ def drop_share_secret(info: dict[str, Any]) -> dict[str, Any]:
 
 def build_session_input(info: dict[str, Any]) -> dict[str, Any]:
     """Build `input` of the sample: title, times, version and folders of the session."""
-    time = info.get("time")
-    time = time if isinstance(time, dict) else {}
+    time = dict_or_empty(info.get("time"))
     created, updated = parse_epoch_ms(time.get("created")), parse_epoch_ms(time.get("updated"))
     found = {
         "title": info.get("title"),
@@ -74,8 +72,7 @@ def build_session_input(info: dict[str, Any]) -> dict[str, Any]:
 
 def read_created_at(info: dict[str, Any]) -> str | None:
     """Return the creation time of a message."""
-    time = info.get("time")
-    created = parse_epoch_ms(time.get("created")) if isinstance(time, dict) else None
+    created = parse_epoch_ms(dict_or_empty(info.get("time")).get("created"))
     return None if created is None else format_iso_time(created)
 
 
@@ -85,15 +82,14 @@ def split_reverted(session: StoredSession) -> tuple[list[StoredMessage], list[An
     Reverted messages stay stored until the next prompt.
     """
     # By position, as OpenCode does: ids do not define the order.
-    revert = session.info.get("revert")
-    wanted = revert.get("messageID") if isinstance(revert, dict) else None
+    revert = dict_or_empty(session.info.get("revert"))
+    wanted, part_id = revert.get("messageID"), revert.get("partID")
     places = [n for n, each in enumerate(session.messages) if each.info.get("id") == wanted]
     if wanted is None or not places:
         return session.messages, []
     place = places[0]
     kept = session.messages[:place]
     cut = session.messages[place]
-    part_id = revert.get("partID") if isinstance(revert, dict) else None
     until = [n for n, part in enumerate(cut.parts) if part.get("id") == part_id]
     if part_id is not None and until and until[0] > 0:
         kept = [*kept, StoredMessage(cut.info, cut.parts[: until[0]])]
@@ -127,11 +123,13 @@ def read_usage(tokens: Any, cost: Any, *, version: str) -> Usage | None:
     """
     if not isinstance(tokens, dict):
         return None
-    cache = tokens.get("cache")
-    cache = cache if isinstance(cache, dict) else {}
+    cache = dict_or_empty(tokens.get("cache"))
     names = ("input", "output", "reasoning", "total")
     given, answer, thought, total = (parse_token_count(tokens.get(name)) for name in names)
     read, written = parse_token_count(cache.get("read")), parse_token_count(cache.get("write"))
+    # Not every number of a file is one that a float can hold.
+    known = isinstance(cost, int | float) and not isinstance(cost, bool) and 0 <= cost < inf
+    spent = float(cost) if known and cost < 10**300 else None
     if not any((given, answer, read, written, thought, total)):
         # Failed calls are stored with zeros, which are not a measurement.
         return None
@@ -147,15 +145,6 @@ def read_usage(tokens: Any, cost: Any, *, version: str) -> Usage | None:
         output_tokens=answer,
         cached_tokens=read,
         reasoning_tokens=thought,
-        cost_usd=_parse_cost(cost),
+        cost_usd=spent,
         stored=tokens,
     )
-
-
-def _parse_cost(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-        return None
-    try:
-        return float(value)
-    except OverflowError:
-        return None

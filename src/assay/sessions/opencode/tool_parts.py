@@ -5,8 +5,7 @@ from typing import Any
 
 from assay.types import Message, ToolCall
 
-from ..session_times import format_iso_time
-from .archive import parse_epoch_ms
+from ..foreign_values import dict_or_empty, format_iso_time, list_or_empty, parse_epoch_ms
 
 INTERRUPTED_RESULT = "[Tool execution was interrupted]"
 """The text that OpenCode sends to the model for a call without a result."""
@@ -25,11 +24,15 @@ def read_tool_part(part: dict[str, Any], *, call_id: str, agent_message: str | N
 
     `call_id` is unique in the session, which the id in the part need not be.
     """
-    state = part.get("state")
-    state = state if isinstance(state, dict) else {}
+    state = dict_or_empty(part.get("state"))
     call, text, details = _read_opencode_call(part, state, call_id)
     details["message_id"] = agent_message
-    metadata = _read_tool_metadata(state, text)
+    # Without a second copy of the output.
+    metadata = {
+        key: value
+        for key, value in dict_or_empty(state.get("metadata")).items()
+        if not (key == "output" and value == text)
+    }
     exit_code = metadata.get("exit")
     details["failed"] = "raw_tool" in details or details["status"] != "completed"
     details["is_error"] = details["failed"]
@@ -54,7 +57,7 @@ def _read_opencode_call(
     """Return the call, the output sent to the model, and the first details of both."""
     status = str(state.get("status", "unknown"))
     given = state.get("input")
-    arguments = given if isinstance(given, dict) else {}
+    arguments = dict_or_empty(given)
     details: dict[str, Any] = {
         "part_id": part["id"] if isinstance(part.get("id"), str) else None,
         "call_id": part.get("callID"),
@@ -69,32 +72,15 @@ def _read_opencode_call(
         return call, str(arguments.get("error", "")), details
     if given is not None and not isinstance(given, dict):
         details["raw_input"] = given
-    return (
-        ToolCall(id=call_id, name=name, arguments=arguments),
-        _read_tool_output(state, status),
-        details,
-    )
-
-
-def _read_tool_output(state: dict[str, Any], status: str) -> str:
+    output = state.get("error") if status == "error" else state.get("output")
+    text = output if isinstance(output, str) else "" if output is None else str(output)
     if status in ("pending", "running"):
-        return INTERRUPTED_RESULT
-    text = state.get("error") if status == "error" else state.get("output")
-    return text if isinstance(text, str) else "" if text is None else str(text)
-
-
-def _read_tool_metadata(state: dict[str, Any], text: str) -> dict[str, Any]:
-    """Return the tool's metadata, without a second copy of its output."""
-    metadata = state.get("metadata")
-    if not isinstance(metadata, dict):
-        return {}
-    return {k: v for k, v in metadata.items() if not (k == "output" and v == text)}
+        text = INTERRUPTED_RESULT
+    return ToolCall(id=call_id, name=name, arguments=arguments), text, details
 
 
 def _read_timing(state: dict[str, Any]) -> dict[str, Any]:
-    time = state.get("time")
-    if not isinstance(time, dict):
-        return {}
+    time = dict_or_empty(state.get("time"))
     start, end = parse_epoch_ms(time.get("start")), parse_epoch_ms(time.get("end"))
     found: dict[str, Any] = {}
     if start is not None:
@@ -131,8 +117,7 @@ def find_child_session(metadata: dict[str, Any]) -> str | None:
     if isinstance(metadata.get("sessionId"), str):
         return str(metadata["sessionId"])
     # Before 1.0 only the parts of the subagent's own calls contain the id.
-    summary = metadata.get("summary")
-    for each in summary if isinstance(summary, list) else ():
+    for each in list_or_empty(metadata.get("summary")):
         if isinstance(each, dict) and isinstance(each.get("sessionID"), str):
             return str(each["sessionID"])
     return None

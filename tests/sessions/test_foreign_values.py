@@ -2,7 +2,7 @@
 
 import pytest
 
-from assay.sessions.session_times import format_iso_time, parse_iso_ms
+from assay.sessions.foreign_values import format_iso_time, parse_iso_ms
 
 
 @pytest.mark.parametrize(
