@@ -12,7 +12,7 @@ from assay.sessions.transcripts import Conversation
 
 
 def talk(*records: dict[str, Any]) -> Conversation:
-    reader = ClaudeConversation(SessionMeta(id="s"), SampleOptions(), {})
+    reader = ClaudeConversation(meta=SessionMeta(id="s"), options=SampleOptions(), apart={})
     for record in records:
         reader.take(record)
     return reader.finish()

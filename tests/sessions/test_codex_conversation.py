@@ -11,7 +11,9 @@ from assay.types import Status
 
 
 def talk(*records: dict[str, Any]) -> Conversation:
-    reader = CodexConversation(SampleOptions(), {"model_provider": "openai"}, [])
+    reader = CodexConversation(
+        options=SampleOptions(), info={"model_provider": "openai"}, children=[]
+    )
     for record in records:
         reader.take(record)
     return reader.finish()
@@ -419,7 +421,7 @@ def test_counts_after_very_many_errors_are_of_the_last_answer() -> None:
 
 def test_an_output_names_one_of_very_many_subagents() -> None:
     children = [f"{number:08x}-0000-7000-8000-000000000000" for number in range(MANY)]
-    reader = CodexConversation(SampleOptions(), {}, children)
+    reader = CodexConversation(options=SampleOptions(), info={}, children=children)
     for number, child in enumerate(children):
         reader.take(call(str(number)))
         output = "word " * 40 + f"started thread-{child}"

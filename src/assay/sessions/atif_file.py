@@ -19,7 +19,7 @@ from assay.formats import (
 )
 from assay.types import Sample
 
-from .foreign_values import parse_iso_ms, text_or_none
+from .foreign_values import dict_or_empty, list_or_empty, parse_iso_ms, text_or_none
 from .session_choice import SessionChoice, SessionMeta, UnreadableSession
 from .session_lines import iterate_numbered_lines
 from .session_reading import Children
@@ -50,16 +50,23 @@ def read_atif(
 
 
 def _find_trajectories(path: Path) -> Iterator[RecordedSession | UnreadableSession]:
-    if path.is_file():
-        yield from _read_atif_file(path, name=path.stem)
-        return
-    if not path.is_dir():
+    files = [path]
+    if path.is_dir():
+        files = [file for file in sorted(path.rglob("*.json*")) if _looks_like_atif(file)]
+        if not files:
+            raise DatasetError("the folder contains no ATIF files", where=str(path))
+    elif not path.is_file():
         raise DatasetError("the file or folder does not exist", where=str(path))
-    files = [file for file in sorted(path.rglob("*.json*")) if _looks_like_atif(file)]
-    if not files:
-        raise DatasetError("the folder contains no ATIF files", where=str(path))
     for file in files:
-        yield from _read_atif_file(file, name=file.relative_to(path).with_suffix("").as_posix())
+        name = file.stem if file is path else file.relative_to(path).with_suffix("").as_posix()
+        if file.suffix != ".jsonl":
+            yield _read_document(file, where=str(file), name=name)
+            continue
+        try:
+            for number, line in iterate_numbered_lines(file):
+                yield _read_document(line, where=f"{file}:{number}", name=f"{name}:{number}")
+        except BadRow as problem:
+            yield UnreadableSession(name, problem.with_traceback(None))
 
 
 def _looks_like_atif(file: Path) -> bool:
@@ -71,17 +78,6 @@ def _looks_like_atif(file: Path) -> bool:
             return _ATIF_PREFIX.encode() in opened.read(4096)
     except OSError:
         return True  # reading it reports the error
-
-
-def _read_atif_file(path: Path, *, name: str) -> Iterator[RecordedSession | UnreadableSession]:
-    if path.suffix != ".jsonl":
-        yield _read_document(path, where=str(path), name=name)
-        return
-    try:
-        for number, line in iterate_numbered_lines(path):
-            yield _read_document(line, where=f"{path}:{number}", name=f"{name}:{number}")
-    except BadRow as problem:
-        yield UnreadableSession(name, problem.with_traceback(None))
 
 
 def _read_document(source: Any, *, where: str, name: str) -> RecordedSession | UnreadableSession:
@@ -121,8 +117,7 @@ def _build_atif_session(document: Mapping[str, Any], where: str, name: str) -> R
 
 
 def _list_steps(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    steps = document.get("steps")
-    return [step for step in steps if isinstance(step, Mapping)] if isinstance(steps, list) else []
+    return [step for step in list_or_empty(document.get("steps")) if isinstance(step, Mapping)]
 
 
 def _iterate_subagents(
@@ -151,8 +146,8 @@ def _read_atif_sample(document: Mapping[str, Any], session_id: str, where: str) 
     if reference := document.get("continued_trajectory_ref"):
         sample.metadata["continued_in"] = json.loads(json.dumps(reference))
     if unknown := _count_unknown_fields(document):
-        before = sample.metadata.get("unknown_records")
-        sample.metadata["unknown_records"] = (before if isinstance(before, dict) else {}) | unknown
+        before = dict_or_empty(sample.metadata.get("unknown_records"))
+        sample.metadata["unknown_records"] = before | unknown
     return sample
 
 
@@ -162,40 +157,19 @@ def _count_unknown_fields(document: Mapping[str, Any]) -> Counter[str]:
     for field in document.keys() - ATIF_DOCUMENT_FIELDS:
         found[f"field {field[:_MAX_FIELD_LENGTH]}"] += 1
     for step in _list_steps(document):
-        for name, value, known in _iterate_step_objects(step):
-            for field in value.keys() - known:
-                found[f"field {name}.{field[:_MAX_FIELD_LENGTH]}"] += 1
-        for content in _iterate_contents(step):
-            for part in content if isinstance(content, list) else ():
+        results = list_or_empty(dict_or_empty(step.get("observation")).get("results"))
+        inner = (
+            ("steps[]", [step], ATIF_STEP_FIELDS),
+            ("steps[].tool_calls[]", list_or_empty(step.get("tool_calls")), ATIF_CALL_FIELDS),
+            ("steps[].observation.results[]", results, ATIF_RESULT_FIELDS),
+            ("steps[].metrics", [step.get("metrics")], ATIF_METRIC_FIELDS),
+        )
+        for name, values, known in inner:
+            for value in filter(lambda each: isinstance(each, Mapping), values):
+                for field in value.keys() - known:
+                    found[f"field {name}.{field[:_MAX_FIELD_LENGTH]}"] += 1
+        for holder, key in ((step, "message"), *((result, "content") for result in results)):
+            for part in list_or_empty(dict_or_empty(holder).get(key)):
                 if isinstance(part, Mapping) and part.get("type") not in _ATIF_PARTS:
                     found[f"content part {str(part.get('type'))[:_MAX_FIELD_LENGTH]}"] += 1
     return found
-
-
-def _iterate_step_objects(
-    step: Mapping[str, Any],
-) -> Iterator[tuple[str, Mapping[str, Any], frozenset[str]]]:
-    """Yield a step and its inner objects, each with its name and its known fields."""
-    yield "steps[]", step, ATIF_STEP_FIELDS
-    inner = (
-        ("tool_calls[]", step.get("tool_calls"), ATIF_CALL_FIELDS),
-        ("observation.results[]", _list_results(step), ATIF_RESULT_FIELDS),
-        ("metrics", [step.get("metrics")], ATIF_METRIC_FIELDS),
-    )
-    for name, values, known in inner:
-        for value in values if isinstance(values, list) else ():
-            if isinstance(value, Mapping):
-                yield f"steps[].{name}", value, known
-
-
-def _list_results(step: Mapping[str, Any]) -> list[Any]:
-    observation = step.get("observation")
-    results = observation.get("results") if isinstance(observation, Mapping) else None
-    return results if isinstance(results, list) else []
-
-
-def _iterate_contents(step: Mapping[str, Any]) -> Iterator[Any]:
-    yield step.get("message")
-    for result in _list_results(step):
-        if isinstance(result, Mapping):
-            yield result.get("content")

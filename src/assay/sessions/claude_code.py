@@ -53,19 +53,21 @@ def _find_transcripts(
 ) -> Iterator[RecordedSession | UnreadableSession]:
     folder = path / "projects" if (path / "projects").is_dir() else path
     files = find_session_files(folder, "*.jsonl", kind="transcripts of Claude Code")
-    single = folder.is_file()
-    parents = {
-        file: _find_parent_session(file)
-        for file in (_find_subagent_files(path) if single else files)
-        if _is_subagent_file(file)
-    }
+    sessions = [file for file in files if not _is_subagent_file(file)]
+    known = {file.stem for file in sessions}
+    subagents = [file for file in files if _is_subagent_file(file)]
+    if folder.is_file():
+        # Subagents are in one of two places. A fork repeats another file of its folder and does
+        # not name it: scan the siblings too.
+        beside = path.parent / path.stem / "subagents"
+        subagents = sorted([*path.parent.glob("agent-*.jsonl"), *beside.rglob("agent-*.jsonl")])
+        found = (each for file in sessions for each in file.parent.glob("*.jsonl"))
+        sessions = sorted(f for f in found if f.is_file() and not _is_subagent_file(f))
+    parents = {file: _find_parent_session(file) for file in subagents}
     agents: dict[str, list[Path]] = {}
     for file, parent in parents.items():
         agents.setdefault(parent, []).append(file)
-    sessions = [file for file in files if not _is_subagent_file(file)]
-    known = {file.stem for file in sessions}
-    # A fork repeats another file of its folder and does not name it: scan the siblings too.
-    origins = find_fork_origins(_find_siblings(sessions) if single else sessions)
+    origins = find_fork_origins(sessions)
     for file in files:
         if _is_subagent_file(file) and parents.get(file) in known:
             continue
@@ -77,24 +79,11 @@ def _find_transcripts(
             yield UnreadableSession(file.stem, problem.with_traceback(None))
             # Without a sample of their parent, the subagents become samples of their own.
             for agent in agents.get(file.stem, ()) if not _is_subagent_file(file) else ():
-                name = f"{file.stem}/{agent.stem}"
-                yield _read_child(partial(_open_transcript, agent), name, file.stem, options)
-
-
-def _find_siblings(sessions: list[Path]) -> list[Path]:
-    folders = {file.parent for file in sessions}
-    found = (file for folder in folders for file in folder.glob("*.jsonl") if file.is_file())
-    return sorted(file for file in found if not _is_subagent_file(file))
+                yield _read_child(agent, file.stem, options)
 
 
 def _is_subagent_file(file: Path) -> bool:
     return file.name.startswith("agent-")
-
-
-def _find_subagent_files(path: Path) -> list[Path]:
-    """Return the transcripts of the subagents of a session, from both locations in use."""
-    own = path.parent / path.stem / "subagents"
-    return sorted([*path.parent.glob("agent-*.jsonl"), *own.rglob("agent-*.jsonl")])
 
 
 def _find_parent_session(file: Path) -> str:
@@ -126,7 +115,8 @@ class _Transcript:
         """Return the metadata of the session, and how to build its sample."""
         records = self.lines.records
         self._check_is_transcript()
-        session_id = self._build_session_id()
+        stem = self.lines.path.stem
+        session_id = stem if self.parent is None else f"{self.parent}/{stem}"
         own, apart = self._split_sidechains(session_id)
         times = [at for at in (parse_iso_ms(each.get("timestamp")) for each in records) if at]
         parent = self.parent
@@ -182,11 +172,6 @@ class _Transcript:
             hint="each record of a transcript has a `type` and a `sessionId`",
         )
 
-    def _build_session_id(self) -> str:
-        if self.parent is not None:
-            return f"{self.parent}/{self.lines.path.stem}"
-        return self.lines.path.stem
-
     def _split_sidechains(
         self, session_id: str
     ) -> tuple[list[dict[str, Any]], list[tuple[str, list[dict[str, Any]]]]]:
@@ -212,27 +197,20 @@ class _Transcript:
     ) -> Iterator[RecordedSession | UnreadableSession]:
         for child, records in apart:
             file = self.lines.path.with_name(f"{child.rpartition('/')[2]}.jsonl")
-            lines = SessionLines(file, records)
-            yield _read_child(partial(_Transcript, lines), child, session_id, self.options)
+            yield _read_child(SessionLines(file, records), session_id, self.options)
         for file in self.agents.get(session_id, ()) if self.parent is None else ():
-            name = f"{session_id}/{file.stem}"
-            make = partial(_open_transcript, file)
-            yield _read_child(make, name, session_id, self.options)
-
-
-def _open_transcript(
-    file: Path, agents: Mapping[str, list[Path]], options: SampleOptions, parent: str | None
-) -> _Transcript:
-    return _Transcript(read_session_lines(file), agents, options, parent)
+            yield _read_child(file, session_id, self.options)
 
 
 def _read_child(
-    make: Callable[..., _Transcript], name: str, parent: str, options: SampleOptions
+    source: Path | SessionLines, parent: str, options: SampleOptions
 ) -> RecordedSession | UnreadableSession:
+    path = source if isinstance(source, Path) else source.path
     try:
-        return make({}, options, parent).to_recorded_session()
+        lines = read_session_lines(source) if isinstance(source, Path) else source
+        return _Transcript(lines, {}, options, parent).to_recorded_session()
     except BadRow as problem:
-        return UnreadableSession(name, problem.with_traceback(None))
+        return UnreadableSession(f"{parent}/{path.stem}", problem.with_traceback(None))
 
 
 def _find_title(records: list[dict[str, Any]]) -> str | None:

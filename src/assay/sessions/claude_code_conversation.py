@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import dataclass, field
-from math import inf
 from typing import Any
 
 from assay.errors import AssayError, BadRow
@@ -19,7 +18,7 @@ from .claude_code_texts import (
     to_text_block,
 )
 from .claude_code_tree import message_of, read_message_id
-from .foreign_values import parse_token_count, text_or_none
+from .foreign_values import parse_cost, parse_token_count, text_or_none
 from .session_choice import SampleOptions, SessionMeta
 from .transcripts import Conversation
 
@@ -45,8 +44,8 @@ class _AssistantRecords:
     last: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass
-class ClaudeConversation:
+@dataclass(kw_only=True)
+class ClaudeConversation(Conversation):
     """A session's conversation while its records are read.
 
     `apart` maps the session ids of subagents in the same file to their prompts.
@@ -55,7 +54,6 @@ class ClaudeConversation:
     meta: SessionMeta
     options: SampleOptions
     apart: dict[str, str]
-    conversation: Conversation = field(default_factory=Conversation)
     _items: list[Message | _AssistantRecords] = field(default_factory=list)
     _answers: dict[str, _AssistantRecords] = field(default_factory=dict)
     _command: Message | None = None
@@ -69,7 +67,7 @@ class ClaudeConversation:
     _results_end: int = 0
 
     @property
-    def messages(self) -> int:
+    def count(self) -> int:
         """The number of messages so far."""
         return len(self._items)
 
@@ -77,14 +75,12 @@ class ClaudeConversation:
         """Read the next record."""
         kind = record.get("type")
         if kind in ("user", "assistant") and isinstance(record.get("message"), dict):
-            self.conversation.unknown_kinds.update(
-                find_unknown_blocks(record["message"].get("content"))
-            )
+            self.unknown_kinds.update(find_unknown_blocks(record["message"].get("content")))
             (self._take_user if kind == "user" else self._take_assistant)(record)
         elif attachment_of(record).get("type") == "queued_command":
             # Input that was queued while the agent worked.
             content = attachment_of(record).get("prompt")
-            self.conversation.unknown_kinds.update(find_unknown_blocks(content))
+            self.unknown_kinds.update(find_unknown_blocks(content))
             self._take_user({**record, "message": {"role": "user", "content": content}})
         else:
             self._take_other(record)
@@ -93,25 +89,27 @@ class ClaudeConversation:
         kind = kind_of(record)
         self._prompt.take(record)
         if kind == "system/compact_boundary":
-            self.conversation.compactions += 1
+            self.compactions += 1
         elif kind == "system/local_command":
             # The program answered the command itself, without a model call.
             self._command = None
         elif kind == "cost-state":
-            self.conversation.cost_usd = _read_total_cost(record)
+            # The cost of the session and its subagents so far, unless a price is unknown.
+            cost = parse_cost(record.get("totalCostUSD"))
+            self.cost_usd = None if record.get("hasUnknownModelCost") else cost
         known = is_known_kind(kind)
-        (self.conversation.omitted if known else self.conversation.unknown_kinds)[kind] += 1
+        (self.omitted if known else self.unknown_kinds)[kind] += 1
         if not known or self.options.raw_records:
-            self.conversation.records.append(record)
+            self.records.append(record)
 
     def _take_assistant(self, record: dict[str, Any]) -> None:
         message = record["message"]
         if message.get("model") == "<synthetic>" and not record.get("isApiErrorMessage"):
-            self.conversation.skip(record.get("uuid"), "written by the program", record)
+            self.skip(record.get("uuid"), "written by the program", record)
             return
-        self.conversation.interrupted = False
+        self.interrupted = False
         # A total recorded before this answer does not include its cost.
-        self.conversation.cost_usd = None
+        self.cost_usd = None
         if self._command is not None:
             # A command that the program passed on to the model.
             self._items.append(self._command)
@@ -140,14 +138,18 @@ class ClaudeConversation:
             else:
                 said.append(block)
         if said:
-            self._command, self.conversation.interrupted = None, False
+            self._command, self.interrupted = None, False
             self._items.append(self._build_user_message(record, said))
 
     def _skip_block(self, record: dict[str, Any], block: Any, why: str) -> None:
         text = text_of(block)
-        self.conversation.interrupted |= why == "interruption"
+        self.interrupted |= why == "interruption"
         if why == "shell command of the user":
-            self._add_shell_command(text)
+            command, output = extract_tag(text, "bash-input"), extract_tag(text, "bash-stdout")
+            if command is not None:
+                self.user_shell.append({"tool": "bash", "args": {"command": command}})
+            elif self.user_shell:
+                self.user_shell[-1]["output"] = text if output is None else output
             return
         if why == "command":
             parts = extract_tag(text, "command-name"), extract_tag(text, "command-args")
@@ -161,15 +163,7 @@ class ClaudeConversation:
         if self.options.synthetic and why == "injected by the program":
             self._items.append(self._build_user_message(record, [block], synthetic=True))
         else:
-            self.conversation.skip(record.get("uuid"), why, block)
-
-    def _add_shell_command(self, text: str) -> None:
-        command = extract_tag(text, "bash-input")
-        if command is not None:
-            self.conversation.user_shell.append({"tool": "bash", "args": {"command": command}})
-        elif self.conversation.user_shell:
-            output = extract_tag(text, "bash-stdout")
-            self.conversation.user_shell[-1]["output"] = text if output is None else output
+            self.skip(record.get("uuid"), why, block)
 
     def _build_user_message(
         self, record: dict[str, Any], blocks: list[Any], **more: Any
@@ -225,9 +219,9 @@ class ClaudeConversation:
     def finish(self) -> Conversation:
         """Return the conversation, with the blocks of each answer merged."""
         requests = (answer.last.get("requestRef") for answer in self._answers.values())
-        system, self.conversation.tools = self._prompt.read(requests)
+        system, self.tools = self._prompt.read(requests)
         if system is not None:
-            self.conversation.messages.append(Message(role="system", content=system))
+            self.messages.append(Message(role="system", content=system))
         names: dict[str | None, str] = {}
         started: dict[str | None, str] = {}
         waiting: dict[str, list[str]] = {}
@@ -236,9 +230,18 @@ class ClaudeConversation:
             waiting.setdefault(task, []).append(key)
         for item in self._items:
             if isinstance(item, Message):
-                self._append_message(
-                    _link_tool_result(item, names, started) if item.role == "tool" else item
-                )
+                call_id = item.tool_call_id
+                if item.role == "tool":
+                    update: dict[str, Any] = {"name": names.get(call_id)}
+                    if call_id in started:
+                        update["details"] = {**(item.details or {}), "subagent": started[call_id]}
+                    item = item.model_copy(update=update)
+                if item.role == "tool" and call_id in self._open:
+                    # Before input that was queued during the call.
+                    self.messages.insert(self._results_end, item)
+                    self._results_end += 1
+                else:
+                    self.messages.append(item)
                 continue
             message = self._build_assistant_message(item)
             for call in message.tool_calls:
@@ -246,18 +249,10 @@ class ClaudeConversation:
                 prompt = call.arguments.get("prompt")
                 if isinstance(prompt, str) and waiting.get(prompt):
                     started[call.id] = waiting[prompt].pop()
-            self.conversation.messages.append(message)
+            self.messages.append(message)
             self._open = {call.id for call in message.tool_calls}
-            self._results_end = len(self.conversation.messages)
-        return self.conversation
-
-    def _append_message(self, message: Message) -> None:
-        """Append a message; insert a tool result before input that was queued during its call."""
-        if message.role == "tool" and message.tool_call_id in self._open:
-            self.conversation.messages.insert(self._results_end, message)
-            self._results_end += 1
-        else:
-            self.conversation.messages.append(message)
+            self._results_end = len(self.messages)
+        return self
 
     def _build_assistant_message(self, answer: _AssistantRecords) -> Message:
         said, record = answer.last["message"], answer.first
@@ -272,17 +267,17 @@ class ClaudeConversation:
         details |= _build_record_details(answer.last)
         if error is not None:
             details["error"] = error
-        self.conversation.calls.append(
+        self.calls.append(
             ModelCall(
                 model=None if failed else text_or_none(said.get("model")),
-                message_index=len(self.conversation.messages),
+                message_index=len(self.messages),
                 finish_reason=text_or_none(said.get("stop_reason")),
                 usage=None if failed else _parse_claude_usage(answer.last),
                 error=error,
             )
         )
         update = {
-            "model": self.conversation.calls[-1].model,
+            "model": self.calls[-1].model,
             "provider": "anthropic",
             "timestamp": text_or_none(record.get("timestamp")),
             "details": details,
@@ -297,28 +292,10 @@ def _parse_anthropic_message(wire: dict[str, Any], session_id: str) -> list[Mess
         raise BadRow(error.message, where=f"session {session_id}: {error.where}") from None
 
 
-def _link_tool_result(
-    message: Message, names: dict[str | None, str], started: dict[str | None, str]
-) -> Message:
-    """Add the tool's name, and the subagent that the call started, to a tool result."""
-    update: dict[str, Any] = {"name": names.get(message.tool_call_id)}
-    if message.tool_call_id in started:
-        update["details"] = {**(message.details or {}), "subagent": started[message.tool_call_id]}
-    return message.model_copy(update=update)
-
-
 def _build_record_details(record: dict[str, Any]) -> dict[str, Any]:
     """Return the remaining fields of a record under one key."""
     rest = {key: value for key, value in record.items() if key not in _ENVELOPE_KEYS}
     return {"record": rest} if rest else {}
-
-
-def _read_total_cost(record: dict[str, Any]) -> float | None:
-    """Return the cost of the session and its subagents so far; None if a price is unknown."""
-    cost = record.get("totalCostUSD")
-    if record.get("hasUnknownModelCost") or isinstance(cost, bool):
-        return None
-    return float(cost) if isinstance(cost, int | float) and 0 <= cost < inf else None
 
 
 def _parse_claude_usage(record: dict[str, Any]) -> Usage | None:
@@ -326,18 +303,14 @@ def _parse_claude_usage(record: dict[str, Any]) -> Usage | None:
     stored = message_of(record).get("usage")
     if not isinstance(stored, dict):
         return None
-    given, answer = (
-        parse_token_count(stored.get("input_tokens")),
-        parse_token_count(stored.get("output_tokens")),
-    )
-    read = parse_token_count(stored.get("cache_read_input_tokens"))
-    written = parse_token_count(stored.get("cache_creation_input_tokens"))
-    cost = record.get("costUSD")
+    names = ("input", "output", "cache_read_input", "cache_creation_input")
+    counts = (parse_token_count(stored.get(f"{name}_tokens")) for name in names)
+    given, answer, read, written = counts
     return Usage(
         # Anthropic counts cache reads and writes separately from the input.
         input_tokens=None if given is None else given + (read or 0) + (written or 0),
         output_tokens=answer,
         cached_tokens=read,
-        cost_usd=float(cost) if isinstance(cost, int | float) and cost >= 0 else None,
+        cost_usd=parse_cost(record.get("costUSD")),
         stored=stored,
     )

@@ -55,8 +55,9 @@ def find_fork_origins(files: Sequence[Path]) -> dict[Path, ForkOrigin]:
     """
     roots: dict[bytes, list[Path]] = {}
     for file in files:
-        if (root := _find_first_id(file)) is not None:
-            roots.setdefault(root, []).append(file)
+        ids = (each.get("uuid") for each in _iterate_readable_records(file))
+        if (root := next((name for name in ids if isinstance(name, str)), None)) is not None:
+            roots.setdefault(root.encode(errors="replace"), []).append(file)
     origins: dict[Path, ForkOrigin] = {}
     for family in _group_related_files(files, roots):
         origins |= _find_family_origins([_read_member(file) for file in family])
@@ -79,16 +80,6 @@ def _iterate_readable_lines(file: Path) -> Iterator[tuple[int, bytes]]:
                 yield number, line
     except BadRow:
         return
-
-
-def _find_first_id(file: Path) -> bytes | None:
-    names = (
-        each["uuid"]
-        for each in _iterate_readable_records(file)
-        if isinstance(each.get("uuid"), str)
-    )
-    name = next(names, None)
-    return None if name is None else name.encode(errors="replace")
 
 
 def _group_related_files(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .claude_code_kinds import attachment_of
-from .foreign_values import text_or_none
+from .foreign_values import list_or_empty, text_or_none
 
 
 @dataclass
@@ -67,7 +67,7 @@ def _join_system_prompt(stored: object) -> str | None:
 
 def _parse_claude_tools(stored: object) -> Iterable[dict[str, Any]]:
     """Yield tools as `ToolSpec` serializes them. Provider-side tools have no schema."""
-    for each in stored if isinstance(stored, list) else ():
+    for each in list_or_empty(stored):
         tool = each.get("schema", each) if isinstance(each, dict) else None
         if not isinstance(tool, dict) or text_or_none(tool.get("name")) is None:
             continue

@@ -25,14 +25,14 @@ def build_claude_sample(
     `agent` describes a subagent; `origin` is the session that a fork repeats.
     """
     branches = Branches(records)
-    reader = ClaudeConversation(meta, options, apart)
+    conversation = ClaudeConversation(meta=meta, options=options, apart=apart)
     repeated = _find_repeated_ids(records, origin)
     inherited = 0
     for record in branches.all if options.keep_reverted else branches.kept:
-        reader.take(record)
+        conversation.take(record)
         if record.get("uuid") in repeated:
-            inherited = reader.messages
-    conversation = reader.finish()
+            inherited = conversation.count
+    conversation.finish()
     if not options.keep_reverted:
         conversation.reverted = [record.get("uuid") for record in branches.abandoned]
         conversation.records += branches.abandoned if options.raw_records else []

@@ -90,10 +90,6 @@ class _Folder:
                 find_session_name(rollouts[-1].path), problem.with_traceback(None)
             )
 
-    def read_children(self, thread_id: str) -> Iterator[RecordedSession | UnreadableSession]:
-        for child in self.index.children_of(thread_id):
-            yield self.read(child)
-
 
 @dataclass
 class _Thread:
@@ -106,9 +102,18 @@ class _Thread:
 
     def to_recorded_session(self) -> RecordedSession:
         """Return the metadata of the session, and how to build its sample."""
-        self._read_lines()
+        for rollout in self.rollouts:
+            lines = list(iterate_records(Path(rollout.path)))
+            self.damage += [line for line, _ in lines if isinstance(line, BadRow)]
+            self.lines.append(lines)
         index, thread_id = self.folder.index, self.rollouts[-1].thread_id
-        payload = self._find_session_meta()
+        records = [wrap_in_envelope(line) for line, _ in lines if isinstance(line, dict)]
+        payload = next((r["payload"] for r in records if r["type"] == "session_meta"), None)
+        if payload is None and self.damage:
+            raise self.damage[0]
+        if payload is None:
+            hint = "the first line of a rollout is a `session_meta`"
+            raise BadRow("the file is not a Codex rollout", where=rollout.path, hint=hint)
         times = [at for at in map(parse_iso_ms, self._list_timestamps()) if at]
         meta = SessionMeta(
             id=text_or_none(payload.get("id")) or find_session_name(self.rollouts[-1].path),
@@ -122,26 +127,8 @@ class _Thread:
         copies = index.copies_of(thread_id)
         notes = [f"{path}: session {meta.id} has a longer copy; file skipped" for path in copies]
         build = partial(self._build_sample, meta, dict(payload))
-        children = partial(self.folder.read_children, thread_id)
+        children = partial(map, self.folder.read, index.children_of(thread_id))
         return RecordedSession(meta, build, children, self.damage, notes=notes)
-
-    def _read_lines(self) -> None:
-        for rollout in self.rollouts:
-            lines = list(iterate_records(Path(rollout.path)))
-            self.damage += [line for line, _ in lines if isinstance(line, BadRow)]
-            self.lines.append(lines)
-
-    def _find_session_meta(self) -> dict[str, Any]:
-        """Return the payload of the current rollout's `session_meta`."""
-        records = [wrap_in_envelope(line) for line, _ in self.lines[-1] if isinstance(line, dict)]
-        payload = next((r["payload"] for r in records if r["type"] == "session_meta"), None)
-        if payload is not None:
-            return dict(payload)
-        if self.damage:
-            raise self.damage[0]
-        path = self.rollouts[-1].path
-        hint = "the first line of a rollout is a `session_meta`"
-        raise BadRow("the file is not a Codex rollout", where=path, hint=hint)
 
     def _list_timestamps(self) -> list[str]:
         records = (line for lines in self.lines for line, _ in lines if isinstance(line, dict))
@@ -150,7 +137,7 @@ class _Thread:
 
     def _build_sample(self, meta: SessionMeta, payload: dict[str, Any]) -> Sample:
         children = self.folder.index.children_of(self.rollouts[-1].thread_id)
-        reader = CodexConversation(self.folder.options, payload, children)
+        reader = CodexConversation(options=self.folder.options, info=payload, children=children)
         replay = Replay(self.folder.index, reader, self.rollouts)
         for rollout, lines in zip(self.rollouts, self.lines, strict=True):
             replay.take(rollout, lines)
@@ -187,7 +174,7 @@ class _Thread:
         if all(each.base is None and each.own_from is None for each in self.rollouts):
             # Older versions copy the history into the file without marking it.
             return {"session_id": origin, "inherited_messages": None, "inherited_turns": None}
-        inherited = replay.reader.conversation.messages[: replay.inherited_messages]
+        inherited = replay.reader.messages[: replay.inherited_messages]
         turns = [
             m for m in inherited if m.role == "user" and not (m.details or {}).get("synthetic")
         ]

@@ -9,7 +9,7 @@ from assay.types import DataBlock, Message, ModelCall, TextBlock, ToolCall, Usag
 
 from .codex_kinds import count_unknown_records
 from .codex_outcomes import CallOutcome, parse_text_outcome, read_event_outcome
-from .foreign_values import parse_token_count, text_or_none
+from .foreign_values import dict_or_empty, list_or_empty, parse_token_count, text_or_none
 from .session_choice import SampleOptions
 from .transcripts import Conversation
 
@@ -76,8 +76,8 @@ class ConversationCheckpoint:
     interrupted: bool
 
 
-@dataclass
-class CodexConversation:
+@dataclass(kw_only=True)
+class CodexConversation(Conversation):
     """A session's conversation while its lines are read."""
 
     options: SampleOptions
@@ -85,7 +85,6 @@ class CodexConversation:
     children: list[str]
     """Ids of the sessions of subagents."""
 
-    conversation: Conversation = field(default_factory=Conversation)
     repeated: int = 0
     """The number of events that were omitted because they repeat items."""
 
@@ -109,36 +108,36 @@ class CodexConversation:
         base = self.info.get("base_instructions")
         text = base.get("text") if isinstance(base, dict) else base
         if isinstance(text, str) and text:
-            self.conversation.messages.append(Message(role="system", content=text))
+            self.messages.append(Message(role="system", content=text))
             self.info = {k: v for k, v in self.info.items() if k != "base_instructions"}
 
     def take(self, record: dict[str, Any]) -> None:
         """Process the next line."""
         kind, payload = record["type"], record["payload"]
-        count_unknown_records(record, self.conversation.unknown_kinds)
+        count_unknown_records(record, self.unknown_kinds)
         if kind == "session_meta":
             if self._begun:
                 # A fork repeats the `session_meta` of its parent.
-                self.conversation.records.append(record)
+                self.records.append(record)
             self._begun = True
         elif kind == "turn_context":
             self._model = text_or_none(payload.get("model")) or self._model
-            self.conversation.records.append(record)
+            self.records.append(record)
         elif kind == "compacted":
             self._close_answer()
             self._remove_summary(text_or_none(payload.get("message")) or "")
-            self.conversation.compactions += 1
-            self.conversation.skip(None, "compaction summary", payload)
+            self.compactions += 1
+            self.skip(None, "compaction summary", payload)
         elif kind == "token_usage_record":
             self._close_answer()
             self._count_response_tokens(payload.get("usage"))
-            self.conversation.records.append(record)
+            self.records.append(record)
         elif kind == "response_item":
             self._take_item(record, payload)
         elif kind == "event_msg":
             self._take_event(record, payload)
         else:
-            self.conversation.records.append(record)
+            self.records.append(record)
 
     def _take_item(self, record: dict[str, Any], item: dict[str, Any]) -> None:
         kind = item.get("type")
@@ -149,7 +148,9 @@ class CodexConversation:
             if self._step is not None and self._step.answers:
                 # Text after a provider-side search depends on its result: start a new message.
                 self._close_answer()
-            self._add_text(self._open_answer(record), item)
+            step = self._open_answer(record)
+            step.id = text_or_none(item.get("id")) or step.id
+            step.said += _parse_codex_blocks(item.get("content"))
         elif kind == "reasoning":
             self._add_reasoning(self._open_answer(record), item)
         elif kind in _CALL_ITEMS:
@@ -158,30 +159,23 @@ class CodexConversation:
             self._close_answer()
             self._add_tool_result(record, item)
         else:
-            self.conversation.records.append(record)
+            self.records.append(record)
 
     def _open_answer(self, record: dict[str, Any]) -> _PendingAnswer:
-        metadata = record.get("metadata")
-        summary = isinstance(metadata, dict) and metadata.get("compaction_output") is True
+        summary = dict_or_empty(record.get("metadata")).get("compaction_output") is True
         step = self._step
         if step is not None and step.compaction != summary and (step.said or step.calls):
             self._close_answer()
         if self._step is None:
             self._step = _PendingAnswer(timestamp=text_or_none(record.get("timestamp")))
-            self.conversation.interrupted = False
+            self.interrupted = False
         self._step.compaction = summary
         return self._step
 
-    def _add_text(self, step: _PendingAnswer, item: dict[str, Any]) -> None:
-        step.id = text_or_none(item.get("id")) or step.id
-        step.said += _parse_codex_blocks(item.get("content"))
-
     def _add_reasoning(self, step: _PendingAnswer, item: dict[str, Any]) -> None:
-        parts = item.get("content") or item.get("summary")
-        for part in parts if isinstance(parts, list) else ():
-            text = part.get("text") if isinstance(part, dict) else None
-            if isinstance(text, str) and text:
-                step.reasoning.append(text)
+        parts = list_or_empty(item.get("content") or item.get("summary"))
+        texts = (text_or_none(dict_or_empty(part).get("text")) for part in parts)
+        step.reasoning += [text for text in texts if text is not None]
         if item.get("encrypted_content"):
             step.hidden.append(item)
 
@@ -229,43 +223,37 @@ class CodexConversation:
             details=details or None,
         )
         if step.compaction:
+            # The model's summary is not a part of the conversation. Its tokens are still counted.
+            self._add_model_call(ModelCall(model=self._model))
             self._skip_summary(answer)
             return
-        self._add_model_call(
-            ModelCall(model=self._model, message_index=len(self.conversation.messages))
-        )
-        self.conversation.messages.append(answer)
-        self.conversation.messages += step.answers
+        self._add_model_call(ModelCall(model=self._model, message_index=len(self.messages)))
+        self.messages.append(answer)
+        self.messages += step.answers
 
     def _add_model_call(self, call: ModelCall) -> None:
         if call.error is None:
-            self._counted.append(len(self.conversation.calls))
-        self.conversation.calls.append(call)
+            self._counted.append(len(self.calls))
+        self.calls.append(call)
 
     def _skip_summary(self, answer: Message) -> None:
-        """Move the model's summary out of the conversation. Its tokens are still counted."""
-        self._add_model_call(ModelCall(model=self._model))
-        self.conversation.skip(
-            (answer.details or {}).get("id"), "compaction reply", answer.to_dict()
-        )
+        self.skip((answer.details or {}).get("id"), "compaction reply", answer.to_dict())
 
     def _remove_summary(self, summary: str) -> None:
         # Versions before 0.166 do not mark the answer that became the summary.
-        if not self.conversation.messages:
+        if not self.messages:
             return
-        answer, place = self.conversation.messages[-1], len(self.conversation.messages) - 1
+        answer, place = self.messages[-1], len(self.messages) - 1
         written = answer.role == "assistant" and not answer.tool_calls and bool(answer.text)
         if not written or not summary.endswith(answer.text):
             return
-        del self.conversation.messages[place]
-        self.conversation.skip(
-            (answer.details or {}).get("id"), "compaction reply", answer.to_dict()
-        )
+        del self.messages[place]
+        self._skip_summary(answer)
         # Calls are in the order of their messages, so the answer's is among the last ones.
-        for number in range(len(self.conversation.calls) - 1, -1, -1):
-            call = self.conversation.calls[number]
+        for number in range(len(self.calls) - 1, -1, -1):
+            call = self.calls[number]
             if call.message_index == place:
-                self.conversation.calls[number] = call.model_copy(update={"message_index": None})
+                self.calls[number] = call.model_copy(update={"message_index": None})
             if call.message_index is not None:
                 break
 
@@ -275,19 +263,19 @@ class CodexConversation:
         if shell := _USER_SHELL.match(text):
             command = {"tool": "shell", "args": {"command": shell[1].strip()}}
             output = _SHELL_CLOSING_TAGS.sub("", shell[2]).strip()
-            self.conversation.user_shell.append({**command, "output": output})
+            self.user_shell.append({**command, "output": output})
             return
         why = _find_message_skip_reason(item, text)
         if why == "interruption":
-            self.conversation.interrupted = True
+            self.interrupted = True
         if why is not None and not (self.options.synthetic and why != "interruption"):
-            self.conversation.skip(item.get("id"), why, item)
+            self.skip(item.get("id"), why, item)
             return
         details: dict[str, Any] = {"synthetic": True} if why is not None else {}
         if why is None:
-            self.conversation.interrupted = False
-            self._turns.append((len(self.conversation.messages), len(self.conversation.calls)))
-        self.conversation.messages.append(
+            self.interrupted = False
+            self._turns.append((len(self.messages), len(self.calls)))
+        self.messages.append(
             Message(
                 role=str(item.get("role") or "user"),
                 content=_join_codex_content(blocks),
@@ -313,11 +301,14 @@ class CodexConversation:
         if outcome is None:
             outcome = parse_text_outcome(text) if success is not False else CallOutcome(failed=True)
         details = outcome.to_details()
-        if (started := self._find_child(text)) is not None:
-            details["subagent"] = started
+        if self._places:
+            # One pass over the text, however many subagents there are.
+            words = {*_UUID.findall(text), *_ID_WORD.findall(text)} & self._places.keys()
+            if words:
+                details["subagent"] = min(words, key=self._places.__getitem__)
         plain = all(isinstance(block, TextBlock) for block in blocks)
-        self._answered[call_id] = len(self.conversation.messages)
-        self.conversation.messages.append(
+        self._answered[call_id] = len(self.messages)
+        self.messages.append(
             Message(
                 role="tool",
                 name=self._names.get(call_id),
@@ -327,14 +318,6 @@ class CodexConversation:
                 details=details,
             )
         )
-
-    def _find_child(self, text: str) -> str | None:
-        """Return the first of the subagents that an output names."""
-        if not self._places:
-            return None
-        # One pass over the text, however many subagents there are.
-        words = {*_UUID.findall(text), *_ID_WORD.findall(text)}
-        return min(words & self._places.keys(), key=self._places.__getitem__, default=None)
 
     def _take_event(self, record: dict[str, Any], event: dict[str, Any]) -> None:
         kind = event.get("type")
@@ -349,29 +332,30 @@ class CodexConversation:
             self._count_answer_tokens(event)
         elif kind == "turn_aborted":
             self._close_answer()
-            self.conversation.interrupted = True
+            self.interrupted = True
         elif kind == "thread_rolled_back":
             self._close_answer()
-            self._roll_back(event.get("num_turns"))
+            count = min(parse_token_count(event.get("num_turns")) or 0, len(self._turns))
+            if count and not self.options.keep_reverted:
+                self._undo(*self._turns[-count])
+                self.interrupted = False
         elif kind == "error" and self._add_error(event):
             return
         elif kind in _TURN_COMPLETE:
             self._close_answer()
             self._add_error(event.get("error"))
-        self.conversation.records.append(record)
+        self.records.append(record)
 
     def _record_outcome(self, call_id: str, outcome: CallOutcome) -> None:
         """Record the outcome of a call, before or after its answer is read."""
-        place = self._answered.get(call_id, len(self.conversation.messages))
-        answer = (
-            self.conversation.messages[place] if place < len(self.conversation.messages) else None
-        )
+        place = self._answered.get(call_id, len(self.messages))
+        answer = self.messages[place] if place < len(self.messages) else None
         if answer is None or answer.tool_call_id != call_id:
             self._outcomes[call_id] = outcome
             return
         before = {k: v for k, v in (answer.details or {}).items() if k != "exit_code"}
         details = {**before, **outcome.to_details()}
-        self.conversation.messages[place] = answer.model_copy(update={"details": details})
+        self.messages[place] = answer.model_copy(update={"details": details})
 
     def _add_error(self, event: Any) -> bool:
         """Record an error of the endpoint as a model call without an answer."""
@@ -379,44 +363,29 @@ class CodexConversation:
         if text is None:
             return False
         self._close_answer()
-        if (
-            self.conversation.calls
-            and self.conversation.calls[-1].error == text
-            and self._ends_with_error()
-        ):
+        # Several events may report one error.
+        last = self.messages[-1].details if self.messages else None
+        if self.calls and self.calls[-1].error == text and "error" in (last or {}):
             return True
         self._add_model_call(
-            ModelCall(model=self._model, message_index=len(self.conversation.messages), error=text)
+            ModelCall(model=self._model, message_index=len(self.messages), error=text)
         )
-        self.conversation.messages.append(
-            Message(role="assistant", content="", details={"error": event})
-        )
+        self.messages.append(Message(role="assistant", content="", details={"error": event}))
         return True
-
-    def _ends_with_error(self) -> bool:
-        """Whether the last message already reports an error, from an earlier event."""
-        last = self.conversation.messages[-1] if self.conversation.messages else None
-        return last is not None and "error" in (last.details or {})
 
     def _count_response_tokens(self, stored: Any) -> None:
         """Record the usage of one response of the model, with or without an answer."""
         if not isinstance(stored, dict):
             return
-        if (
-            not self.conversation.calls
-            or self.conversation.calls[-1].usage
-            or self.conversation.calls[-1].error
-        ):
+        if not self.calls or self.calls[-1].usage or self.calls[-1].error:
             self._add_model_call(ModelCall(model=self._model))
-        self.conversation.calls[-1] = self.conversation.calls[-1].model_copy(
-            update={"usage": _parse_codex_usage(stored)}
-        )
+        self.calls[-1] = self.calls[-1].model_copy(update={"usage": _parse_codex_usage(stored)})
 
     def _count_answer_tokens(self, event: dict[str, Any]) -> None:
         """Record the usage of the last answer once: the same count is often repeated."""
-        info = event.get("info")
-        stored = info.get("last_token_usage") if isinstance(info, dict) else None
-        if not isinstance(info, dict) or not isinstance(stored, dict):
+        info = dict_or_empty(event.get("info"))
+        stored = info.get("last_token_usage")
+        if not isinstance(stored, dict):
             return
         total = info.get("total_token_usage")
         if total is not None and total == self._total:
@@ -424,25 +393,14 @@ class CodexConversation:
         self._total = total
         self._close_answer()
         place = self._counted[-1] if self._counted else None
-        if place is not None and self.conversation.calls[place].usage is None:
+        if place is not None and self.calls[place].usage is None:
             update = {"usage": _parse_codex_usage(stored)}
-            self.conversation.calls[place] = self.conversation.calls[place].model_copy(
-                update=update
-            )
-
-    def _roll_back(self, turns: object) -> None:
-        """Revert the last turns of the user."""
-        count = min(parse_token_count(turns) or 0, len(self._turns))
-        if count and not self.options.keep_reverted:
-            self._undo(*self._turns[-count])
-            self.conversation.interrupted = False
+            self.calls[place] = self.calls[place].model_copy(update=update)
 
     def _undo(self, messages: int, calls: int) -> None:
         """Revert all messages and calls after the first so many."""
-        self.conversation.reverted += [
-            message.to_dict() for message in self.conversation.messages[messages:]
-        ]
-        del self.conversation.messages[messages:], self.conversation.calls[calls:]
+        self.reverted += [message.to_dict() for message in self.messages[messages:]]
+        del self.messages[messages:], self.calls[calls:]
         while self._turns and self._turns[-1][0] >= messages:
             self._turns.pop()
         while self._counted and self._counted[-1] >= calls:
@@ -451,10 +409,8 @@ class CodexConversation:
     def mark(self) -> ConversationCheckpoint:
         """Return a checkpoint at the current end of the conversation."""
         self._close_answer()
-        lengths = len(self.conversation.messages), len(self.conversation.calls)
-        return ConversationCheckpoint(
-            *lengths, self._model, self._total, self.conversation.interrupted
-        )
+        lengths = len(self.messages), len(self.calls)
+        return ConversationCheckpoint(*lengths, self._model, self._total, self.interrupted)
 
     def rewind(self, mark: ConversationCheckpoint) -> None:
         """Restore an earlier checkpoint; later messages become reverted ones."""
@@ -462,18 +418,18 @@ class CodexConversation:
         if not self.options.keep_reverted:
             self._undo(mark.messages, mark.calls)
         self._model, self._total = mark.model, mark.total
-        self.conversation.interrupted = mark.interrupted
+        self.interrupted = mark.interrupted
 
     def finish(self) -> Conversation:
         """Return the conversation after the last line."""
         self._close_answer()
-        return self.conversation
+        return self
 
 
 def _find_message_skip_reason(item: dict[str, Any], text: str) -> str | None:
     """Return why a message was not typed by the user, or None."""
-    passed = item.get("internal_chat_message_metadata_passthrough")
-    kinds = passed.get("content_item_kinds") if isinstance(passed, dict) else None
+    passed = dict_or_empty(item.get("internal_chat_message_metadata_passthrough"))
+    kinds = passed.get("content_item_kinds")
     # Since 0.166 each part names its origin: `user.text`, `environments.environment_context`.
     origins = {str(kind).partition(".")[0] for kind in kinds or () if "." in str(kind)}
     if item.get("role") == "user" and origins == {"user"}:

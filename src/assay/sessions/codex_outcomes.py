@@ -9,6 +9,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from .foreign_values import dict_or_empty
+
 _CODEX_EXIT_CODE = re.compile(r"(?:^|\n)(?:Exit code:|Process exited with code) (-?\d+)")
 # Prefixes of Codex's own answers to calls that it did not complete.
 _REFUSED_CALL = re.compile(
@@ -57,8 +59,7 @@ def _read_item_outcome(item: dict[str, Any]) -> CallOutcome | None:
     if kind == "CommandExecution":
         return _read_command_outcome(item)
     if kind == "McpToolCall":
-        result = item.get("result")
-        refused = isinstance(result, dict) and result.get("isError") is True
+        refused = dict_or_empty(item.get("result")).get("isError") is True
         return CallOutcome(status != "completed" or refused or item.get("error") is not None)
     if kind in ("FileChange", "CollabAgentToolCall"):
         return CallOutcome(status != "completed")
@@ -88,28 +89,22 @@ def _read_old_event_outcome(event: dict[str, Any]) -> CallOutcome | None:
         result = event.get("result")
         if not isinstance(result, dict):
             return None
-        answer = result.get("Ok")
-        refused = isinstance(answer, dict) and True in (
-            answer.get("is_error"),
-            answer.get("isError"),
-        )
+        answer = dict_or_empty(result.get("Ok"))
+        refused = True in (answer.get("is_error"), answer.get("isError"))
         return CallOutcome("Err" in result or refused)
     return None
 
 
 def parse_text_outcome(text: str) -> CallOutcome:
     """Derive the outcome from the text that was sent to the model."""
-    return CallOutcome(_REFUSED_CALL.match(text) is not None, _parse_exit_code(text))
-
-
-def _parse_exit_code(text: str) -> int | None:
+    code: int | None = None
     # Outputs report the exit code either as JSON metadata or in their first lines.
     if text.startswith("{"):
         try:
-            metadata = json.loads(text).get("metadata")
-        except (ValueError, AttributeError):
-            return None
-        code = metadata.get("exit_code") if isinstance(metadata, dict) else None
-        return code if type(code) is int else None
-    found = _CODEX_EXIT_CODE.search(text[:400])
-    return int(found[1]) if found else None
+            found = dict_or_empty(dict_or_empty(json.loads(text)).get("metadata")).get("exit_code")
+        except ValueError:
+            found = None
+        code = found if type(found) is int else None
+    elif match := _CODEX_EXIT_CODE.search(text[:400]):
+        code = int(match[1])
+    return CallOutcome(_REFUSED_CALL.match(text) is not None, code)

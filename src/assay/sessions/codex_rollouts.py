@@ -15,7 +15,7 @@ from typing import Any
 
 from assay.errors import BadRow
 
-from .foreign_values import text_or_none
+from .foreign_values import dict_or_empty, text_or_none
 from .session_lines import iterate_records
 
 ROLLOUT_PATTERNS = ("rollout-*.jsonl", "rollout-*.jsonl.zst")
@@ -89,10 +89,8 @@ class Segment:
 
 def read_parent_id(meta: Mapping[str, Any]) -> str | None:
     """Return the session that started this one as its subagent."""
-    source = meta.get("source")
-    spawned = source.get("subagent") if isinstance(source, dict) else None
-    spawned = spawned.get("thread_spawn") if isinstance(spawned, dict) else None
-    parent = spawned.get("parent_thread_id") if isinstance(spawned, dict) else None
+    source = dict_or_empty(dict_or_empty(meta.get("source")).get("subagent"))
+    parent = dict_or_empty(source.get("thread_spawn")).get("parent_thread_id")
     return text_or_none(parent) or text_or_none(meta.get("parent_thread_id"))
 
 
@@ -119,7 +117,14 @@ def read_rollout(path: str) -> Rollout:
         return Rollout(path, name, rollout_id, created=name, readable=False)
     stamp = str(meta.get("timestamp") or "")
     seconds = parts[1] if parts else stamp.replace(":", "-")[:19]
-    base = _read_base(meta.get("history_base"))
+    base = None
+    if meta.get("history_base") is not None:
+        position = dict_or_empty(meta["history_base"])
+        base = HistoryBase(
+            rollout_id=str(position.get("thread_id")),
+            end_ordinal=_parse_position(position.get("end_ordinal_exclusive")),
+            end_offset=_parse_position(position.get("end_byte_offset")),
+        )
     rollout_id = name.partition(f"-{thread_id}_")[2] or thread_id
     if base is not None and base.rollout_id == rollout_id:
         # No rollout inherits from itself: the file was renamed, so its id is lost.
@@ -162,17 +167,6 @@ def _read_meta(path: Path) -> Mapping[str, Any] | None:
     return None
 
 
-def _read_base(stored: object) -> HistoryBase | None:
-    if stored is None:
-        return None
-    position = stored if isinstance(stored, dict) else {}
-    return HistoryBase(
-        rollout_id=str(position.get("thread_id")),
-        end_ordinal=_parse_position(position.get("end_ordinal_exclusive")),
-        end_offset=_parse_position(position.get("end_byte_offset")),
-    )
-
-
 def _parse_position(value: object) -> int | None:
     return value if type(value) is int and value >= 0 else None
 
@@ -203,7 +197,10 @@ class RolloutIndex:
         self._by_id: dict[str, Rollout] = {}
         for path in _drop_compressed_copies(files):
             self._add(read_rollout(path))
-        self._elsewhere = dict(_pair_with_ids(elsewhere))
+        self._elsewhere: dict[str, str] = {}
+        for path in _drop_compressed_copies(elsewhere):
+            if parts := _ROLLOUT_NAME.match(strip_rollout_suffix(path)):
+                self._elsewhere[parts[3] or parts[2]] = path
         for rollout_id, path in self._elsewhere.items():
             if find_session_name(path) in self._threads and rollout_id not in self._by_id:
                 self._add(read_rollout(path))
@@ -290,26 +287,23 @@ class RolloutIndex:
         base = rollout.base
         while base is not None:
             source = self.find(base.rollout_id)
+            why = None
+            place = len(segments)
             if source is None:
-                return segments[::-1], _build_missing_error(
-                    rollout, f"rollout {base.rollout_id} does not exist"
-                )
-            if not base.is_usable:
-                return segments[::-1], _build_missing_error(
-                    rollout, "`history_base` has no position"
-                )
-            if (place := places.get(source.rollout_id)) is not None:
+                why = f"rollout {base.rollout_id} does not exist"
+            elif not base.is_usable:
+                why = "`history_base` has no position"
+            elif source.rollout_id in places:
                 # A cycle: nothing can come before the rollout that closes it.
+                place = places[source.rollout_id]
                 why = f"rollout {source.rollout_id} inherits from itself"
-                return segments[:place][::-1], _build_missing_error(rollout, why)
+            if source is None or why is not None:
+                problem = BadRow(f"inherited history is missing: {why}", where=rollout.path)
+                return segments[:place][::-1], problem
             segments.append(Segment(source, base))
             places[source.rollout_id] = len(segments)
             base = source.base
         return segments[::-1], None
-
-
-def _build_missing_error(rollout: Rollout, why: str) -> BadRow:
-    return BadRow(f"inherited history is missing: {why}", where=rollout.path)
 
 
 def _drop_compressed_copies(files: Iterable[Path]) -> Iterator[str]:
@@ -318,12 +312,6 @@ def _drop_compressed_copies(files: Iterable[Path]) -> Iterator[str]:
     for path in sorted(paths):
         if not path.endswith(".zst") or path.removesuffix(".zst") not in paths:
             yield path
-
-
-def _pair_with_ids(files: Iterable[Path]) -> Iterator[tuple[str, str]]:
-    for path in _drop_compressed_copies(files):
-        if parts := _ROLLOUT_NAME.match(strip_rollout_suffix(path)):
-            yield parts[3] or parts[2], path
 
 
 def _read_file_size(rollout: Rollout) -> tuple[int, str]:

@@ -1,6 +1,7 @@
 """Read values of recorded files, which may have any type. A value of a wrong type is unknown."""
 
 from datetime import UTC, datetime
+from sys import float_info
 from typing import Any
 
 
@@ -29,6 +30,14 @@ def parse_token_count(value: object) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
         return None
     return int(value)
+
+
+def parse_cost(value: object) -> float | None:
+    """Return an amount of money, or None for any other value."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    # A file may contain any number, also one that a float cannot hold.
+    return float(value) if 0 <= value <= float_info.max else None
 
 
 def parse_epoch_ms(value: object) -> int | None:

@@ -106,9 +106,8 @@ def _read_log_file(file: Path, reader: Any) -> Iterator[RecordedSession | Unread
 
 
 def _build_unreadable(name: str, error: Exception, where: str) -> UnreadableSession:
-    return UnreadableSession(
-        name, BadRow(f"the file is not a readable Inspect log: {error}", where=where)
-    )
+    problem = BadRow(f"the file is not a readable Inspect log: {error}", where=where)
+    return UnreadableSession(name, problem)
 
 
 def _build_inspect_session(log: Any, sample: Any) -> RecordedSession:
@@ -122,14 +121,28 @@ def _build_inspect_session(log: Any, sample: Any) -> RecordedSession:
 
 def _build_inspect_sample(log: Any, given: Any, session_id: str) -> Sample:
     conversation = Conversation()
+    plain = given.model_dump(mode="json", include={"error", "limit", "metadata", "scores", "store"})
+    about = {
+        "title": log.eval.task,
+        "created": given.started_at or log.eval.created,
+        "id": given.id,
+        "epoch": given.epoch,
+        "choices": given.choices,
+        "metadata": plain.pop("metadata") or None,
+    }
+    metadata = {
+        "source": "inspect",
+        "task": log.eval.task,
+        "model": log.eval.model,
+        "run_id": log.eval.run_id,
+        **{key: value for key, value in plain.items() if value},
+    }
     try:
         for message in given.messages:
             _add_inspect_message(conversation, message)
         _add_inspect_usage(conversation, given)
         _count_unknown_inspect_kinds(conversation, given)
-        sample = conversation.to_sample(
-            session_id, _build_inspect_input(log, given), _build_inspect_metadata(log, given)
-        )
+        sample = conversation.to_sample(session_id, about, metadata)
     except (AssayError, ValidationError) as error:
         raise BadRow(f"the session contains invalid values: {error}", where=session_id) from None
     sample.ground_truth = given.target
@@ -139,28 +152,6 @@ def _build_inspect_sample(log: Any, given: Any, session_id: str) -> Sample:
     elif given.limit is not None:
         sample.status = Status.TRUNCATED
     return sample
-
-
-def _build_inspect_input(log: Any, given: Any) -> dict[str, Any]:
-    return {
-        "title": log.eval.task,
-        "created": given.started_at or log.eval.created,
-        "id": given.id,
-        "epoch": given.epoch,
-        "choices": given.choices,
-        "metadata": given.model_dump(mode="json")["metadata"] or None,
-    }
-
-
-def _build_inspect_metadata(log: Any, given: Any) -> dict[str, Any]:
-    plain = given.model_dump(mode="json", include={"error", "limit", "scores", "store"})
-    return {
-        "source": "inspect",
-        "task": log.eval.task,
-        "model": log.eval.model,
-        "run_id": log.eval.run_id,
-        **{key: value for key, value in plain.items() if value},
-    }
 
 
 def _add_inspect_message(conversation: Conversation, message: Any) -> None:
@@ -259,8 +250,12 @@ def _convert_scores(given: Any) -> EvaluateResult | None:
     """Convert every scorer's number to a metric; the first scorer gives the score."""
     metrics: dict[str, Metric] = {}
     for name, score in (given.scores or {}).items():
-        value = _parse_grade(score.value)
-        metrics[name] = Metric(name, value, reason=score.explanation)
+        value = score.value
+        if isinstance(value, bool | int | float):
+            number = float(value) if isfinite(value) else None
+        else:
+            number = _GRADES.get(value) if isinstance(value, str) else None
+        metrics[name] = Metric(name, number, reason=score.explanation)
     if not metrics:
         return None
     first = next(iter(metrics.values()))
@@ -269,9 +264,3 @@ def _convert_scores(given: Any) -> EvaluateResult | None:
             score=None, is_score_valid=False, reason=first.reason or "no number", metrics=metrics
         )
     return EvaluateResult(score=first.score, reason=first.reason, metrics=metrics)
-
-
-def _parse_grade(value: Any) -> float | None:
-    if isinstance(value, bool | int | float):
-        return float(value) if isfinite(value) else None
-    return _GRADES.get(value) if isinstance(value, str) else None

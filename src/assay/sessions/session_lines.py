@@ -40,17 +40,10 @@ def iterate_records(path: Path) -> Iterator[tuple[dict[str, Any] | BadRow, int]]
         try:
             yield parse_stored_object(line, where=f"{path}:{number}"), end
         except BadRow as problem:
-            yield _explain_bad_line(problem, whole=line.endswith(b"\n")), end
-
-
-def _explain_bad_line(problem: BadRow, *, whole: bool) -> BadRow:
-    if whole:
-        return problem.with_traceback(None)
-    return BadRow(
-        "the last line is truncated",
-        where=problem.where,
-        hint="the agent was killed during a write, or is still writing",
-    )
+            if not line.endswith(b"\n"):
+                hint = "the agent was killed during a write, or is still writing"
+                problem = BadRow("the last line is truncated", where=problem.where, hint=hint)
+            yield problem.with_traceback(None), end
 
 
 def iterate_numbered_lines(path: Path, *, longest: int = LARGEST_FILE) -> Iterator[tuple[int, Any]]:
@@ -78,7 +71,11 @@ def _split_lines(path: Path, *, longest: int) -> Iterator[tuple[int, int, Any]]:
                 if endless := len(line) > longest and not line.endswith(b"\n"):
                     end += skip_line(file)
             except (DatasetError, OSError) as error:
-                yield number, end, _build_rest_error(error, f"{path}:{number}")
+                # The rest of the file is unreadable.
+                why, hint = f"the file cannot be read: {getattr(error, 'strerror', None)}", None
+                if isinstance(error, DatasetError):
+                    why, hint = error.message, error.hint
+                yield number, end, BadRow(why, where=f"{path}:{number}", hint=hint)
                 return
             if not line:
                 return
@@ -87,13 +84,6 @@ def _split_lines(path: Path, *, longest: int) -> Iterator[tuple[int, int, Any]]:
                 yield number, end, BadRow(f"the line exceeds {longest} bytes", where=where)
             elif line.strip(b" \t\r\n"):
                 yield number, end, line
-
-
-def _build_rest_error(error: DatasetError | OSError, where: str) -> BadRow:
-    """Return the error for the unreadable rest of a file."""
-    if isinstance(error, DatasetError):
-        return BadRow(error.message, where=where, hint=error.hint)
-    return BadRow(f"the file cannot be read: {error.strerror}", where=where)
 
 
 def find_session_files(path: Path, *patterns: str, kind: str) -> list[Path]:

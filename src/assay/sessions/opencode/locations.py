@@ -22,12 +22,21 @@ def open_archive(path: Path) -> Archive:
     imported those into it and did not delete them.
     """
     if path.is_file():
-        return _open_single_file(path)
+        try:
+            with path.open("rb") as file:
+                start = file.read(len(_SQLITE_MAGIC))
+        except OSError as error:
+            message = f"the file cannot be opened: {error.strerror}"
+            raise DatasetError(message, where=str(path)) from None
+        is_database = start == _SQLITE_MAGIC or path.suffix == ".db"
+        return OpenCodeDatabase(path) if is_database else ExportFiles(path, [path])
     if not path.is_dir():
         raise DatasetError(
             "the file or folder does not exist", where=str(path), hint=_LOCATION_HINT
         )
-    if databases := _find_databases(path):
+    own = path / "opencode.db"
+    # The database of the release first, then those of other channels.
+    if databases := [*([own] if own.is_file() else []), *sorted(path.glob("opencode-*.db"))]:
         return _open_first_database(path, databases)
     if storage := _find_global_storage(path):
         archive = GlobalTree(storage)
@@ -47,26 +56,6 @@ def open_archive(path: Path) -> Archive:
     raise DatasetError(
         "the folder contains no OpenCode sessions", where=str(path), hint=_LOCATION_HINT
     )
-
-
-def _open_single_file(path: Path) -> Archive:
-    try:
-        with path.open("rb") as file:
-            start = file.read(len(_SQLITE_MAGIC))
-    except OSError as error:
-        raise DatasetError(
-            f"the file cannot be opened: {error.strerror}", where=str(path)
-        ) from None
-    if start == _SQLITE_MAGIC or path.suffix == ".db":
-        return OpenCodeDatabase(path)
-    return ExportFiles(path, [path])
-
-
-def _find_databases(path: Path) -> list[Path]:
-    """Return the database of the release first, then those of other channels."""
-    own = path / "opencode.db"
-    channels = sorted(path.glob("opencode-*.db"))
-    return ([own] if own.is_file() else []) + channels
 
 
 def _open_first_database(path: Path, databases: list[Path]) -> Archive:

@@ -1,12 +1,17 @@
 """Read the info, the reverted messages and the usage of stored sessions, of any version."""
 
 from collections import Counter
-from math import inf
 from typing import Any
 
 from assay.types import Usage
 
-from ..foreign_values import dict_or_empty, format_iso_time, parse_epoch_ms, parse_token_count
+from ..foreign_values import (
+    dict_or_empty,
+    format_iso_time,
+    parse_cost,
+    parse_epoch_ms,
+    parse_token_count,
+)
 from .archive import StoredMessage, StoredSession
 
 _MESSAGE_KEYS = frozenset("id sessionID role modelID providerID system error agent finish".split())
@@ -127,9 +132,6 @@ def read_usage(tokens: Any, cost: Any, *, version: str) -> Usage | None:
     names = ("input", "output", "reasoning", "total")
     given, answer, thought, total = (parse_token_count(tokens.get(name)) for name in names)
     read, written = parse_token_count(cache.get("read")), parse_token_count(cache.get("write"))
-    # Not every number of a file is one that a float can hold.
-    known = isinstance(cost, int | float) and not isinstance(cost, bool) and 0 <= cost < inf
-    spent = float(cost) if known and cost < 10**300 else None
     if not any((given, answer, read, written, thought, total)):
         # Failed calls are stored with zeros, which are not a measurement.
         return None
@@ -145,6 +147,6 @@ def read_usage(tokens: Any, cost: Any, *, version: str) -> Usage | None:
         output_tokens=answer,
         cached_tokens=read,
         reasoning_tokens=thought,
-        cost_usd=spent,
+        cost_usd=parse_cost(cost),
         stored=tokens,
     )
