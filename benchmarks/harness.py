@@ -36,6 +36,8 @@ RATIO_BUDGET = {10: 0.95, 100: 0.95, 500: 0.85}
 """Least part of the bare loop's requests a second, by concurrency."""
 
 CPU_BUDGET_MS = 0.15
+AGENT_BUDGET = 1.3
+AGENT_SAMPLES = 5000
 FLAT_BUDGET = 1.2
 """Most that a sample of the largest size may cost, against one of the smallest."""
 
@@ -196,12 +198,24 @@ def compared(
 # CPU
 
 
-def evaluate_without_latency(rows: int) -> float:
-    """CPU seconds of one evaluation with a model that answers at once, all threads together."""
-    config = EvalConfig(
-        endpoint=Endpoint(provider="mock", model="fixed", extra_params={"text": "42"}),
-        score_fn=score,
-    )
+def answer(sample: Sample) -> str:
+    return "42"
+
+
+async def answer_async(sample: Sample) -> str:
+    return "42"
+
+
+AGENTS: dict[str, Any] = {
+    "model": Endpoint(provider="mock", model="fixed", extra_params={"text": "42"}),
+    "function": answer,
+    "async function": answer_async,
+}
+
+
+def evaluate_without_latency(rows: int, agent: str = "model") -> float:
+    """CPU seconds of one evaluation of an agent that answers at once, all threads together."""
+    config = EvalConfig(agent=AGENTS[agent], score_fn=score)
     with tempfile.TemporaryDirectory() as folder:
         dataset = write_dataset(Path(folder) / "sums.jsonl", rows)
         began = time.process_time()
@@ -236,6 +250,8 @@ def measure_cpu(sizes: Sequence[int], rounds: int) -> dict[str, Any]:
             turns[size].append(ms * 1e6 / beside)
     usual = {size: median(each) for size, each in turns.items()}
     return {
+        "agents_against_model": measure_agents(min(max(sizes), AGENT_SAMPLES), rounds),
+        "agent_budget": AGENT_BUDGET,
         "cpu_ms_per_sample": {str(size): ms for size, ms in best.items()},
         "turns_per_sample": {str(size): each for size, each in usual.items()},
         "budget_ms": CPU_BUDGET_MS,
@@ -244,6 +260,18 @@ def measure_cpu(sizes: Sequence[int], rounds: int) -> dict[str, Any]:
         "flat_budget": FLAT_BUDGET,
         "yardstick_ns": {"best": min(yardsticks), "worst": max(yardsticks)},
     }
+
+
+def measure_agents(size: int, rounds: int) -> dict[str, float]:
+    """Median CPU of each kind of agent against a model, in alternating runs."""
+    spent: dict[str, list[float]] = {name: [] for name in AGENTS}
+    for name in AGENTS:
+        evaluate_without_latency(50, name)
+    for _ in range(max(rounds, 3)):
+        for name, seconds in spent.items():
+            seconds.append(evaluate_without_latency(size, name))
+    base = median(spent["model"])
+    return {name: median(seconds) / base for name, seconds in spent.items() if name != "model"}
 
 
 # Memory
@@ -286,6 +314,8 @@ def show(found: dict[str, Any]) -> None:
                 f"{size:>9} samples {ms:8.3f} ms CPU each, budget {cpu['budget_ms']}; "
                 f"{turns:5.0f} turns of the yardstick"
             )
+        for name, ratio in cpu["agents_against_model"].items():
+            print(f"{name:>17} {ratio:8.2f} x a model, budget {cpu['agent_budget']}")
         yardstick = cpu["yardstick_ns"]
         print(
             f"largest against smallest {cpu['largest_against_smallest']:.2f}, "

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from assay.agents.agent import AgentFault
 from assay.agents.agent_thread import AgentLoop
-from assay.agents.certified_agent import AgentFault
 
 
 @pytest.fixture

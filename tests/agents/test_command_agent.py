@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from assay.agents.certified_agent import AgentFault
+from assay.agents.agent import AgentFault, RunContext
 from assay.agents.command_agent import CommandAgent, render_prompt
 from assay.errors import ConfigError
-from assay.types import Sample
+from assay.types import Sample, Trajectory
 from make import asked, said
 
 
@@ -22,12 +22,19 @@ def command(code: str) -> str:
 def answer(code: str, sample: Sample | None = None, timeout_s: float = 30) -> str:
     async def run() -> str:
         agent = CommandAgent(command(code))
+        asked = sample or Sample(prompt="2 + 2?")
         async with asyncio.timeout(timeout_s):
-            found = await agent.answer(sample or Sample(prompt="2 + 2?"), seed=None)
-        assert found.seconds > 0
-        return found.trajectory.messages[-1].text
+            found = await agent.run(asked, RunContext(messages=asked.messages))
+        assert found.duration is not None
+        assert found.duration > 0
+        return found.messages[-1].text
 
     return asyncio.run(run())
+
+
+def run_command(line: str, prompt: str = "2 + 2?") -> Trajectory:
+    asked = Sample(prompt=prompt)
+    return asyncio.run(CommandAgent(line).run(asked, RunContext(messages=asked.messages)))
 
 
 def test_the_prompt_comes_on_stdin_and_the_answer_goes_to_stdout() -> None:
@@ -37,11 +44,11 @@ def test_the_prompt_comes_on_stdin_and_the_answer_goes_to_stdout() -> None:
 def test_several_messages_come_after_their_roles() -> None:
     sample = Sample(prompt=[asked("Hi"), said("Hello"), asked("2 + 2?")])
 
-    assert render_prompt(sample) == "user: Hi\n\nassistant: Hello\n\nuser: 2 + 2?"
+    assert render_prompt(sample.messages) == "user: Hi\n\nassistant: Hello\n\nuser: 2 + 2?"
 
 
 def test_no_shell_reads_the_command_line() -> None:
-    assert asyncio.run(CommandAgent("echo $HOME; ls").answer(Sample(prompt="?"), seed=None))
+    assert run_command("echo $HOME; ls").messages[-1].text == "$HOME; ls"
     assert answer("import sys; print(sys.argv)") == "['-c']"
 
 
@@ -92,3 +99,71 @@ def test_a_program_that_never_stops_talking_is_ended() -> None:
 def test_a_command_that_cannot_be_run_is_refused_before_a_call(line: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         CommandAgent(line)
+
+
+def test_the_prompt_replaces_its_field_in_the_command() -> None:
+    line = shlex.join([sys.executable, "-c", "import sys; print(sys.argv[1:], sys.stdin.read())"])
+
+    found = run_command(f"{line} --ask={{prompt}}", "what's $HOME; {workspace}?")
+
+    assert found.messages[-1].text == str(["--ask=what's $HOME; {workspace}?"]) + " "
+
+
+def test_each_sample_has_a_folder_of_its_own_that_is_removed() -> None:
+    code = "import os; print(os.getcwd(), os.environ['ASSAY_WORKSPACE'], os.listdir())"
+    code += "; open('note', 'w').close()"
+
+    texts = [answer(code), answer(code)]
+
+    folders = [text.split()[0] for text in texts]
+    assert all(text.split()[1:] == [text.split()[0], "[]"] for text in texts)
+    assert folders[0] != folders[1]
+    assert not any(Path(folder).exists() for folder in folders)
+
+
+def test_files_and_modules_of_the_current_folder_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_command_agent.py").write_text("import sys; print('ran', sys.argv[1:])")
+    (tmp_path / "run.sh").write_text("#!/bin/sh\necho shell $1\n")
+    (tmp_path / "run.sh").chmod(0o755)
+    (tmp_path / "data.txt").write_text("x")
+
+    by_file = run_command(f"{sys.executable} my_command_agent.py data.txt")
+    by_module = run_command(f"{sys.executable} -m my_command_agent")
+    by_script = run_command("./run.sh one")
+
+    assert by_file.messages[-1].text == f"ran {[str(tmp_path / 'data.txt')]}"
+    assert by_module.messages[-1].text == "ran []"
+    assert by_script.messages[-1].text == "shell one"
+
+
+@pytest.mark.parametrize(
+    ("output", "roles", "text"),
+    [
+        ('[{"role": "assistant", "content": "four"}]', ["user", "assistant"], "four"),
+        (
+            '{"messages": [{"role": "user", "content": "2 + 2?"},'
+            ' {"role": "assistant", "content": "four"}]}',
+            ["user", "assistant"],
+            "four",
+        ),
+        ('{"capital": "Paris"}', ["user", "assistant"], '{"capital": "Paris"}'),
+        ('{"answer": "four"}', ["user", "assistant"], '{"answer": "four"}'),
+        ("[1, 2]", ["user", "assistant"], "[1, 2]"),
+        ("{not json", ["user", "assistant"], "{not json"),
+    ],
+)
+def test_messages_as_json_are_read_and_other_json_is_the_answer(
+    output: str, roles: list[str], text: str
+) -> None:
+    found = run_command(shlex.join(["echo", output]))
+
+    assert [message.role for message in found.messages] == roles
+    assert found.messages[-1].text == text
+
+
+def test_a_prompt_that_cannot_be_an_argument_is_a_failure_of_the_agent() -> None:
+    with pytest.raises(AgentFault, match="could not be started"):
+        run_command("echo {prompt}", "a\0b")

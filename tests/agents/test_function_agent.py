@@ -1,65 +1,31 @@
-"""Functions as agents: what they may return, and what becomes of their mistakes."""
+"""Functions as agents: how they are called, and what happens to their mistakes."""
 
 import asyncio
+import contextvars
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
-from assay.agents.certified_agent import AgentAnswer, AgentFault
-from assay.agents.function_agent import FunctionAgent, build_trajectory
-from assay.types import Message, Sample, Trajectory
-from make import asked, said
+from assay.agents import RunContext
+from assay.agents.agent import AgentFault
+from assay.agents.function_agent import FunctionAgent, name_function
+from assay.errors import ConfigError
+from assay.types import Sample, Trajectory
 
 ASKED = Sample(prompt="2 + 2?", ground_truth="4")
 
 
-def answered(function: Callable[..., object], sample: Sample = ASKED) -> AgentAnswer:
-    async def run() -> AgentAnswer:
+def answer(function: Callable[..., object], sample: Sample = ASKED) -> Trajectory:
+    async def run() -> Trajectory:
         agent = FunctionAgent(function, "my:agent")
         try:
-            return await agent.answer(sample, seed=None)
+            return await agent.run(sample, RunContext(messages=sample.messages, repeat=7))
         finally:
             await agent.close()
 
     return asyncio.run(run())
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        "four",
-        said("four"),
-        {"role": "assistant", "content": "four"},
-        [said("four")],
-        [asked("2 + 2?"), said("let me see"), said("four")],
-        Trajectory(messages=[asked("2 + 2?"), said("four")]),
-    ],
-    ids=["text", "message", "dict", "messages", "conversation", "trajectory"],
-)
-def test_text_messages_and_trajectories_are_answers(value: Any) -> None:
-    trajectory = answered(lambda sample: value).trajectory
-
-    assert [message.role for message in trajectory.messages][:2] == ["user", "assistant"]
-    assert trajectory.messages[-1].text == "four"
-
-
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        (None, "returned None"),
-        (4, "returned a int"),
-        ([], "returned a list"),
-        (b"four", "returned a bytes"),
-        ([3], "an invalid message"),
-        (Trajectory(), "without messages"),
-    ],
-)
-def test_anything_else_is_no_answer(value: Any, message: str) -> None:
-    with pytest.raises(AgentFault, match=message):
-        build_trajectory(value, ASKED, 0.1)
 
 
 def test_an_async_function_is_awaited() -> None:
@@ -67,8 +33,13 @@ def test_an_async_function_is_awaited() -> None:
         await asyncio.sleep(0)
         return sample.messages[0].text
 
-    assert answered(agent).trajectory.messages[-1].text == "2 + 2?"
-    assert answered(lambda sample: agent(sample)).trajectory.messages[-1].text == "2 + 2?"
+    class Callable:
+        async def __call__(self, sample: Sample) -> str:
+            return "four"
+
+    assert answer(agent).messages[-1].text == "2 + 2?"
+    assert answer(lambda sample: agent(sample)).messages[-1].text == "2 + 2?"
+    assert answer(Callable()).messages[-1].text == "four"
 
 
 def test_a_plain_function_runs_in_a_thread_and_its_own_time_is_taken() -> None:
@@ -81,53 +52,120 @@ def test_a_plain_function_runs_in_a_thread_and_its_own_time_is_taken() -> None:
             pass
         return "four"
 
-    found = answered(agent)
+    trajectory = answer(agent)
 
     assert seen == ["assay-agent"]
-    assert found.seconds >= 0.01
-    assert found.trajectory.duration == found.seconds
+    assert trajectory.duration is not None
+    assert trajectory.duration >= 0.01
+    assert trajectory.termination_reason == "agent"
+    assert not trajectory.terminated
 
 
-@pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3), StopIteration("x")])
-def test_whatever_a_function_raises_is_a_fault_of_the_agent(error: BaseException) -> None:
+def test_a_second_parameter_is_the_context() -> None:
+    def positional(sample: Sample, more: RunContext) -> str:
+        return str(more.repeat)
+
+    def named(sample: Sample, context: RunContext | None = None) -> str:
+        return "none" if context is None else str(context.repeat)
+
+    def own_option(sample: Sample, temperature: float = 0.5) -> str:
+        return str(temperature)
+
+    found = [answer(each).messages[-1].text for each in (positional, named, own_option)]
+
+    assert found == ["7", "7", "0.5"]
+
+
+@pytest.mark.parametrize("function", [lambda: "x", lambda a, b, c: "x"])
+def test_a_function_that_takes_no_sample_is_refused(function: Callable[..., object]) -> None:
+    with pytest.raises(ConfigError, match="cannot be called with a sample"):
+        FunctionAgent(function)
+
+
+def test_a_function_may_read_the_variables_of_its_caller() -> None:
+    variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable")
+    variable.set("set outside")
+
+    async def asynchronous(sample: Sample) -> str:
+        return variable.get()
+
+    assert answer(lambda sample: variable.get()).messages[-1].text == "set outside"
+    assert answer(asynchronous).messages[-1].text == "set outside"
+
+
+def test_an_error_of_a_function_keeps_its_kind_and_place() -> None:
+    def agent(sample: Sample) -> str:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no") as caught:
+        answer(agent)
+
+    assert caught.traceback[-1].name == "agent"
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
+def test_an_exit_of_a_function_is_a_fault_of_the_agent(error: BaseException) -> None:
     def agent(sample: Sample) -> str:
         raise error
 
     with pytest.raises(AgentFault, match=type(error).__name__):
-        answered(agent)
+        answer(agent)
 
 
-@pytest.mark.parametrize("first", [asked("1 + 1?"), said("Sure.")])
-def test_a_trajectory_cannot_leave_out_or_change_what_was_asked(first: Message) -> None:
-    made = Trajectory(messages=[first, said("four")])
+def test_a_function_that_raises_stop_iteration_does_not_hang() -> None:
+    def agent(sample: Sample) -> str:
+        raise StopIteration("x")
 
-    messages = build_trajectory(made, ASKED, 0.1).messages
-
-    assert [message.text for message in messages] == ["2 + 2?", first.text, "four"]
-    assert len(made.messages) == 2
+    with pytest.raises(RuntimeError, match="the agent raised StopIteration"):
+        answer(agent)
 
 
-def test_a_trajectory_may_have_messages_before_the_question() -> None:
-    made = Trajectory(messages=[said("Welcome."), asked("2 + 2?"), said("four")])
+def test_blocking_functions_run_at_the_same_time_and_can_be_abandoned() -> None:
+    released, entered = threading.Event(), threading.Barrier(21, timeout=60)
 
-    assert build_trajectory(made, ASKED, 0.1) == made
+    def agent(sample: Sample) -> str:
+        entered.wait()
+        released.wait(60)
+        return "late"
+
+    async def run() -> list[object]:
+        made = FunctionAgent(agent)
+        context = RunContext(messages=ASKED.messages)
+        calls = [asyncio.create_task(made.run(ASKED, context)) for _ in range(20)]
+        await asyncio.to_thread(entered.wait)  # all twenty are inside the function
+        for call in calls:
+            call.cancel()
+        ends = await asyncio.gather(*calls, return_exceptions=True)
+        await made.close()
+        return list(ends)
+
+    try:
+        assert all(isinstance(end, asyncio.CancelledError) for end in asyncio.run(run()))
+    finally:
+        released.set()
 
 
-def test_the_agent_cannot_read_the_answer() -> None:
-    shown: list[Any] = []
+def test_an_agent_can_be_used_after_it_was_closed() -> None:
+    async def asynchronous(sample: Sample) -> str:
+        return "four"
 
-    def agent(sample: Sample) -> Message:
-        shown.append(sample.ground_truth)
-        return said("?")
+    async def twice(function: Callable[..., object]) -> list[str]:
+        agent, texts = FunctionAgent(function), []
+        for _ in range(2):
+            made = await agent.run(ASKED, RunContext(messages=ASKED.messages))
+            texts.append(made.messages[-1].text)
+            await agent.close()
+        return texts
 
-    answered(agent)
+    assert asyncio.run(twice(lambda sample: "four")) == ["four", "four"]
+    assert asyncio.run(twice(asynchronous)) == ["four", "four"]
 
-    assert shown == [None]
 
-
-def test_an_agent_is_known_by_its_code() -> None:
-    agent = FunctionAgent(answered, "my:agent")
+def test_an_agent_is_known_by_its_name_and_its_code() -> None:
+    agent = FunctionAgent(answer, "my:agent")
 
     assert agent.name == "my:agent"
     assert agent.sha256 is not None
-    assert agent.sha256 in agent.identity
+    assert agent.identity != FunctionAgent(name_function, "my:agent").identity
+    assert agent.identity == FunctionAgent(answer, "my:agent").identity
+    assert FunctionAgent(answer).name.endswith(":answer")

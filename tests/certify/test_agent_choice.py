@@ -26,6 +26,10 @@ def own_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", sys.path.copy())
 
 
+def digest(chosen: ChosenAgent) -> object:
+    return getattr(chosen.agent, "sha256", None)
+
+
 def choose(root: Path, fields: dict[str, Any] | None = None, **settings: Any) -> ChosenAgent:
     definition = AgentDefinition.model_validate({**agent(profile()), **(fields or {})})
     given = CertifySettings(**settings)
@@ -50,7 +54,7 @@ def test_an_address_is_asked_for_the_manifests_model(tmp_path: Path) -> None:
 def test_functions_are_found_beside_the_manifest_or_given(tmp_path: Path) -> None:
     (tmp_path / "agent_found_here.py").write_text("def answer(sample): return 'x'\n")
 
-    assert choose(tmp_path, runner="agent_found_here:answer").agent.sha256 is not None
+    assert digest(choose(tmp_path, runner="agent_found_here:answer")) is not None
     assert choose(tmp_path, runner=right).agent.name == "certifying:right"
 
 
@@ -72,7 +76,7 @@ def test_the_same_model_on_another_endpoint_is_no_rehearsal_but_another_model_is
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "no model": ({"model": None}, {}, "the agent has no `model`"),
     "unknown model": ({"model": "mine"}, {}, "the provider of the model 'mine' is unknown"),
-    "no runner": ({}, {"runner": "nothing"}, "'nothing' is not a valid runner"),
+    "no runner": ({}, {"runner": "nothing"}, "does not name an agent"),
     "no module": ({}, {"runner": "nowhere_at_all:f"}, "cannot be imported"),
     "no program": (
         {},
@@ -104,16 +108,16 @@ def test_the_code_of_every_tool_counts(tmp_path: Path, monkeypatch: pytest.Monke
     other = {**TOOL, "name": "order"}
     monkeypatch.syspath_prepend(tmp_path)
 
-    def digest(name: str, ordered: str) -> str | None:
+    def digest_of(name: str, ordered: str) -> object:
         looked_up = "def lookup() -> str:\n    return 'found'\n"
         (tmp_path / f"{name}_lookup.py").write_text(looked_up)
         (tmp_path / f"{name}_order.py").write_text(f"def order() -> str:\n    return {ordered!r}\n")
         (tmp_path / f"{name}.py").write_text(
             f"from {name}_lookup import lookup\nfrom {name}_order import order\n"
         )
-        return choose(tmp_path, {"tools": [TOOL, other]}, tools=name).agent.sha256
+        return digest(choose(tmp_path, {"tools": [TOOL, other]}, tools=name))
 
-    first, same, changed = digest("one", "a"), digest("two", "a"), digest("three", "b")
+    first, same, changed = digest_of("one", "a"), digest_of("two", "a"), digest_of("three", "b")
 
     assert first is not None
     assert first == same != changed
@@ -123,7 +127,7 @@ def test_tools_without_a_file_have_no_digest(tmp_path: Path) -> None:
     made = "exec(compile('def lookup() -> str: return \"\"', '<made>', 'exec'))\n"
     (tmp_path / "tools_of_no_file.py").write_text(made)
 
-    assert choose(tmp_path, {"tools": [TOOL]}, tools="tools_of_no_file").agent.sha256 is None
+    assert digest(choose(tmp_path, {"tools": [TOOL]}, tools="tools_of_no_file")) is None
 
 
 def test_inline_tools_are_run_by_the_functions_of_their_names(tmp_path: Path) -> None:
@@ -131,4 +135,4 @@ def test_inline_tools_are_run_by_the_functions_of_their_names(tmp_path: Path) ->
 
     chosen = choose(tmp_path, {"tools": [TOOL]}, tools="tools_found_here")
 
-    assert chosen.agent.sha256 is not None
+    assert digest(chosen) is not None

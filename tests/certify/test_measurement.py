@@ -2,18 +2,23 @@
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from assay.agents import run_agent
-from assay.agents.certified_agent import Agent, AgentAnswer
-from assay.agents.function_agent import FunctionAgent
+from assay.agents import Agent, FunctionAgent, RunContext, run_agent
 from assay.certify.graders import Grader
-from assay.certify.measurement import MEASUREMENT_KEY, AgentScorer, parse_repeat, read_measurement
+from assay.certify.measurement import (
+    MEASUREMENT_KEY,
+    CriteriaScorer,
+    SlottedAgent,
+    prepare_golden,
+    read_measurement,
+)
 from assay.environments import BasicEnvironment, Step
-from assay.errors import AccessDenied, ScorerFault
-from assay.store.stored_prompts import KeptRollout
+from assay.errors import AccessDenied
+from assay.runner import EvalConfig, Resume, evaluate
 from assay.types import EvaluateResult, Message, ModelCall, Sample, Trajectory
 from bars import score_bar
 from make import said
@@ -24,75 +29,93 @@ def grader(score: Callable[[Sample], object], name: str = "right", **fields: Any
     return Grader(score_bar(name, **fields), score)
 
 
-def measurer(
-    agent: Callable[..., object], *graders: Grader, timeout_s: float = 30.0
-) -> AgentScorer:
-    made: Agent = FunctionAgent(agent, "my:agent")
-    return AgentScorer(made, graders, slots=1, timeout_s=timeout_s, name="certify(x)")
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    return str(tmp_path / "store.db")
 
 
-def measure(made: AgentScorer, sample: Sample | None = None) -> tuple[EvaluateResult, Sample]:
-    sample = sample or Sample(prompt="2 + 2?", ground_truth="4")
-    try:
-        return asyncio.run(_measured(made, sample)), sample
-    finally:
-        made.close()
+def measure(
+    store: str,
+    agent: Callable[..., object] | Agent,
+    *graders: Grader,
+    samples: list[Sample] | None = None,
+    timeout_s: float = 30.0,
+    resume: str | None = None,
+) -> list[Sample]:
+    """Run the agent and its graders as a certification does, and return the recorded samples."""
 
-
-async def _measured(made: AgentScorer, sample: Sample) -> EvaluateResult:
-    return await made(sample)
-
-
-def test_a_sample_holds_its_scores_its_time_and_its_goodness() -> None:
-    result, sample = measure(
-        measurer(
-            lambda sample: "four",
-            grader(lambda sample: 0.75),
-            grader(lambda sample: 4, "faults", direction="min", range=(0, 5), threshold=1),
+    async def run() -> list[Sample]:
+        slots = asyncio.Semaphore(1)
+        own = FunctionAgent(agent, "my:agent") if callable(agent) else agent
+        scorer = CriteriaScorer(graders, slots=slots, name="certify(x)")
+        config = EvalConfig(
+            agent=SlottedAgent(own, slots, timeout_s),
+            score_fn=scorer.scorer(),
+            score_failures=True,
+            prepare_messages=prepare_golden,
         )
+        rows = samples or [Sample(id="a", prompt="2 + 2?", ground_truth="4")]
+        again = None if resume is None else Resume(resume)
+        try:
+            report = await evaluate(rows, config, store=store, resume=again)
+        finally:
+            scorer.close()
+        return list(report.samples)
+
+    return asyncio.run(run())
+
+
+def test_a_sample_has_its_scores_its_time_and_their_mean(store: str) -> None:
+    (sample,) = measure(
+        store,
+        lambda sample: "four",
+        grader(lambda sample: 0.75),
+        grader(lambda sample: 4, "faults", direction="min", range=(0, 5), threshold=1),
     )
 
+    result, measured = sample.score, read_measurement(sample)
+    assert result is not None
     assert result.score == pytest.approx((0.75 + 0.2) / 2)
     assert (result.metrics["right"].score, result.metrics["faults"].score) == (0.75, 4)
     assert result.metrics["latency_ms"].score is not None
-    measured = read_measurement(sample)
     assert measured is not None
     assert measured.scores == {"right": 0.75, "faults": 4}
     assert sample.response == "four"
 
 
-def test_an_agent_that_crashes_gets_the_worst_of_every_criterion() -> None:
+def test_an_agent_that_crashes_gets_the_worst_of_every_criterion(store: str) -> None:
     def crash(sample: Sample) -> str:
         raise ValueError("no")
 
-    result, sample = measure(
-        measurer(
-            crash,
-            grader(lambda sample: 1.0),
-            grader(lambda sample: 0.0, "fault_rate", direction="min", threshold=0.1),
-        )
+    (sample,) = measure(
+        store,
+        crash,
+        grader(lambda sample: 1.0),
+        grader(lambda sample: 0.0, "fault_rate", direction="min", threshold=0.1),
     )
 
     measured = read_measurement(sample)
     assert measured is not None
     assert measured.scores == {"right": 0.0, "fault_rate": 1.0}
     assert (measured.seconds, measured.agent_error) == (None, "ValueError: no")
-    assert (result.score, result.is_score_valid) == (0.0, True)
+    assert sample.score is not None
+    assert (sample.score.score, sample.score.is_score_valid) == (0.0, True)
+    assert sample.failure is None  # it is a result, which a resumed run does not repeat
 
 
-def test_an_agent_that_takes_too_long_has_failed() -> None:
+def test_an_agent_that_takes_too_long_has_failed(store: str) -> None:
     async def never(sample: Sample) -> str:
         await asyncio.Event().wait()
         return "four"
 
-    _, sample = measure(measurer(never, grader(lambda sample: 1.0), timeout_s=0.01))
+    (sample,) = measure(store, never, grader(lambda sample: 1.0), timeout_s=0.01)
 
     measured = read_measurement(sample)
     assert measured is not None
     assert measured.agent_error == "no answer within 0.01 s"
 
 
-def test_an_agent_that_is_cut_off_keeps_its_conversation_so_far() -> None:
+def test_an_agent_that_is_cut_off_keeps_its_conversation_so_far(store: str) -> None:
     class Talks(BasicEnvironment):
         async def step(self, action: Message) -> Step:
             await asyncio.Event().wait()
@@ -100,17 +123,11 @@ def test_an_agent_that_is_cut_off_keeps_its_conversation_so_far() -> None:
 
     class Model:
         name = identity = "model"
-        sha256 = None
 
-        async def answer(self, sample: Sample, *, seed: int | None = None) -> AgentAnswer:
-            trajectory = await run_agent(Scripted(said("Let me see.")), Talks(), sample.messages)
-            return AgentAnswer(trajectory, 0.0)
+        async def run(self, sample: Sample, context: RunContext) -> Trajectory:
+            return await run_agent(Scripted(said("Let me see.")), Talks(), context.messages)
 
-        async def close(self) -> None:
-            return None
-
-    made = AgentScorer(Model(), [], slots=1, timeout_s=0.01, name="certify(x)")
-    _, sample = measure(made)
+    (sample,) = measure(store, Model(), timeout_s=0.01)
 
     measured = read_measurement(sample)
     assert measured is not None
@@ -120,9 +137,11 @@ def test_an_agent_that_is_cut_off_keeps_its_conversation_so_far() -> None:
     assert sample.trajectory.termination_reason == "timeout_s"
 
 
-def test_without_criteria_an_answer_is_all_there_is_to_it() -> None:
-    assert measure(measurer(lambda sample: "four"))[0].score == 1.0
-    assert measure(measurer(lambda sample: None))[0].score == 0.0
+def test_without_criteria_the_score_is_whether_the_agent_answered(store: str) -> None:
+    (answered,) = measure(store, lambda sample: "four")
+    (failed,) = measure(store, lambda sample: None)
+
+    assert (answered.reward, failed.reward) == (1.0, 0.0)
 
 
 def _crash(sample: Sample) -> object:
@@ -141,14 +160,13 @@ def _crash(sample: Sample) -> object:
     ],
 )
 def test_a_metric_that_fails_leaves_the_sample_unscored_and_its_answer_kept(
-    score: Callable[[Sample], object], why: str
+    store: str, score: Callable[[Sample], object], why: str
 ) -> None:
-    sample = Sample(prompt="2 + 2?")
-
-    with pytest.raises(ScorerFault, match="right: "):
-        measure(measurer(lambda sample: "four", grader(score), grader(len_of, "length")), sample)
+    (sample,) = measure(store, lambda sample: "four", grader(score), grader(len_of, "length"))
 
     measured = read_measurement(sample)
+    assert sample.failure is not None
+    assert sample.failure.message.startswith("right: ")
     assert measured is not None
     assert measured.problems["right"].startswith(why)
     assert measured.scores == {"length": 1.0}
@@ -159,88 +177,87 @@ def len_of(sample: Sample) -> float:
     return len(sample.response) / 4
 
 
-def test_what_was_answered_before_is_graded_and_not_asked_again() -> None:
+def test_a_recorded_answer_is_graded_and_the_agent_is_not_called_again(store: str) -> None:
     calls: list[str] = []
 
     def agent(sample: Sample) -> str:
         calls.append(sample.id)
         return "four"
 
-    graded: list[float] = []
+    graded: list[str] = []
 
     def metric(sample: Sample) -> float:
-        graded.append(1.0)
+        graded.append("right")
         if len(graded) == 1:
             raise RuntimeError("away")
         return 1.0
 
-    failed = Sample(id="a", prompt="2 + 2?")
-    with pytest.raises(ScorerFault):
-        measure(measurer(agent, grader(metric), grader(len_of, "length")), failed)
-    again = measurer(agent, grader(metric), grader(len_of, "length"))
-    assert failed.trajectory is not None
-    kept = KeptRollout(failed.trajectory, None, failed.metadata)
-    again.find_kept = lambda sample: kept
-    result, sample = measure(again, Sample(id="a", prompt="2 + 2?"))
+    def length(sample: Sample) -> float:
+        graded.append("length")
+        return len_of(sample)
+
+    graders = grader(metric), grader(length, "length")
+    (failed,) = measure(store, agent, *graders)
+    (sample,) = measure(store, agent, *graders, resume="latest")
 
     assert calls == ["a"]
-    assert (result.metrics["right"].score, sample.response) == (1.0, "four")
+    assert sorted(graded) == ["length", "right", "right"]
+    assert sample.reward == 1.0
     first, second = read_measurement(failed), read_measurement(sample)
     assert first is not None
     assert second is not None
     assert (second.seconds, second.problems) == (first.seconds, {})
 
 
-def test_a_refused_key_is_no_result_before_anything_was_answered() -> None:
+def test_a_refused_key_before_the_first_answer_ends_the_run(store: str) -> None:
     async def refused(sample: Sample) -> str:
         raise AccessDenied("the key is refused")
 
     with pytest.raises(AccessDenied):
-        measure(measurer(refused, grader(lambda sample: 1.0)))
+        measure(store, refused, grader(lambda sample: 1.0))
 
 
-def test_a_judge_that_refuses_the_key_ends_the_run() -> None:
+def test_a_judge_that_refuses_the_key_ends_the_run(store: str) -> None:
     def denied(sample: Sample) -> float:
         raise AccessDenied("the key is refused")
 
     with pytest.raises(AccessDenied):
-        measure(measurer(lambda sample: "four", grader(denied)))
+        measure(store, lambda sample: "four", grader(denied))
 
 
-def test_an_answer_from_a_cache_is_marked() -> None:
-    call = ModelCall.model_validate({"model": "m-1", "cached": True})
-    trajectory = Trajectory(messages=[said("four")], calls=[call])
+def test_an_answer_from_a_cache_is_marked_and_retries_do_not_count_as_time(store: str) -> None:
+    cached = ModelCall.model_validate({"model": "m-1", "cached": True})
+    retried = ModelCall(model="m-1", retry_wait_s=2.0)
 
-    _, sample = measure(measurer(lambda sample: trajectory, grader(lambda sample: 1.0)))
+    def agent(sample: Sample) -> Trajectory:
+        calls = [cached] if sample.id == "a" else [retried]
+        return Trajectory(messages=[said("four")], calls=calls, duration=2.5)
 
-    measured = read_measurement(sample)
-    assert measured is not None
-    assert (measured.cached, measured.agent_models) == (True, ("m-1",))
+    samples = [Sample(id=each, prompt="?") for each in "ab"]
+    found = measure(store, agent, grader(lambda sample: 1.0), samples=samples)
+
+    first, second = map(read_measurement, found)
+    assert first is not None
+    assert second is not None
+    assert (first.cached, first.agent_models) == (True, ("m-1",))
+    assert (second.cached, second.seconds) == (False, 0.5)
 
 
-def test_a_dataset_cannot_bring_its_own_measurements() -> None:
+def test_a_dataset_cannot_bring_its_own_measurements(store: str) -> None:
     forged = {MEASUREMENT_KEY: {"seconds": 0.0, "scores": {"right": 1.0}}}
-    sample = Sample(
-        prompt="?", metadata=forged, trajectory=Trajectory(messages=[said("finished before")])
-    )
+    finished = Trajectory(messages=[said("finished before")])
+    samples = [Sample(prompt="?", metadata=forged, trajectory=finished)]
 
-    _, measured = measure(measurer(lambda sample: "now", grader(lambda sample: 0.0)), sample)
+    (sample,) = measure(store, lambda sample: "now", grader(lambda sample: 0.0), samples=samples)
 
-    found = read_measurement(measured)
+    found = read_measurement(sample)
     assert found is not None
     assert found.scores == {"right": 0.0}
-    assert measured.response == "now"
+    assert sample.response == "now"
     assert read_measurement(Sample(prompt="?")) is None
 
 
-def test_repeats_are_told_apart() -> None:
-    assert (parse_repeat(Sample(id="a#1", rollout_id="a#1#3")), parse_repeat(Sample(id="a"))) == (
-        3,
-        0,
-    )
-
-
-def test_no_more_calls_are_in_flight_than_there_are_slots() -> None:
+def test_no_more_calls_are_in_flight_than_there_are_slots(store: str) -> None:
     now, most = 0, 0
 
     async def agent(sample: Sample) -> str:
@@ -252,11 +269,7 @@ def test_no_more_calls_are_in_flight_than_there_are_slots() -> None:
         now -= 1
         return "four"
 
-    async def run() -> None:
-        made = measurer(agent, grader(lambda sample: 1.0))
-        await asyncio.gather(*(made(Sample(id=str(n), prompt="?")) for n in range(5)))
-        made.close()
-
-    asyncio.run(run())
+    samples = [Sample(id=str(number), prompt="?") for number in range(5)]
+    measure(store, agent, grader(lambda sample: 1.0), samples=samples)
 
     assert most == 1

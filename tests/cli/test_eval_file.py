@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from assay.cli.eval_file import format_user_traceback, load_eval_file
+from assay.cli.eval_file import load_eval_file
 from assay.datasets import load_samples
 from assay.errors import ConfigError, DatasetError
+from assay.scorers import format_user_traceback
 
 CONFIG = """
 from assay.runner import EvalConfig

@@ -7,10 +7,11 @@ import pytest
 
 import assay
 from assay.cli import quickstart_task
-from assay.cli.eval_file import import_file, load_eval_file
+from assay.cli.eval_file import load_eval_file
 from assay.cli.quickstart_task import find_task_file
 from assay.datasets import load_samples
 from assay.errors import ConfigError
+from assay.scorers import import_file
 from make import asked, said, sample
 
 ROOT = Path(__file__).parents[2]

@@ -322,7 +322,7 @@ def test_a_store_whose_package_is_missing_says_what_to_install(
     ("options", "told"),
     [
         (("--runner", "nowhere:answer"), "cannot be imported"),
-        (("--runner", "what is this"), "is not a valid runner"),
+        (("--runner", "what is this"), "does not name an agent"),
         (
             ("--runner", "cmd:no-such-program-here"),
             "the program 'no-such-program-here' was not found",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from assay.cli.eval_file import import_file
+from assay.scorers import import_file
 from assay.train import TrainingSession, grpo_train
 from assay.train.retokenize import to_demonstration
 from assay.types import Message, Sample, Trajectory

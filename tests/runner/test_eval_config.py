@@ -55,7 +55,7 @@ def test_each_rollout_has_a_seed_of_its_own_zero_included() -> None:
             {"score_fn": right, "endpoint": "gpt-4o"},
             r"a model string has the form `provider:model`",
         ),
-        ({"score_fn": right, "prepare_messages": lambda s: []}, "no effect without an `endpoint`"),
+        ({"score_fn": right, "prepare_messages": lambda s: []}, "no effect without an agent"),
         (
             {"score_fn": right, "bounds": 5},
             "bounds=5 is not a pair of the lowest and the highest score",

@@ -7,7 +7,10 @@ PUBLIC = {
         Sample Score Status StepOutput Trajectory __version__ evaluate evaluation_test
         load_samples
     """,
-    "assay.agents": "Limits RolloutFailed run_agent",
+    "assay.agents": """
+        Agent AgentFault CommandAgent FunctionAgent HttpAgent Limits ModelAgent RolloutFailed
+        RunContext resolve_agent run_agent
+    """,
     "assay.certify": """
         Certification CertificationAborted CertificationInterrupted CertificationPlan
         CertificationResult CertificationVerdict CertifySettings Cost CriterionOutcome

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from assay.agents import RunContext
 from assay.environments import BasicEnvironment
 from assay.errors import ConfigError, MissingExtra, TrainingError
 from assay.providers.in_process import LocalModel
@@ -74,6 +75,55 @@ def test_a_model_learns_to_say_what_is_rewarded(seed: int, tmp_path: Path) -> No
     assert min(rewards[-3:]) > 0.7
     norms = [step.grad_norm for step in result.steps if step.grad_norm is not None]
     assert all(math.isfinite(norm) and norm > 0 for norm in norms)
+
+
+def _ask_policy(sample: Sample, context: RunContext) -> str:
+    assert context.client is not None
+    return context.client.ask(context.messages, seed=context.sampling_seed).message.text
+
+
+async def _ask_policy_twice(sample: Sample, context: RunContext) -> str:
+    assert context.client is not None
+    await context.client.complete(context.messages, seed=1)
+    reply = await context.client.complete(context.messages, seed=context.sampling_seed)
+    return reply.message.text
+
+
+@pytest.mark.parametrize("agent", [_ask_policy, _ask_policy_twice])
+def test_a_function_that_calls_the_policy_can_be_trained(agent: Any, tmp_path: Path) -> None:
+    config = GRPOConfig(
+        model_name="letters",
+        num_steps=2,
+        output=tmp_path / "out",
+        prompts_per_step=2,
+        group_size=4,
+        max_tokens=8,
+    )
+
+    result = grpo_train(
+        config,
+        [{"id": "1", "prompt": "say a"}, {"id": "2", "prompt": "say a again"}],
+        share_of_a,
+        agent=agent,
+        model=word_model([], seed=1),
+        session=TrainingSession(store=tmp_path / "store.db"),
+    )
+
+    assert [(step.valid, step.failed) for step in result.steps] == [(8, {}), (8, {})]
+    with Store.open(tmp_path / "store.db") as store:
+        samples = list(store.run(result.run_id).samples())
+    for sample in samples:
+        assert sample.trajectory is not None
+        assert sample.trajectory.calls[-1].completion_ids
+        assert sample.response == sample.trajectory.messages[-1].text
+
+
+@pytest.mark.parametrize("agent", ["cmd:cat", "http://127.0.0.1:1/ask", "mock:echo"])
+def test_an_agent_that_cannot_call_the_policy_is_refused(agent: str, tmp_path: Path) -> None:
+    config = GRPOConfig(model_name="letters", num_steps=1, output=tmp_path / "out")
+
+    with pytest.raises(ConfigError, match="does not call the model that is trained"):
+        grpo_train(config, [{"prompt": "a"}], share_of_a, agent=agent, model=word_model([]))
 
 
 def test_an_agent_with_a_tool_learns_to_use_it_over_two_turns(tmp_path: Path) -> None:

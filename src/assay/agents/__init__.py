@@ -1,11 +1,19 @@
-"""The turn loop of a model agent with its limits, and function, command and endpoint agents."""
+"""Agents: a sample in, a trajectory out. Models, functions, commands and HTTP services."""
 
 import lazy_loader
 
 __getattr__, __dir__, _ = lazy_loader.attach_stub(__name__, __file__)
 
 __all__ = [
+    "Agent",
+    "AgentFault",
+    "CommandAgent",
+    "FunctionAgent",
+    "HttpAgent",
     "Limits",
+    "ModelAgent",
     "RolloutFailed",
+    "RunContext",
+    "resolve_agent",
     "run_agent",
 ]

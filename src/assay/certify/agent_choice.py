@@ -6,18 +6,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from assay.agents import Agent, CommandAgent, EndpointAgent, FunctionAgent, ToolCode
+from assay.agents import (
+    COMMAND_PREFIX,
+    Agent,
+    CommandAgent,
+    FunctionAgent,
+    ModelAgent,
+    ToolCode,
+    build_system_prompt,
+    is_agent,
+    resolve_agent,
+)
 from assay.errors import ConfigError
 from assay.providers import PROVIDERS, ClientSettings, to_endpoint
+from assay.scorers import import_function, import_object, is_code_name
 from assay.types import AgentDefinition, Endpoint, InlineTool, compute_code_sha256, compute_sha256
 
 from .asked_models import resolve_manifest_endpoint, strip_provider
 from .certify_settings import CertifySettings
-from .code_index import COMMAND_PREFIX, CodeIndex
-from .import_ref import import_function, import_object, is_code_name
+from .code_index import CodeIndex
 from .source_files import CodeFiles, find_callable_code
-
-_RUNNER_URL_PREFIXES = ("http://", "https://")
 
 
 @dataclass(frozen=True)
@@ -36,7 +44,7 @@ class ChosenAgent:
 
     @property
     def code_sha256(self) -> str | None:
-        return self.agent.sha256 if self.code is None else self.code.sha256
+        return getattr(self.agent, "sha256", None) if self.code is None else self.code.sha256
 
 
 @dataclass(frozen=True)
@@ -75,9 +83,11 @@ def choose_agent(
         )
     if isinstance(runner, str):
         return _choose_named_runner(case, runner)
-    return ChosenAgent(
-        FunctionAgent(runner, _get_runner_name(runner)), code=_find_runner_code(runner, case.code)
-    )
+    if is_agent(runner):
+        return ChosenAgent(runner)
+    assert callable(runner)
+    name = _get_runner_name(runner)
+    return ChosenAgent(FunctionAgent(runner, name), code=_find_runner_code(runner, case.code))
 
 
 def _get_runner_name(runner: Callable[..., object]) -> str:
@@ -105,21 +115,17 @@ def _choose_named_runner(case: _AgentRequest, runner: str) -> ChosenAgent:
     if runner.startswith(COMMAND_PREFIX):
         command = CommandAgent(runner.removeprefix(COMMAND_PREFIX).strip())
         return ChosenAgent(command, code=case.code.runner(command.name))
-    if runner.startswith(_RUNNER_URL_PREFIXES):
-        model = strip_provider(case.definition.model or case.definition.id)
-        endpoint = Endpoint(provider="openai-compatible", model=model, api_base=runner)
-        # No definition: a served agent already has its role and its tools.
-        agent = EndpointAgent(endpoint, definition=None, settings=case.client)
-        return ChosenAgent(agent, endpoint=endpoint)
-    if not is_code_name(runner):
-        raise ConfigError(
-            f"{runner!r} is not a valid runner",
-            where="--runner",
-            hint="pass module:function, http://host/v1, cmd:COMMAND or provider:model[@URL]",
-        )
-    code = case.code.runner(runner)
-    function = import_function(runner, folders=(Path.cwd(), case.root), where="--runner")
-    return ChosenAgent(FunctionAgent(function, runner), code=code)
+    if is_code_name(runner):
+        code = case.code.runner(runner)
+        function = import_function(runner, folders=(Path.cwd(), case.root), where="--runner")
+        return ChosenAgent(FunctionAgent(function, runner), code=code)
+    found = resolve_agent(runner, where="--runner")
+    if not isinstance(found, Endpoint):
+        return ChosenAgent(found)
+    model = strip_provider(case.definition.model or case.definition.id)
+    endpoint = found if "#model=" in runner else found.model_copy(update={"model": model})
+    # Without the manifest's prompt: a served agent already has its role and its tools.
+    return ChosenAgent(ModelAgent(endpoint, settings=case.client), endpoint=endpoint)
 
 
 def _choose_manifest_agent(case: _AgentRequest, endpoint: Endpoint | None) -> ChosenAgent:
@@ -138,9 +144,13 @@ def _choose_manifest_agent(case: _AgentRequest, endpoint: Endpoint | None) -> Ch
         deviations = (f"the agent's model is {endpoint.model}, not {model}",)
     named = case.settings.tools
     code = None if named is None else case.code.runner(named)
-    agent = EndpointAgent(
-        endpoint, definition=case.definition, tools=_load_manifest_tools(case), settings=case.client
+    agent = ModelAgent(
+        endpoint,
+        system=build_system_prompt(case.definition),
+        environment=_load_manifest_tools(case),
+        settings=case.client,
     )
+    agent.name = f"own model {agent.name}"
     return ChosenAgent(agent, deviations, endpoint, code)
 
 

@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from assay.agents import Agent
 from assay.datasets import FetchRules
 from assay.errors import ConfigError
 from assay.providers import EndpointLike
 from assay.types import Endpoint, Sample
 
-Runner = str | Endpoint | Callable[[Sample], object]
+Runner = str | Endpoint | Agent | Callable[[Sample], object]
 """The agent to test instead of the manifest's model on its default endpoint.
 
 A function that takes the sample, `module:function`, `http://host/v1`, `cmd:...`; an `Endpoint` or

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Callable
 from pathlib import Path
 
+from assay.agents import COMMAND_PREFIX
 from assay.types import EvaluationProfile, Manifest, compute_stable_sha256
 
 from .source_files import (
@@ -17,7 +18,6 @@ from .source_files import (
 )
 
 CHECK_PREFIX = "check:"
-COMMAND_PREFIX = "cmd:"
 
 
 class CodeIndex:

@@ -6,7 +6,15 @@ from pathlib import Path
 from typing import Literal
 
 from assay.errors import ConfigError
-from assay.scorers import Checks, ScoreFunction, checks_from, registered_metric, require_metric
+from assay.scorers import (
+    Checks,
+    ScoreFunction,
+    checks_from,
+    import_function,
+    is_code_name,
+    registered_metric,
+    require_metric,
+)
 from assay.stats import Bounds, Direction, rows_for_percentile, rows_to_prove
 from assay.types import (
     EvaluateResult,
@@ -19,7 +27,6 @@ from assay.types import (
 from .code_index import CHECK_PREFIX, CodeIndex
 from .criteria import GradedBy, ResolvedCriterion
 from .criterion_decisions import PERCENTILES
-from .import_ref import import_function, is_code_name
 from .judge_client import JudgeModel, build_criterion_rubric, digest_judge_prompt
 from .lower_is_better import is_lower_better
 from .source_files import CodeFiles

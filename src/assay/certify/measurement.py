@@ -1,4 +1,4 @@
-"""Measurement of one sample: call and time the agent, then grade every criterion."""
+"""Measurement of one sample: the time of the agent, and a grade for every criterion."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
-from assay.agents import Agent, AgentAnswer, AgentFault, RolloutFailed
+from assay.agents import Agent, AgentFault, RolloutFailed, RunContext
 from assay.errors import AccessDenied, ScorerFault
 from assay.providers import ActiveTimer, reported_models
 from assay.scorers import ScoreCaller
 from assay.store import KeptRollout
-from assay.types import EvaluateResult, Metric, Sample, Trajectory, describe_error, redact
+from assay.types import EvaluateResult, Message, Metric, Sample, Trajectory, describe_error
 
 from .graders import Grader
 
@@ -20,6 +20,7 @@ MEASUREMENT_KEY = "certification"
 
 LATENCY_METRIC = "latency_ms"
 _MAX_MEASURED_REASON = 500
+_TIMEOUT = "timeout_s"
 
 
 class Measurement(BaseModel):
@@ -77,35 +78,54 @@ class JudgeUsage:
             self.cost_usd = self.cost_usd + cost if isinstance(cost, int | float) else None
 
 
-class AgentScorer:
-    """The scorer of a certification's run: calls the agent, then grades its answer.
+class SlottedAgent:
+    """Limits the concurrent calls of an agent, and the time of each."""
 
-    A failure of the agent is a result, with the worst scores. A criterion that cannot be graded
-    fails the sample: a resumed run grades the recorded answer and does not call the agent again.
+    def __init__(self, agent: Agent, slots: asyncio.Semaphore, timeout_s: float) -> None:
+        self.name, self.identity = agent.name, agent.identity
+        self._agent = agent
+        self._slots = slots
+        self._timeout_s = timeout_s
+
+    async def run(self, sample: Sample, context: RunContext) -> Trajectory:
+        """Call the agent once there is a free slot. Raises `AgentFault` after the timeout."""
+        late = AgentFault(f"no answer within {self._timeout_s:g} s")
+        async with self._slots:
+            try:
+                with ActiveTimer() as own:
+                    # The turn loop knows this timer, and keeps the conversation up to the timeout.
+                    async with own.limit_time(self._timeout_s, name=_TIMEOUT) as timer:
+                        return await self._agent.run(sample, context)
+            except TimeoutError as error:
+                if not timer.expired():
+                    raise
+                raise late from error
+            except RolloutFailed as failed:
+                if failed.trajectory.termination_reason != _TIMEOUT:
+                    raise
+                raise failed from late
+
+
+class CriteriaScorer:
+    """The scorer of a certification's run: grades the answer of the agent by every criterion.
+
+    A failure of the agent gives the worst scores. A criterion that cannot be graded fails the
+    sample: a resumed run grades the recorded answer and does not call the agent again.
     """
 
     def __init__(
         self,
-        agent: Agent,
         graders: Sequence[Grader],
         *,
-        slots: int,
-        timeout_s: float,
+        slots: asyncio.Semaphore,
         name: str,
         data_sha256: str | None = None,
     ) -> None:
-        self.seed_of: Callable[[Sample, int], int | None] = lambda sample, repeat: None
-        self.find_kept: Callable[[Sample], KeptRollout | None] = lambda sample: None
-        """Finds the recorded answer of a sample that could not be graded."""
-
         self._name = name
         self._data_sha256 = data_sha256
-        self._agent = agent
         self._graders = graders
         self._callers = {grader.criterion.name: ScoreCaller(grader.score) for grader in graders}
-        self._timeout_s = timeout_s
-        self._slots = asyncio.Semaphore(slots)
-        self._answered = False
+        self._slots = slots
 
     def scorer(self) -> Callable[[Sample], Awaitable[EvaluateResult]]:
         """Return this scorer as an async function, which needs no thread."""
@@ -122,23 +142,14 @@ class AgentScorer:
         for caller in self._callers.values():
             caller.close()
 
-    async def warm_up(self, sample: Sample) -> str | None:
-        """Call the agent without recording it. Returns the error, if any."""
-        return (await self._ask_agent(sample, 0))[1]
-
     async def __call__(self, sample: Sample) -> EvaluateResult:
         """Measure one sample and store it there. Raises `ScorerFault` if a criterion is missing."""
-        kept = self.find_kept(sample)
-        known = None if kept is None else read_measurement(kept)
-        if kept is not None and known is not None:
-            sample.trajectory = kept.trajectory
-            measured = await self._grade_missing(sample, known, ask_models=False)
-        else:
-            async with self._slots:
-                # Metrics run in this process: beside a call of the agent, they would slow it down.
-                answered = await self._call_agent(sample)
-                measured = await self._grade_missing(sample, answered, ask_models=False)
-        # Stored before judging: a judge that refuses the key must not lose the agent's answer.
+        # A measurement exists already if an earlier process could not grade every criterion.
+        measured = read_measurement(sample) or self._measure(sample)
+        async with self._slots:
+            # Metrics run in this process: beside a call of the agent, they would slow it down.
+            measured = await self._grade_missing(sample, measured, ask_models=False)
+        # Stored before judging: a judge that refuses the key must not lose the other scores.
         _store_measurement(sample, measured)
         measured = await self._grade_missing(sample, measured, ask_models=True)
         _store_measurement(sample, measured)
@@ -146,54 +157,31 @@ class AgentScorer:
             raise ScorerFault("; ".join(f"{n}: {why}" for n, why in measured.problems.items()))
         return self._build_result(measured)
 
-    async def _call_agent(self, sample: Sample) -> Measurement:
-        answered, problem = await self._ask_agent(sample, parse_repeat(sample))
-        if answered is None:
-            if sample.trajectory is None:
-                sample.trajectory = Trajectory(
-                    messages=list(sample.messages), termination_reason="error"
-                )
+    def _measure(self, sample: Sample) -> Measurement:
+        trajectory, failure = sample.trajectory, sample.failure
+        if failure is not None:
             worst = {
                 grader.criterion.name: grader.criterion.worst
                 for grader in self._graders
                 if grader.criterion.worst is not None
             }
-            return Measurement(agent_error=problem, scores=worst, data_sha256=self._data_sha256)
-        self._answered = True
-        sample.trajectory = answered.trajectory
-        calls = answered.trajectory.calls
+            text = failure.message
+            if failure.kind != AgentFault.__name__:
+                text = f"{failure.kind}: {text}"
+            return Measurement(
+                agent_error=text[:_MAX_MEASURED_REASON],
+                scores=worst,
+                data_sha256=self._data_sha256,
+            )
+        assert trajectory is not None  # the runner gives every sample one, or a failure
+        calls = trajectory.calls
+        waited_s = sum(call.retry_wait_s or 0.0 for call in calls)
         return Measurement(
-            seconds=answered.seconds,
+            seconds=max((trajectory.duration or 0.0) - waited_s, 0.0),
             data_sha256=self._data_sha256,
             cached=any((call.model_extra or {}).get("cached") is True for call in calls),
             agent_models=tuple(sorted({call.model for call in calls if call.model})),
         )
-
-    async def _ask_agent(
-        self, sample: Sample, repeat: int
-    ) -> tuple[AgentAnswer | None, str | None]:
-        """Return the agent's answer, or None and the error."""
-        # Samples of the dataset may be finished ones: drop their trajectory and score.
-        sample.trajectory = sample.score = None
-        try:
-            with ActiveTimer() as own:
-                # The agent loop knows this timer, and keeps the conversation up to the timeout.
-                async with own.limit_time(self._timeout_s, name="timeout_s") as timer:
-                    answer = self._agent.answer(sample, seed=self.seed_of(sample, repeat))
-                    return await answer, None
-        except (Exception, SystemExit) as error:
-            cause = error
-            if isinstance(error, RolloutFailed):
-                sample.trajectory = error.trajectory
-                cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
-            if isinstance(cause, AccessDenied) and not self._answered:
-                # Refused before the first answer: a wrong key, not a failure of the agent.
-                sample.trajectory = None
-                raise cause from None
-            if isinstance(cause, TimeoutError) and timer.expired():
-                return None, f"no answer within {self._timeout_s:g} s"
-            text = redact(cause.message) if isinstance(cause, AgentFault) else describe_error(cause)
-            return None, text[:_MAX_MEASURED_REASON]
 
     async def _grade_missing(
         self, sample: Sample, measured: Measurement, *, ask_models: bool
@@ -281,7 +269,9 @@ def _store_measurement(sample: Sample, measured: Measurement) -> None:
     sample.metadata[MEASUREMENT_KEY] = measured.model_dump(mode="json", exclude_defaults=True)
 
 
-def parse_repeat(sample: Sample) -> int:
-    """Return the repeat number of a sample."""
-    number = (sample.rollout_id or "").removeprefix(f"{sample.id}#")
-    return int(number) if number.isdecimal() else 0
+def prepare_golden(sample: Sample) -> list[Message]:
+    """Return the prompt of a golden sample, which may be a finished one."""
+    # A measurement in a dataset was not made by this run, and must not be taken for one.
+    sample.metadata.pop(MEASUREMENT_KEY, None)
+    sample.trajectory = sample.score = None
+    return sample.messages

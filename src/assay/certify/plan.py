@@ -5,8 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from assay.agents import COMMAND_PREFIX
 from assay.errors import ConfigError
 from assay.providers import to_endpoint
+from assay.scorers import is_code_name
 from assay.stats import format_plural
 from assay.types import (
     AgentDefinition,
@@ -20,7 +22,7 @@ from .asked_models import resolve_manifest_endpoint, strip_provider
 from .certified import CertifiedManifest, Notice
 from .certify_settings import CertifySettings
 from .code_digests import digest_definition, digest_named_definitions
-from .code_index import COMMAND_PREFIX, CodeIndex
+from .code_index import CodeIndex
 from .criteria import ResolvedCriterion
 from .golden_dataset import LoadedGoldenDataset, open_golden
 from .graders import (
@@ -30,7 +32,6 @@ from .graders import (
     resolve_criteria,
     resolve_latency_criterion,
 )
-from .import_ref import is_code_name
 from .judge_client import JudgeModel
 
 
@@ -95,7 +96,9 @@ class CertificationPlan:
 
     async def close(self) -> None:
         """Close the connections of agent and judge."""
-        await self.chosen.agent.close()
+        close = getattr(self.chosen.agent, "close", None)
+        if close is not None:
+            await close()
         if self.judge is not None:
             await self.judge.close()
 

@@ -89,7 +89,7 @@ def _build_planned_criterion(criterion: ResolvedCriterion, rows: int) -> Planned
 def _estimate_agent_cost(plan: CertificationPlan) -> float | None:
     if plan.chosen.endpoint is None:
         return None  # the model calls of a function or a command are unknown
-    system = len(build_system_prompt(plan.definition).text) * plan.golden.rows
+    system = len(build_system_prompt(plan.definition)) * plan.golden.rows
     characters = (plan.golden.characters + system) * plan.profile.repeats
     return _estimate_input_cost(plan.chosen.endpoint, characters)
 

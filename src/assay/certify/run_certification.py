@@ -1,5 +1,6 @@
 """`certify`: run a plan as a recorded evaluation and decide its criteria."""
 
+import asyncio
 import platform
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -7,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from assay import __version__
-from assay.errors import AssayError, ConfigError, EndpointError
+from assay.agents import AgentFault, RolloutFailed, RunContext, hide_expected_answer
+from assay.errors import AccessDenied, AssayError, ConfigError, EndpointError
 from assay.providers import check_endpoint
 from assay.runner import EvalConfig, ProgressCallback, Resume, Stop, evaluate
 from assay.stats import format_plural
-from assay.store import KeptRollout, Store, sample_key
-from assay.types import Sample, stable_id
+from assay.store import Store
+from assay.types import Sample, describe_error, redact, stable_id
 
 from .aggregate import RunAggregate, aggregate_run
 from .certified import (
@@ -25,7 +27,7 @@ from .certified import (
 from .code_digests import build_certified_endpoint
 from .criteria import ResolvedCriterion
 from .criterion_decisions import Timings, compute_latency_figures
-from .measurement import AgentScorer, parse_repeat
+from .measurement import CriteriaScorer, SlottedAgent, prepare_golden
 from .plan import CertificationPlan, check_provable
 
 # Ids listed in a certificate. The number of earlier runs is always complete.
@@ -65,21 +67,24 @@ async def certify(
     check_provable(plan)
     await _check_endpoints_reachable(plan)
     opened = store if isinstance(store, Store) else Store.open(store)
-    scorer = _build_agent_scorer(plan)
+    slots = asyncio.Semaphore(plan.slots)
+    agent = SlottedAgent(plan.chosen.agent, slots, plan.settings.timeout_s)
+    scorer = _build_criteria_scorer(plan, slots)
     try:
         config = EvalConfig(
+            agent=agent,
             score_fn=scorer.scorer(),
+            score_failures=True,
+            prepare_messages=prepare_golden,
             name=f"certify {plan.definition.id}",
             repeats=plan.profile.repeats,
             concurrency=max(plan.settings.concurrency, plan.slots),
             seed=plan.settings.seed,
         )
-        scorer.seed_of = config.sampling_seed_of
-        _reuse_answers(scorer, opened, resume, config.fingerprint())
         # The warm-up comes before the run, so that no measured call pays for a cold start.
         problem = None
         for sample in plan.golden.first(plan.warmup):
-            problem = await scorer.warm_up(sample) or problem
+            problem = await _warm_up(agent, sample) or problem
         try:
             report = await evaluate(
                 plan.golden.samples, config, store=opened, resume=resume, watch=watch, stop=stop
@@ -95,6 +100,19 @@ async def certify(
         await plan.close()
         if opened is not store:
             opened.close()
+
+
+async def _warm_up(agent: SlottedAgent, sample: Sample) -> str | None:
+    """Call the agent without recording it. Returns the error, if any."""
+    messages = prepare_golden(sample)
+    try:
+        await agent.run(hide_expected_answer(sample), RunContext(messages=messages))
+    except (Exception, SystemExit) as error:
+        cause = error.__cause__ or error if isinstance(error, RolloutFailed) else error
+        if isinstance(cause, AccessDenied):
+            raise cause from None
+        return redact(cause.message) if isinstance(cause, AgentFault) else describe_error(cause)
+    return None
 
 
 def _raise_if_resumable(store: Store, fingerprint: str, error: AssayError) -> None:
@@ -125,7 +143,7 @@ async def _check_endpoints_reachable(plan: CertificationPlan) -> None:
             )
 
 
-def _build_agent_scorer(plan: CertificationPlan) -> AgentScorer:
+def _build_criteria_scorer(plan: CertificationPlan, slots: asyncio.Semaphore) -> CriteriaScorer:
     """Build the scorer of the run."""
     # Its name is a part of the run's fingerprint: it covers everything that affects a result.
     about = [
@@ -137,38 +155,13 @@ def _build_agent_scorer(plan: CertificationPlan) -> AgentScorer:
         plan.slots,
     ]
     name = f"certify({plan.definition.id}, {plan.chosen.agent.name}, {stable_id(about)})"
-    return AgentScorer(
-        plan.chosen.agent,
-        plan.graders,
-        slots=plan.slots,
-        timeout_s=plan.settings.timeout_s,
-        name=name,
-        data_sha256=plan.data_sha256,
-    )
+    return CriteriaScorer(plan.graders, slots=slots, name=name, data_sha256=plan.data_sha256)
 
 
 def _describe_criterion(criterion: ResolvedCriterion) -> dict[str, Any]:
     """Describe a criterion without its file digests, which the digest of all code covers."""
     code = {"sha256": True, "files": True} if criterion.graded_by.files else {"files": True}
     return criterion.model_dump(mode="json", exclude={"graded_by": code})
-
-
-def _reuse_answers(
-    scorer: AgentScorer, store: Store, resume: Resume | str | None, fingerprint: str
-) -> None:
-    """Let the scorer reuse recorded answers that could not be graded."""
-    if resume is None:
-        return
-    run = store.run(resume.run_id if isinstance(resume, Resume) else resume)
-    if run.spec.config_fingerprint != fingerprint:
-        return  # the store refuses such a run next, with the reason
-    keys = run.kept_keys()
-
-    def find_kept(sample: Sample) -> KeptRollout | None:
-        key = sample_key(run.id, sample.id, parse_repeat(sample), run.key_fingerprint)
-        return run.kept(key) if key in keys else None
-
-    scorer.find_kept = find_kept
 
 
 def _build_certification_result(

@@ -11,8 +11,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
+from assay.agents import COMMAND_PREFIX
 from assay.datasets import FetchRules, fetch_golden, read_address
 from assay.errors import ConfigError
+from assay.scorers import is_code_name
 from assay.stats import ReportSection
 from assay.types import AgentDefinition, Endpoint, EvaluationProfile, Manifest
 
@@ -27,10 +29,9 @@ from .certificate_file import (
     read_statement,
 )
 from .code_digests import build_certified_endpoint, digest_definition, digest_named_definitions
-from .code_index import COMMAND_PREFIX, CodeIndex
+from .code_index import CodeIndex
 from .criteria import ResolvedCriterion
 from .graders import CriteriaContext, resolve_criteria, resolve_latency_criterion
-from .import_ref import is_code_name
 from .judge_client import JudgeModel
 from .signatures import VerifyingKey, find_signer
 

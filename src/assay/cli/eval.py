@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.errors import AssayError, ConfigError
 from assay.runner import EvalConfig, EvalReport, Resume, Stop, evaluate, expect_endpoint
+from assay.scorers import format_user_traceback
 from assay.stats import format_plural
 from assay.store import Run, RunSpec, Store
 
@@ -19,7 +20,7 @@ from .arguments import (
     add_grace_option,
     parse_dollars,
 )
-from .eval_file import EvalFile, format_user_traceback, load_eval_file
+from .eval_file import EvalFile, load_eval_file
 from .eval_overrides import (
     add_key_option,
     add_plain_http_option,

@@ -1,18 +1,16 @@
-"""The user's file of `assay eval`: import it, and show errors with the user's own traceback."""
+"""The user's file of `assay eval`: its configuration and its dataset."""
 
 import os
-import sys
-import traceback
 from dataclasses import dataclass
-from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from os import PathLike
 from pathlib import Path
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import Any
 
 from assay.datasets import SampleStream, Source
-from assay.errors import AssayError, ConfigError
+from assay.errors import ConfigError
 from assay.runner import EvalConfig
+from assay.scorers import import_file
 
 from .sample_input import SAMPLE_FILE_SUFFIXES
 
@@ -46,26 +44,6 @@ def load_eval_file(target: str) -> EvalFile:
     return EvalFile(path, config, dataset, name)
 
 
-def format_user_traceback(error: BaseException, path: Path) -> str | None:
-    """Return the traceback within the user's file and its neighbours; None if it has no frame."""
-    frame: TracebackType | None = error.__traceback__
-    while frame is not None and not _is_same_path(path, frame.tb_frame.f_code.co_filename):
-        frame = frame.tb_next
-    if frame is None:
-        return None
-    shown = traceback.TracebackException(type(error), error, frame)
-    folder = os.path.abspath(path.parent) + os.sep
-    ours = [os.path.abspath(each.filename).startswith(folder) for each in shown.stack]
-    last = max((index for index, own in enumerate(ours) if own), default=0)
-    # Frames of libraries after the last own one would bury the user's line.
-    shown.stack = traceback.StackSummary.from_list(shown.stack[: last + 1])
-    return "".join(shown.format()).rstrip()
-
-
-def _is_same_path(path: Path, filename: str) -> bool:
-    return os.path.abspath(filename) == os.path.abspath(path)
-
-
 def split_target(target: str) -> tuple[Path, str]:
     """Split `FILE.py[:config]` into the file and the name of the configuration."""
     file, colon, name = target.rpartition(":")
@@ -83,64 +61,6 @@ def split_target(target: str) -> tuple[Path, str]:
     if not path.is_file():
         raise ConfigError("the file does not exist", where=str(path))
     return path, name
-
-
-def import_file(path: Path) -> ModuleType:
-    """Import a user's file. Raises `ConfigError` with the user's own traceback."""
-    name = _choose_module_name(path)
-    spec = spec_from_file_location(name, path.absolute())
-    if spec is None or spec.loader is None:
-        raise ConfigError("the file cannot be imported", where=str(path))
-    folder = str(path.absolute().parent)
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    module = module_from_spec(spec)
-    # Registered before it runs, as by any import: dataclasses and pickle look modules up by name.
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    # An interruption is not an error of the file.
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        # BaseException: a file may also call sys.exit().
-        del sys.modules[name]
-        raise _build_import_error(error, path) from None
-    return module
-
-
-def _choose_module_name(path: Path) -> str:
-    """Return the file's own name, unless it would shadow another module.
-
-    It does not depend on the current folder: the fingerprint of a scorer begins with it.
-    """
-    own, other = path.stem, f"eval_file_{path.stem}"
-    if not own.isidentifier() or own.startswith("_"):
-        return other
-    found = find_spec(own)
-    free = found is None or (found.origin is not None and _is_same_path(path, found.origin))
-    return own if free else other
-
-
-def _build_import_error(error: BaseException, path: Path) -> ConfigError:
-    shown = format_user_traceback(error, path)
-    if isinstance(error, AssayError) and shown is not None:
-        # The message is complete without a traceback; only the line is added.
-        line = _find_last_line(error, path)
-        return ConfigError(str(error), where=f"{path}:{line}")
-    if shown is None:
-        # A syntax error has no frame in the file; it names file and line itself.
-        shown = "".join(traceback.format_exception_only(error)).rstrip()
-    return ConfigError(f"the file cannot be imported\n{shown}", where=str(path))
-
-
-def _find_last_line(error: BaseException, path: Path) -> int:
-    line, frame = 0, error.__traceback__
-    while frame is not None:
-        if _is_same_path(path, frame.tb_frame.f_code.co_filename):
-            line = frame.tb_lineno
-        frame = frame.tb_next
-    return line
 
 
 def _read_eval_definition(module: ModuleType, name: str, path: Path) -> Any:

@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from assay.runner import EvalReport, Stop
+from assay.scorers import import_file
 from assay.stats import Comparison, compare
 from assay.store import Store
 from assay.train import (
@@ -26,7 +27,6 @@ from assay.train import (
     sft_train,
 )
 
-from .eval_file import import_file
 from .output import is_ascii_only, print_report
 from .quickstart_task import evaluate_with_display, find_task_file
 from .quickstart_training_report import Measured, QuickstartTrainingReport, StageTime

@@ -15,7 +15,7 @@ from assay.environments import rename_environment
 from assay.errors import AssayError, ConfigError
 from assay.providers import LocalModel
 from assay.runner import Stop
-from assay.scorers import ScoreFunction
+from assay.scorers import ScoreFunction, format_user_traceback, import_file
 from assay.train import (
     CheckpointSaved,
     EveryRolloutFailed,
@@ -31,7 +31,7 @@ from assay.train import (
 )
 
 from .arguments import add_count, add_flag, add_grace_option
-from .eval_file import format_user_traceback, import_file, locate_dataset
+from .eval_file import locate_dataset
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_PASS, InconclusiveError
 from .output import (
     format_field,

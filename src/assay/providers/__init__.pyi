@@ -4,6 +4,8 @@ from .address import is_loopback as is_loopback
 from .attempt_errors import fills_context as fills_context
 from .attempt_errors import is_context_length_error as is_context_length_error
 from .attempt_errors import parse_retry_after as parse_retry_after
+from .call_threads import CallThreads as CallThreads
+from .call_threads import LoopMailbox as LoopMailbox
 from .client import Client as Client
 from .client import ModelClient as ModelClient
 from .client import ModelNameRecorder as ModelNameRecorder
@@ -33,6 +35,7 @@ from .model_strings import parse_model as parse_model
 from .model_strings import to_endpoint as to_endpoint
 from .prices import find_price as find_price
 from .provider_table import PROVIDERS as PROVIDERS
+from .proxies import find_proxy as find_proxy
 from .reply import ClientSettings as ClientSettings
 from .reply import Reply as Reply
 from .reply_redaction import Redactor as Redactor

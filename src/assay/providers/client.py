@@ -143,6 +143,7 @@ class Client:
         request, lost = self._adapter.write(messages, tools, seed)
         limiter, clock = self._limiter, self._timing.clock
         retries: RetryBudget | None = None
+        waited_s = 0.0
         number = 0
         while True:
             number += 1
@@ -160,7 +161,10 @@ class Client:
             else:
                 limiter.succeeded(latency_s)
                 self._reached = True
-                return reply
+                if not waited_s:
+                    return reply
+                call = reply.call.model_copy(update={"retry_wait_s": waited_s})
+                return reply._replace(call=call)
             finally:
                 limiter.release()
             limiter.failed(fault)
@@ -176,7 +180,9 @@ class Client:
                     timing=self._timing,
                 )
             # Sleep without a slot: other calls proceed, and a reduced limit takes effect at once.
+            started = clock()
             await self._timing.sleep(retries.wait_s(fault, attempts=number))
+            waited_s += clock() - started
 
 
 class RetryBudget:

@@ -41,6 +41,10 @@ class EvalOptions:
     """An Endpoint or a name such as `openai:gpt-5`. None: the samples are scored
     without a model call."""
 
+    agent: Any = None
+    """What answers the samples: a function, a model, `cmd:...`, `http://...` or an Agent. Beside
+    an agent that is not a model, `endpoint` is the model that it calls through its context."""
+
     endpoints: tuple[Any, ...] = ()
     """One test for each; with `groupwise`, one test for all of them."""
 
@@ -123,6 +127,7 @@ class Options(TypedDict, total=False):
     groupwise: bool
     max_samples: int | None
     endpoint: Any
+    agent: Any
     endpoints: Iterable[Any]
     environment: Any
     env_url: str | None

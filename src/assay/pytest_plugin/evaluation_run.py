@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.agents import Limits
+from assay.agents import Limits, is_model_ref, resolve_agent
 from assay.datasets import SampleStream, load_samples
 from assay.errors import RunStopped
 from assay.providers import to_endpoint
@@ -128,7 +128,8 @@ class Evaluation:
         if first is not None:
             function.takes.of(first)
         asks = any(endpoint is not None for _, endpoint in endpoints)
-        rolled_out = asks or self.options.rollout_fn is not None
+        options = self.options
+        rolled_out = asks or options.rollout_fn is not None or options.agent is not None
         async with open_environment(self.options, rolled_out=rolled_out) as environment:
             for name, endpoint in endpoints:
                 config = self._build_config(function, environment, endpoint)
@@ -153,6 +154,7 @@ class Evaluation:
         options = self.options
         score = _defer_score if options.takes_lists else function.score_sample
         return EvalConfig(
+            agent=None if is_model_ref(options.agent) else options.agent,
             endpoint=endpoint,
             score_fn=_wrap_as_user_function(score, options),
             prepare_messages=options.prepare_messages,
@@ -193,7 +195,7 @@ class Evaluation:
     def _build_metadata(self, config: EvalConfig, name: str | None) -> dict[str, Any]:
         options, endpoint, samples = self.options, config.endpoint, self._load_samples()
         model = None if endpoint is None else f"{endpoint.provider}:{endpoint.model}"
-        threshold, agent = read_minimum(options.threshold), options.rollout_fn
+        threshold, agent = read_minimum(options.threshold), config.agent
         extra: dict[str, Any] = {}
         # eval-protocol writes these into the metadata of every row, where tests read them.
         if isinstance(options, TranslatedOptions) and options.completion_params:
@@ -208,9 +210,7 @@ class Evaluation:
             "dataset_fingerprint": self.dataset_fingerprint,
             "test": self.item.nodeid,
             "endpoint": name or model,
-            "agent": None
-            if agent is None
-            else str(getattr(agent, "__qualname__", type(agent).__qualname__)),
+            "agent": agent.name if agent is not None else _name_rollout(options.rollout_fn),
             "environment": describe_environment(options),
             "threshold": threshold,
             "repeats": options.repeats,
@@ -243,6 +243,8 @@ class Evaluation:
         if options.groupwise and options.endpoints and not model:
             names, given = [*name_endpoints(options.endpoints)], [*options.endpoints]
         where = "@evaluation_test"
+        if given == [None] and is_model_ref(options.agent):
+            given = [resolve_agent(options.agent, where=where)]
         parsed = [None if each is None else to_endpoint(each, where=where) for each in given]
         return list(zip(names, parsed, strict=True))
 
@@ -316,6 +318,12 @@ def _wrap_as_user_function(
     # Otherwise inspect would look through to the parameters of the user's function.
     scorer.__signature__ = _SCORER_SIGNATURE  # type: ignore[attr-defined]  # read by inspect
     return scorer
+
+
+def _name_rollout(function: Any) -> str | None:
+    if function is None:
+        return None
+    return str(getattr(function, "__qualname__", type(function).__qualname__))
 
 
 @contextmanager

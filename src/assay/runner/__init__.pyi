@@ -18,6 +18,5 @@ from .run_progress import Progress as Progress
 from .run_progress import ProgressCallback as ProgressCallback
 from .run_progress import RunControl as RunControl
 from .run_progress import Stop as Stop
-from .sent_messages import PreparationFailed as PreparationFailed
 from .sent_messages import digest_messages as digest_messages
 from .sent_messages import prepare_messages as prepare_messages

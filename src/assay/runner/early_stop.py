@@ -25,6 +25,7 @@ _MAX_EQUAL_FAILURES = 5
 _MAX_MIXED_FAILURES = 20
 
 _HINTS_BY_BOUNDARY = {
+    Boundary.AGENT: "fix the agent and resume the run: failed samples are repeated",
     Boundary.ENDPOINT: "check the endpoint with `assay doctor --model PROVIDER:MODEL`",
     Boundary.ENVIRONMENT: "fix the environment or its factory",
     Boundary.SCORER: "fix the scorer and resume the run: its rollouts are kept",
@@ -80,7 +81,8 @@ class EarlyStop:
         """Count a failed sample. Returns the error that ends the run at once, if any."""
         self.failed += 1
         boundary = failure.boundary
-        if isinstance(error, AccessDenied) and not self.answered:
+        accepted = self.succeeded if boundary is Boundary.SCORER else self.answered
+        if isinstance(error, AccessDenied) and not accepted:
             # Every other call would be refused as well. A 403 of a model may concern one input
             # only, and often arrives before the first answer: it takes several of them.
             alone = boundary is Boundary.ENDPOINT and error.status == 403

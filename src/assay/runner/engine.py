@@ -1,19 +1,29 @@
 """The engine of a run: joins dataset, rollout, scoring and store."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
-from assay.agents import RolloutFailed, run_agent
+from assay.agents import (
+    Agent,
+    AgentClient,
+    AgentFault,
+    ModelAgent,
+    PreparationFailed,
+    RolloutFailed,
+    RunContext,
+    build_trajectory,
+    hide_expected_answer,
+)
 from assay.errors import (
     AccessDenied,
     AssayError,
     ConfigError,
     DatasetError,
-    EnvironmentFault,
     RunStopped,
     ScorerFault,
     WireError,
@@ -29,15 +39,16 @@ from assay.types import (
     Sample,
     Status,
     Trajectory,
+    Usage,
     set_unchecked,
 )
 
 from .early_stop import Admission, EarlyStop, ObservedClient
-from .eval_config import EvalConfig, SampleRollout
-from .recording_client import RecordingClient
+from .eval_config import EvalConfig
+from .rollout_function import RolloutFunctionAgent
 from .rollout_job import RolloutJob
 from .run_progress import RunControl
-from .sent_messages import PreparationFailed, digest_messages, prepare_messages
+from .sent_messages import digest_messages, prepare_messages
 
 _Awaited = TypeVar("_Awaited")
 
@@ -60,9 +71,7 @@ class EvalEngine:
         self._writer = writer
         limited = config.timeout_s is not None
         self._scorer = (
-            None
-            if config.score_fn is None
-            else ScoreCaller(config.score_fn, always_threaded=limited)
+            None if config.score_fn is None else ScoreCaller(config.scorer, always_threaded=limited)
         )
         self._progress = control.progress
         self._watch = control.watch
@@ -81,7 +90,20 @@ class EvalEngine:
         )
         self._admission = Admission(self._early)
         self._client = ObservedClient(client, self._early) if client and self._probes else client
+        self._agent = self._choose_agent()
         self._finished: list[tuple[RolloutJob, bool]] = []
+
+    def _choose_agent(self) -> Agent | None:
+        """Return the agent of the run; None when samples are scored without a rollout."""
+        config = self._config
+        if config.agent is not None:
+            return config.agent
+        if config.rollout_fn is not None:
+            return RolloutFunctionAgent(config.rollout_fn)
+        if self._client is None:
+            return None
+        assert config.endpoint is not None
+        return ModelAgent(config.endpoint, client=self._client, environment=config.make_environment)
 
     async def run(self, todo: Iterator[RolloutJob]) -> None:
         """Execute all jobs, until none is left or the run is stopped.
@@ -211,35 +233,15 @@ class EvalEngine:
             return sample.failure  # already failed, such as in a rescored run: keep it
         given, limit = sample.trajectory, self._config.timeout_s
         own = None if limit is None else ActiveTimer()
-        try:
-            if job.kept is not None:
-                self._reuse_rollout(job, job.kept)
-            elif (rollout := self._start_rollout(job)) is not None:
-                trajectory = await (
-                    rollout if own is None else self._run_with_timeout(rollout, own)
-                )
-                set_unchecked(sample, {"trajectory": trajectory})
-                self._early.answered = True
-                if own is not None:
-                    self._check_timeout(own)
-        except ConfigError as error:
-            # Not caused by the sample: every other rollout would fail as well.
-            self._abort(error)
-            raise
-        except RolloutFailed as failed:
-            sample.trajectory = failed.trajectory
-            return self._record_failure(sample, failed.__cause__ or failed, failed.boundary)
-        except PreparationFailed as unprepared:
-            return self._record_failure(
-                sample, unprepared.__cause__ or unprepared, unprepared.boundary
-            )
-        except TimeoutError as error:
-            return self._record_failure(
-                sample, error, job.waited_for or _find_slower_boundary(sample.trajectory)
-            )
-        except Exception as error:
-            # The environment is the only other code in a rollout.
-            return self._record_failure(sample, error, job.waited_for or Boundary.ENVIRONMENT)
+        if (problem := await self._roll_out(job, own)) is not None:
+            error, boundary = problem
+            refused = isinstance(error, AccessDenied) and not self._early.answered
+            if refused or not self._config.score_failures:
+                return self._record_failure(sample, error, boundary)
+            sample.failure = Failure.of(error, boundary)
+            if sample.trajectory is None or sample.trajectory is given:
+                messages = [] if job.context is None else job.context.messages
+                sample.trajectory = Trajectory(messages=messages, termination_reason="error")
         try:
             if self._scorer is None:
                 score = _read_environment_result(sample)
@@ -266,12 +268,46 @@ class EvalEngine:
             return _mark_failed(sample, Failure.of(unscored, Boundary.SCORER))
         truncated = sample.trajectory is not None and sample.trajectory.truncated
         status = Status.TRUNCATED if truncated else Status.COMPLETED
-        set_unchecked(sample, {"score": score, "status": status})
+        set_unchecked(sample, {"score": score, "status": status, "failure": None})
         if not self._early.succeeded:
             self._early.succeeded = True
             if self._early.is_settled:
                 # Answers need not be observed any longer: skip the wrapper.
                 self._client = self._model
+                if isinstance(self._agent, ModelAgent) and self._model is not None:
+                    self._agent.client = self._model
+        return None
+
+    async def _roll_out(
+        self, job: RolloutJob, own: ActiveTimer | None
+    ) -> tuple[BaseException, Boundary] | None:
+        """Give the sample its trajectory. Returns the error of a failed rollout."""
+        sample = job.sample
+        try:
+            if job.kept is not None:
+                self._reuse_rollout(job, job.kept)
+            elif (rollout := self._start_rollout(job)) is not None:
+                trajectory = await (
+                    rollout if own is None else self._run_with_timeout(rollout, own)
+                )
+                set_unchecked(sample, {"trajectory": trajectory})
+                self._early.answered = True
+                if own is not None:
+                    self._check_timeout(own)
+        except ConfigError as error:
+            # Not caused by the sample: every other rollout would fail as well.
+            self._abort(error)
+            raise
+        except RolloutFailed as failed:
+            sample.trajectory = failed.trajectory
+            return failed.__cause__ or failed, failed.boundary
+        except PreparationFailed as unprepared:
+            return unprepared.__cause__ or unprepared, unprepared.boundary
+        except TimeoutError as error:
+            return error, job.waited_for or _find_slower_boundary(sample.trajectory)
+        except Exception as error:
+            # In the rollout of a model, the environment is the only other code.
+            return error, job.waited_for or Boundary.ENVIRONMENT
         return None
 
     def _loses_rollout(self, sample: Sample, given: Trajectory | None) -> bool:
@@ -281,56 +317,69 @@ class EvalEngine:
 
     def _reuse_rollout(self, job: RolloutJob, kept: KeptRollout) -> None:
         """Use a recorded rollout instead of making another one."""
+        sample = job.sample
         # Called for its side effects on the sample, which a scorer may read.
-        prepare_messages(self._config, job.sample)
-        set_unchecked(job.sample, {"trajectory": kept.trajectory})
+        prepare_messages(self._config, sample)
+        set_unchecked(sample, {"trajectory": kept.trajectory})
+        # Notes that a scorer left before it failed, such as the judgements that were paid for.
+        for key, value in kept.metadata.items():
+            sample.metadata.setdefault(key, value)
         job.prompt_digest = kept.prompt_digest
 
     def _start_rollout(self, job: RolloutJob) -> Coroutine[Any, Any, Trajectory] | None:
         """Start the rollout of a sample; None when the sample is scored without one."""
-        if self._config.rollout_fn is not None:
-            return self._roll_out_with_function(job, self._config.rollout_fn)
-        return None if self._client is None else self._roll_out_with_agent(job, self._client)
-
-    def _roll_out_with_agent(
-        self, job: RolloutJob, client: ModelClient
-    ) -> Coroutine[Any, Any, Trajectory]:
-        sample = job.sample
-        messages = prepare_messages(self._config, sample)
+        agent, config, sample = self._agent, self._config, job.sample
+        if agent is None:
+            return None
+        messages = prepare_messages(config, sample)
         job.prompt_digest = digest_messages(messages)
-        try:
-            environment = self._config.make_environment(sample)
-        except (Exception, SystemExit) as error:
-            raise PreparationFailed(Boundary.ENVIRONMENT) from error
-        return run_agent(
-            client,
-            environment,
-            messages,
-            limits=self._config.limits,
+        job.context = context = RunContext(
+            messages=messages,
+            repeat=job.repeat,
             seed=self._compute_environment_seed(job),
-            sampling_seed=self._config.sampling_seed_of(sample, job.repeat),
+            sampling_seed=config.sampling_seed_of(sample, job.repeat),
+            timeout_s=config.timeout_s,
+            limits=config.limits,
         )
+        if agent is not config.agent and isinstance(agent, ModelAgent):
+            return agent.run(sample, context)
+        return self._run_own_agent(agent, job, context)
 
     def _compute_environment_seed(self, job: RolloutJob) -> int | None:
         return self._config.seed_of(job.sample, job.repeat)
 
-    async def _roll_out_with_function(self, job: RolloutJob, roll_out: SampleRollout) -> Trajectory:
-        job.prompt_digest = digest_messages(prepare_messages(self._config, job.sample))
-        client = None if self._client is None else RecordingClient(self._client)
+    async def _run_own_agent(
+        self, agent: Agent, job: RolloutJob, context: RunContext
+    ) -> Trajectory:
+        """Run an agent of the user's own, which never sees the expected answer."""
+        sample, config = job.sample, self._config
+        job.waited_for = getattr(agent, "boundary", Boundary.AGENT)
+        if not isinstance(agent, RolloutFunctionAgent):
+            prepared = config.prepare_messages is not None or config.session is not None
+            sample = hide_expected_answer(sample, context.messages if prepared else None)
+        if self._client is not None:
+            context.client = AgentClient(self._client)
+        started = time.perf_counter()
         try:
-            returned: object = await roll_out(client, job.sample)
+            answer: object = await agent.run(sample, context)
+            if isinstance(agent, RolloutFunctionAgent) and isinstance(answer, Trajectory):
+                trajectory = answer
+            else:
+                trajectory = build_trajectory(answer, context, time.perf_counter() - started)
         except SystemExit as error:
-            raise EnvironmentFault(f"`rollout_fn` called sys.exit({error.code!r})") from error
-        except (Exception, asyncio.CancelledError) as error:
-            if client is not None:
-                limited = isinstance(error, asyncio.CancelledError)
-                job.sample.trajectory = client.trajectory(_SAMPLE_TIMEOUT if limited else "error")
-                job.waited_for = client.find_boundary(error)
+            raise AgentFault(f"the agent called sys.exit({error.code!r})") from error
+        except (RolloutFailed, PreparationFailed):
             raise
-        if not isinstance(returned, Trajectory):
-            kind = type(returned).__name__
-            raise EnvironmentFault(f"`rollout_fn` returned a {kind}, not a Trajectory")
-        return returned
+        except (Exception, asyncio.CancelledError) as error:
+            if context.client is not None:
+                limited = isinstance(error, asyncio.CancelledError)
+                reason = _SAMPLE_TIMEOUT if limited else "error"
+                job.sample.trajectory = context.client.trajectory(reason)
+                job.waited_for = context.client.find_boundary(error) or job.waited_for
+            raise
+        if context.client is None:
+            self._early.answer(Usage(cost_usd=compute_trajectory_cost(trajectory)))
+        return trajectory
 
     async def _run_with_timeout(self, work: Awaitable[_Awaited], own: ActiveTimer) -> _Awaited:
         seconds = self._config.timeout_s
@@ -441,6 +490,9 @@ _ProgressNote = tuple[float | None, float | None] | None
 
 _SAMPLE_TIMEOUT = "timeout_s"
 
+# The termination reason of a rollout that its agent ended.
+_AGENT_ENDED = "agent"
+
 _BATCH_SIZE = 50
 
 
@@ -529,10 +581,17 @@ def _find_slower_boundary(trajectory: Trajectory | None) -> Boundary:
 
 def compute_sample_cost(sample: Sample) -> float | None:
     """Return the cost of the model calls of a sample; None when one of them is unknown."""
-    if sample.trajectory is None:
-        return 0.0
+    return 0.0 if sample.trajectory is None else compute_trajectory_cost(sample.trajectory)
+
+
+def compute_trajectory_cost(trajectory: Trajectory) -> float | None:
+    """Return the cost of a rollout; None when that of a model call is unknown."""
+    if trajectory.cost_usd is not None:
+        return trajectory.cost_usd
+    if not trajectory.calls and trajectory.termination_reason == _AGENT_ENDED:
+        return None  # an agent that reports no calls may have made some
     total = 0.0
-    for call in sample.trajectory.calls:
+    for call in trajectory.calls:
         if call.usage is None or call.usage.cost_usd is None:
             return None
         total += call.usage.cost_usd

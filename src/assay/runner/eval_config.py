@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from assay.agents import Limits
+from assay.agents import Agent, AgentRef, Description, Limits, describe_callable, resolve_agent
 from assay.environments import (
     Environment,
     EnvironmentLike,
@@ -18,7 +18,7 @@ from assay.environments import (
 )
 from assay.errors import ConfigError
 from assay.providers import ClientSettings, EndpointLike, ModelClient, to_endpoint
-from assay.scorers import ScoreFunction
+from assay.scorers import CombinedScorer, ScoreFunction
 from assay.stats import check_bounds
 from assay.types import (
     AgentSession,
@@ -30,7 +30,6 @@ from assay.types import (
     stable_id,
 )
 
-from .fingerprint import Description, describe_callable
 from .seeds import derive_environment_seed, derive_sampling_seed
 
 PrepareMessages = Callable[[Sample], Sequence[Message | dict[str, Any]]]
@@ -61,20 +60,43 @@ class _EndpointField:
         config.__dict__["_endpoint"] = found
 
 
+class _AgentField:
+    """A field that accepts whatever names an agent, and returns the agent or None."""
+
+    def __get__(self, config: "EvalConfig | None", kind: type | None = None) -> Agent | None:
+        return None if config is None else config.__dict__.get("_agent")
+
+    def __set__(self, config: "EvalConfig", given: AgentRef | None) -> None:
+        found = None if given is None else resolve_agent(given, where="EvalConfig")
+        if isinstance(found, Endpoint):
+            config.__dict__["_agent_endpoint"], found = found, None
+        config.__dict__["_agent"] = found
+
+
 @accept_environment_alias("environment_factory")
 @dataclass(frozen=True, kw_only=True)
 class EvalConfig:
     """How samples are rolled out and scored."""
 
-    endpoint: _EndpointField = _EndpointField()
-    """An `Endpoint`, or a model string such as `openai:gpt-5`. None: samples are scored
-    without a rollout."""
+    agent: _AgentField = _AgentField()
+    """What answers the samples: an `Agent`, a function that takes the sample, a model such as
+    `openai:gpt-5`, a command `cmd:...`, a service `http://...`, or code as `FILE.py:function`. With
+    neither `agent` nor `endpoint`, samples are scored without a rollout."""
 
-    score_fn: ScoreFunction | None = None
-    """None: the environment's own rewards are the score."""
+    endpoint: _EndpointField = _EndpointField()
+    """An `Endpoint`, or a model string such as `openai:gpt-5`: the short form of a model agent.
+    Beside another agent it is the model that the agent calls through its context."""
+
+    score_fn: ScoreFunction | Sequence[ScoreFunction | tuple[ScoreFunction, float]] | None = None
+    """None: the environment's own rewards are the score. In a list each scorer is a metric, with
+    its weight if it is a pair."""
+
+    score_failures: bool = False
+    """Score the samples whose agent failed, too: `sample.failure` is then set. False: they are
+    failed samples, which a resumed run repeats."""
 
     prepare_messages: PrepareMessages | None = None
-    """Returns the prompt of a sample. None: the sample's own messages. Needs an `endpoint`."""
+    """Returns the prompt of a sample. None: the sample's own messages. Needs an agent."""
 
     environment: EnvironmentLike | None = None
     """Creates a new environment for each rollout: a factory that takes the sample, an environment
@@ -123,7 +145,8 @@ class EvalConfig:
 
     def __post_init__(self) -> None:
         self._check_kinds()
-        if self.endpoint is None and self.session is not None:
+        self._merge_agent()
+        if self.endpoint is None and self.session is not None and self.agent is None:
             object.__setattr__(self, "endpoint", self.session.endpoint)
         self._check_numbers()
         if self.score_fn is None and self.environment is None:
@@ -131,20 +154,41 @@ class EvalConfig:
                 "neither `score_fn` nor `environment` is set, so samples cannot be scored",
                 where="EvalConfig",
             )
+        if isinstance(self.score_fn, list | tuple):
+            object.__setattr__(self, "score_fn", CombinedScorer(self.score_fn))
         for name in ("score_fn", "prepare_messages"):
             value = getattr(self, name)
             if value is not None:
                 _check_takes_sample(name, value)
         _ = self.make_environment  # refuses an unknown name and a wrong signature
-        no_model = self.endpoint is None and not _ENDPOINT_FOLLOWS.get()
-        if self.prepare_messages is not None and no_model:
+        if self.prepare_messages is not None and not (self.rolls_out or _ENDPOINT_FOLLOWS.get()):
             raise ConfigError(
-                "`prepare_messages` has no effect without an `endpoint`",
+                "`prepare_messages` has no effect without an agent",
                 where="EvalConfig",
-                hint="set `endpoint`, or remove `prepare_messages`",
+                hint="set `agent` or `endpoint`, or remove `prepare_messages`",
             )
         if self.rollout_fn is not None and not callable(self.rollout_fn):
             raise ConfigError(f"rollout_fn={self.rollout_fn!r} is not callable", where="EvalConfig")
+
+    def _merge_agent(self) -> None:
+        """Set the endpoint of an agent that is a model. Raises `ConfigError` for two models."""
+        if (endpoint := self.__dict__.pop("_agent_endpoint", None)) is not None:
+            if self.endpoint is not None:
+                raise ConfigError(
+                    "`agent` and `endpoint` both name a model",
+                    where="EvalConfig",
+                    hint="pass one of them",
+                )
+            object.__setattr__(self, "endpoint", endpoint)
+        if self.agent is None:
+            return
+        for name in ("environment", "rollout_fn"):
+            if getattr(self, name) is not None:
+                raise ConfigError(
+                    f"`{name}` applies to a model, but `agent` is {self.agent.name}",
+                    where="EvalConfig",
+                    hint=f"remove `{name}`, or pass the model as `endpoint` instead of an agent",
+                )
 
     def _check_kinds(self) -> None:
         for name, kind, hint in (
@@ -181,9 +225,15 @@ class EvalConfig:
         check_max_cost(self.max_cost_usd, where="EvalConfig")
 
     @property
+    def scorer(self) -> ScoreFunction:
+        """`score_fn` as one function, also of a list."""
+        assert callable(self.score_fn)  # a list was combined when the configuration was made
+        return self.score_fn
+
+    @property
     def rolls_out(self) -> bool:
-        """Whether samples are rolled out, by a model or by `rollout_fn`, before they are scored."""
-        return self.endpoint is not None or self.rollout_fn is not None
+        """Whether an agent answers the samples before they are scored."""
+        return self.agent is not None or self.endpoint is not None or self.rollout_fn is not None
 
     @cached_property
     def make_environment(self) -> Callable[[Sample], Environment]:
@@ -217,6 +267,10 @@ class EvalConfig:
         # Omitted when unset: the fingerprints of runs recorded before these fields existed stay.
         if self.rollout_fn is not None:
             description["rollout_fn"] = _describe_setting(self.rollout_fn)
+        if self.agent is not None:
+            description["agent"] = {"name": self.agent.name, "identity": self.agent.identity}
+        if self.score_failures:
+            description["score_failures"] = True
         if self.bounds is not None:
             description["bounds"] = [float(bound) for bound in self.bounds]
         if self.session is not None:

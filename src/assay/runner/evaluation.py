@@ -127,6 +127,9 @@ async def execute_jobs(
         async with AsyncExitStack() as stack:
             if client is not None:
                 stack.push_async_callback(client.close)
+            close = getattr(config.agent, "close", None)
+            if close is not None:
+                stack.push_async_callback(close)
             writer = await stack.enter_async_context(run.writer())
             await EvalEngine(config, client, writer, control).run(todo(done))
         if not control.stop.requested:
@@ -149,7 +152,7 @@ def _read_resumed_cost(run: Run, config: EvalConfig) -> float:
     if config.max_cost_usd is None:
         return 0.0
     totals = run.totals
-    if config.endpoint is not None and totals.cost_known < totals.recorded:
+    if config.rolls_out and totals.cost_known < totals.recorded:
         raise ConfigError(
             f"max_cost_usd={config.max_cost_usd:g} cannot be enforced: the cost of "
             f"{totals.recorded - totals.cost_known} recorded samples is unknown",
@@ -191,7 +194,8 @@ def _open_sample_stream(dataset: Source | SampleStream, config: EvalConfig) -> S
 def _count_samples(samples: SampleStream, config: EvalConfig) -> int | None:
     """Count the samples, if that is possible up front."""
     # Reading the whole file first finds a bad row before any model call is paid for.
-    pays = config.endpoint is not None and config.endpoint.provider != "mock"
+    is_mock = config.endpoint is not None and config.endpoint.provider == "mock"
+    pays = config.rolls_out and not is_mock
     if samples.file is not None and pays:
         return sum(1 for _ in samples)
     return samples.total

@@ -4,6 +4,7 @@ from collections.abc import Container, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 
+from assay.agents import RunContext
 from assay.store import KeptRollout, Run, sample_key
 from assay.types import Boundary, Sample
 
@@ -26,8 +27,11 @@ class RolloutJob:
     kept: KeptRollout | None = None
     """A recorded rollout of this sample, which only needs a score."""
 
+    context: RunContext | None = None
+    """What the agent was given; None until the rollout starts."""
+
     waited_for: Boundary | None = None
-    """The boundary at which `rollout_fn` failed, if known."""
+    """The boundary of an agent that is not a model, or of the model that it called."""
 
 
 def build_rollout_jobs(

@@ -6,6 +6,7 @@ from hashlib import blake2b
 
 from pydantic_core import PydanticSerializationError
 
+from assay.agents import PreparationFailed
 from assay.errors import ConfigError
 from assay.store import Run, sample_key
 from assay.types import Boundary, Message, Sample
@@ -16,13 +17,6 @@ from .rollout_job import copy_sample
 # Fields of a message that no provider is sent: they must not change the digest.
 _UNSENT_FIELDS = {"timestamp", "metadata", "provider", "api", "model"}
 _NON_TEXT_FIELDS = ("tool_calls", "tool_call_id", "name", "reasoning", "details")
-
-
-class PreparationFailed(Exception):
-    """A rollout could not be started; `__cause__` is the reason."""
-
-    def __init__(self, boundary: Boundary) -> None:
-        self.boundary = boundary
 
 
 def prepare_messages(config: EvalConfig, sample: Sample) -> list[Message]:

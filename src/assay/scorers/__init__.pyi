@@ -5,6 +5,15 @@ from .caller import ScoreCaller as ScoreCaller
 from .caller import ScoreFunction as ScoreFunction
 from .checks.check_set import Checks as Checks
 from .checks.check_set import checks_from as checks_from
+from .combined_scorer import CombinedScorer as CombinedScorer
+from .combined_scorer import name_scorer as name_scorer
+from .import_ref import format_user_traceback as format_user_traceback
+from .import_ref import import_code_ref as import_code_ref
+from .import_ref import import_file as import_file
+from .import_ref import import_function as import_function
+from .import_ref import import_object as import_object
+from .import_ref import is_code_name as is_code_name
+from .import_ref import is_code_ref as is_code_ref
 from .judges.calibration import Calibration as Calibration
 from .judges.calibration import Calibrator as Calibrator
 from .judges.calibration import Label as Label

@@ -3,11 +3,10 @@
 import asyncio
 import contextvars
 import inspect
-import threading
 import time
 from collections.abc import Awaitable, Callable
-from queue import SimpleQueue
 
+from assay.providers import CallThreads
 from assay.types import EvaluateResult, Sample
 
 from .outcome import read_outcome
@@ -25,10 +24,6 @@ _FAST_S = 0.001
 _SLOW_S = 0.02
 # As many as the default executor of asyncio has at most.
 _MAX_SCORER_THREADS = 32
-# Abandoned calls (timed out, still running) that are replaced by a new thread. Python cannot stop
-# a thread, so without a limit a scorer that hangs would start one thread for every sample.
-_MAX_ABANDONED_THREADS = 256
-
 # How long calls wait for the verdict of the first three before they take threads of their own.
 _TRIAL_WAIT_S = 0.005
 
@@ -51,7 +46,7 @@ class ScoreCaller:
         self._verdict = asyncio.Event()
         self._fast_calls = 0
         self._slow = False
-        self._threads: _DaemonThreads | None = None
+        self._threads: CallThreads | None = None
 
     async def __call__(self, sample: Sample) -> EvaluateResult:
         if self._is_fast():
@@ -86,7 +81,7 @@ class ScoreCaller:
             if self._is_fast():
                 return self._call_timed(sample)
         if self._threads is None:
-            self._threads = _DaemonThreads(_MAX_SCORER_THREADS)
+            self._threads = CallThreads(_MAX_SCORER_THREADS, role="scorer")
         # Threads start with an empty context; scorers may read the variables of their caller.
         context = contextvars.copy_context()
         try:
@@ -99,95 +94,3 @@ class ScoreCaller:
         """Stop the threads after the calls that are queued."""
         if self._threads is not None:
             self._threads.close()
-
-
-class _DaemonThreads:
-    """A pool of daemon threads."""
-
-    # Not a ThreadPoolExecutor: the interpreter joins its threads at exit, so a scorer that never
-    # returns would keep the process alive.
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._calls: SimpleQueue[_ScorerCall | None] = SimpleQueue()
-        self._started = 0
-        self._waiting = 0
-        self._lost = 0
-
-    async def run(self, work: Callable[[], object]) -> object:
-        call = _ScorerCall(work)
-        self._waiting += 1
-        if self._waiting > self._started and self._started < self._most:
-            self._started += 1
-            threading.Thread(target=self._serve, name="assay-scorer", daemon=True).start()
-        self._calls.put(call)
-        try:
-            return await call.future
-        except asyncio.CancelledError:
-            if call.future.done() and not call.future.cancelled() and not call.future.exception():
-                _discard(call.future.result())
-            if call.begun and not call.ended and self._lost < _MAX_ABANDONED_THREADS:
-                # Allow a replacement: 32 calls that never return would block all others.
-                call.lost = True
-                self._lost += 1
-                self._started -= 1
-            raise
-        finally:
-            self._waiting -= 1
-
-    def _serve(self) -> None:
-        while (call := self._calls.get()) is not None:
-            call.run()
-            if call.lost:
-                return
-
-    def close(self) -> None:
-        for _ in range(self._started):
-            self._calls.put(None)
-
-
-class _ScorerCall:
-    """A queued call and the future of its result."""
-
-    def __init__(self, work: Callable[[], object]) -> None:
-        self._work = work
-        self._loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[object] = self._loop.create_future()
-        self.begun = self.ended = self.lost = False
-
-    def run(self) -> None:
-        self.begun = True
-        if self.future.cancelled():
-            return
-        value, error = self._execute()
-        self.ended = True
-        try:
-            self._loop.call_soon_threadsafe(self._resolve_future, value, error)
-        except RuntimeError:
-            _discard(value)  # the loop was closed before the call returned
-
-    def _execute(self) -> tuple[object, BaseException | None]:
-        try:
-            return self._work(), None
-        except StopIteration as caught:
-            # asyncio refuses StopIteration as the exception of a future: the caller would hang.
-            error = RuntimeError("the scorer raised StopIteration")
-            error.__cause__ = caught
-            return None, error
-        except BaseException as caught:
-            return None, caught
-
-    def _resolve_future(self, value: object, error: BaseException | None) -> None:
-        if self.future.done():
-            _discard(value)
-            return
-        if error is None:
-            self.future.set_result(value)
-        else:
-            self.future.set_exception(error)
-
-
-def _discard(value: object) -> None:
-    # A coroutine that is neither awaited nor closed is reported as a RuntimeWarning.
-    if inspect.iscoroutine(value):
-        value.close()

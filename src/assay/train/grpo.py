@@ -11,6 +11,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from assay.agents import AgentRef
 from assay.datasets import SampleStream, SkippedRows, Source
 from assay.environments import EnvironmentLike, accept_environment_alias
 from assay.errors import ConfigError, StoreError
@@ -83,6 +84,7 @@ def grpo_train(  # noqa: PLR0913  # the parts of an evaluation, and where it lea
     score_fn: ScoreFunction | None,
     environment: EnvironmentLike | None = None,
     *,
+    agent: AgentRef | None = None,
     prepare_messages: PrepareMessages | None = None,
     model: LocalModel | None = None,
     session: TrainingSession | None = None,
@@ -91,6 +93,8 @@ def grpo_train(  # noqa: PLR0913  # the parts of an evaluation, and where it lea
 
     `score_fn` is that of an evaluation; None takes the environment's own rewards.
     `environment` creates a new environment for each rollout, as in an evaluation.
+    `agent` is a function or an `Agent` that calls the policy through `context.client`, in place of
+    the environment.
     `prepare_messages` is that of an evaluation too; `config` may have it instead.
     `model` is a loaded model, which is trained in place. Called within a running event loop, this
     blocks it; await `grpo_train_async` there instead.
@@ -100,6 +104,7 @@ def grpo_train(  # noqa: PLR0913  # the parts of an evaluation, and where it lea
         prompts,
         score_fn,
         environment,
+        agent=agent,
         prepare_messages=prepare_messages,
         model=model,
         session=session,
@@ -120,6 +125,7 @@ async def grpo_train_async(  # noqa: PLR0913  # as above
     score_fn: ScoreFunction | None,
     environment: EnvironmentLike | None = None,
     *,
+    agent: AgentRef | None = None,
     prepare_messages: PrepareMessages | None = None,
     model: LocalModel | None = None,
     session: TrainingSession | None = None,
@@ -131,7 +137,7 @@ async def grpo_train_async(  # noqa: PLR0913  # as above
     check_training_packages()
     if config.backend == "local":
         check_single_process()
-    plan = plan_training(config, prompts, score_fn, environment)
+    plan = plan_training(config, prompts, score_fn, environment, agent=agent)
     if config.backend == "trl" and not (await asyncio.to_thread(check_trl, config)).is_first:
         return await _follow_leader(plan, model)
     output = OutputFolder(config.output)

@@ -5,19 +5,27 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
 
+from assay.agents import (
+    Agent,
+    AgentRef,
+    CommandAgent,
+    HttpAgent,
+    ModelAgent,
+    PreparationFailed,
+    resolve_agent,
+)
 from assay.datasets import SampleStream, SkippedRows, Source, load_samples
 from assay.environments import EnvironmentLike
 from assay.errors import ConfigError
 from assay.runner import (
     EvalConfig,
-    PreparationFailed,
     create_run_id,
     digest_messages,
     prepare_messages,
 )
 from assay.scorers import ScoreFunction
 from assay.store import SCORER_SETTINGS, Run, RunSpec, Store, check_same_config
-from assay.types import Sample, stable_id
+from assay.types import Endpoint, Sample, stable_id
 
 from .grpo_config import GRPOConfig, build_policy_endpoint
 from .output_folder import OutputFolder
@@ -45,8 +53,10 @@ class GRPOPlan:
     def describe(self) -> dict[str, Any]:
         """Return the settings that must not change on a resume, as plain values without secrets."""
         rollouts = self.evaluation.describe()
-        # The key `environment_cls` is that of recorded trainings.
+        # The key `environment_cls` is that of recorded trainings. They had no agent.
+        agent = {"agent": rollouts["agent"]} if "agent" in rollouts else {}
         return {
+            **agent,
             "training": self.config.describe(),
             "score_fn": rollouts["score_fn"],
             "environment_cls": rollouts["environment_factory"],
@@ -59,6 +69,8 @@ def plan_training(
     prompts: Source | SampleStream,
     score_fn: ScoreFunction | None,
     environment: EnvironmentLike | None,
+    *,
+    agent: AgentRef | None = None,
 ) -> GRPOPlan:
     """Read all prompts and build the plan. Raises `ConfigError` for an invalid combination."""
     stream = prompts if isinstance(prompts, SampleStream) else load_samples(prompts)
@@ -66,6 +78,7 @@ def plan_training(
     if not samples:
         raise ConfigError("the dataset of prompts is empty", where=_GRPO_WHERE)
     evaluation = EvalConfig(
+        agent=None if agent is None else _check_trainable(agent),
         endpoint=build_policy_endpoint(config),
         score_fn=score_fn,
         prepare_messages=config.prepare_messages,
@@ -94,6 +107,19 @@ def plan_training(
         dataset_fingerprint=fingerprint_prompts(samples, digest_sent),
         skipped=stream.skipped,
     )
+
+
+def _check_trainable(agent: AgentRef) -> Agent:
+    """Return the agent. Raises `ConfigError` for one that cannot call the policy."""
+    found = resolve_agent(agent, where=_GRPO_WHERE)
+    if isinstance(found, Endpoint | CommandAgent | HttpAgent | ModelAgent):
+        name = found.model if isinstance(found, Endpoint) else found.name
+        raise ConfigError(
+            f"the agent {name} does not call the model that is trained",
+            where=_GRPO_WHERE,
+            hint="pass a function of sample and context that calls context.client",
+        )
+    return found
 
 
 class GRPOStart(BaseModel):

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Coroutine, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -214,13 +214,18 @@ class _TrainingEngine(EvalEngine):
     # No probing with a few samples first: a wave starts as a whole.
     _probes = False
 
-    async def _roll_out_with_agent(self, unit: RolloutJob, client: ModelClient) -> Trajectory:
+    def _start_rollout(self, job: RolloutJob) -> Coroutine[Any, Any, Trajectory]:
+        return self._roll_out_and_leave(job)
+
+    async def _roll_out_and_leave(self, job: RolloutJob) -> Trajectory:
         try:
-            return await super()._roll_out_with_agent(unit, client)
+            rollout = super()._start_rollout(job)
+            assert rollout is not None  # a policy is always called
+            return await rollout
         finally:
             if self.lockstep is not None:
                 self.lockstep.leave()
 
-    def _compute_environment_seed(self, unit: RolloutJob) -> int | None:
+    def _compute_environment_seed(self, job: RolloutJob) -> int | None:
         # Advantages compare answers to one task: members of a group must have the same one.
-        return self._config.seed_of(unit.sample, unit.repeat // self.group_size)
+        return self._config.seed_of(job.sample, job.repeat // self.group_size)

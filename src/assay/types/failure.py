@@ -17,6 +17,8 @@ class Boundary(StrEnum):
     ENVIRONMENT = "environment"
     SCORER = "scorer"
     DATASET = "dataset"
+    AGENT = "agent"
+    """An agent of the user's own; a model agent fails at its endpoint or environment."""
 
 
 class Failure(BaseModel):

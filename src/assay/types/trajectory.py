@@ -43,6 +43,9 @@ class ModelCall(NestedModel):
     finish_reason: str | None = None
     usage: Usage | None = None
     latency_s: FiniteFloat | None = None
+    retry_wait_s: FiniteFloat | None = None
+    """Seconds between attempts, which `latency_s` omits. None for a single attempt."""
+
     attempts: int = 1
     error: Text | None = None
 

@@ -1,21 +1,31 @@
-"""A model client that records the messages and calls of a `rollout_fn`."""
+"""The model of a run, as an agent calls it: every call is recorded."""
 
 import asyncio
 from collections.abc import Sequence
 
+from assay.errors import ConfigError
 from assay.providers import ModelClient, Reply, check_tools
 from assay.types import Boundary, Message, ModelCall, ToolSpec, Trajectory
 
 
-class RecordingClient:
-    """The client of one rollout. Its record survives a rollout that fails."""
+class AgentClient:
+    """The client of one rollout. Its record survives a rollout that fails.
+
+    Agents may run in another thread or event loop than the model's connections.
+    """
 
     def __init__(self, client: ModelClient) -> None:
         self.endpoint = client.endpoint
         self._client = client
+        self._loop = asyncio.get_running_loop()
         self._messages: list[Message] = []
         self._calls: list[ModelCall] = []
         self._error: BaseException | None = None
+
+    @property
+    def calls(self) -> list[ModelCall]:
+        """The calls so far."""
+        return self._calls
 
     async def check_tools(self, tools: Sequence[ToolSpec]) -> None:
         await check_tools(self._client, tools)
@@ -26,6 +36,34 @@ class RecordingClient:
         *,
         tools: Sequence[ToolSpec] = (),
         seed: int | None = None,
+    ) -> Reply:
+        """Return the model's next message. Raises `EndpointError` if the call fails."""
+        call = self._complete(messages, tools, seed)
+        if asyncio.get_running_loop() is self._loop:
+            return await call
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call, self._loop))
+
+    def ask(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[ToolSpec] = (),
+        seed: int | None = None,
+    ) -> Reply:
+        """Like `complete`, for functions that are not async."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            call = self._complete(messages, tools, seed)
+            return asyncio.run_coroutine_threadsafe(call, self._loop).result()
+        raise ConfigError(
+            "ask() cannot be called from async code, which it would block",
+            where="RunContext.client",
+            hint="await complete() instead",
+        )
+
+    async def _complete(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec], seed: int | None
     ) -> Reply:
         self._messages, self._error = list(messages), None
         try:

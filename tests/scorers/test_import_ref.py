@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from assay.certify.import_ref import import_function, import_object, is_code_name
 from assay.errors import ConfigError
+from assay.scorers.import_ref import import_function, import_object, is_code_name
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from assay.agents.certified_agent import strip_expected_answer
+from assay.agents.agent import hide_expected_answer
 from assay.types import EvaluateResult, Sample
 from make import asked
 
@@ -21,7 +21,7 @@ from make import asked
 def test_the_expected_answer_is_not_shown(row: dict[str, Any]) -> None:
     sample = Sample(prompt="?", ground_truth="4", input=row, score=EvaluateResult(score=1))
 
-    question = strip_expected_answer(sample)
+    question = hide_expected_answer(sample)
 
     assert (question.ground_truth, question.score) == (None, None)
     assert "4" not in str(question.input)
@@ -32,13 +32,13 @@ def test_the_expected_answer_is_not_shown(row: dict[str, Any]) -> None:
 def test_the_expected_answer_is_not_among_the_metadata() -> None:
     sample = Sample(prompt="?", ground_truth="4", metadata={"answer": "4", "level": 2})
 
-    assert strip_expected_answer(sample).metadata == {"level": 2}
+    assert hide_expected_answer(sample).metadata == {"level": 2}
     assert sample.metadata == {"answer": "4", "level": 2}
 
 
 def test_what_an_agent_does_to_its_question_changes_no_other() -> None:
     sample = Sample(prompt=[asked("Hard?")], input={"more": ["x"]}, metadata={"more": {"a": 1}})
-    question = strip_expected_answer(sample)
+    question = hide_expected_answer(sample)
 
     question.messages[:] = [asked("Easy?")]
     question.input["more"].append("y")

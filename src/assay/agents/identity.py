@@ -1,4 +1,6 @@
-"""Fingerprints of callables: source and parameters, equal in every process.
+"""The identity of callables: their own `identity`, else source and parameters.
+
+It is equal in every process, and a part of the fingerprint of a run.
 
 Values are digested, never written: they may be secrets. A digest of 32 bits distinguishes values
 and is too short to recover a key. Values with a secret's name, or that look like a key, are left
@@ -25,7 +27,7 @@ from weakref import ref
 from pydantic import BaseModel
 
 from assay.providers import Redactor
-from assay.types import Endpoint, describe_endpoint
+from assay.types import Endpoint, describe_endpoint, stable_id
 
 Description = str | dict[str, Any]
 
@@ -43,9 +45,16 @@ _KEY_REDACTOR = Redactor(())
 _TEXT_TYPES = (PurePath, Decimal, date, timedelta, UUID, range)
 
 
-def describe_callable(value: object) -> Description:
-    """Return the name of a callable, a digest of its source, and its parameters if it has any.
+def identify(value: object) -> str:
+    """Return a short text that differs between callables that may behave differently."""
+    return stable_id(describe_callable(value))
 
+
+def describe_callable(value: object) -> Description:
+    """Return the name of a callable, and its `identity` if it has one.
+
+    Otherwise its name, a digest of its source, and its parameters: two functions of one factory
+    with other parameters are not the same.
     Parameters are the arguments of a `partial`, the closure of a function, and the attributes of
     an instance or of a method's instance. Globals that a function reads are not included.
     """
@@ -54,6 +63,9 @@ def describe_callable(value: object) -> Description:
     reference, description = _descriptions.get(id(value), (None, ""))
     if reference is not None and reference() is value:
         return description
+    identity = getattr(value, "identity", None)
+    if isinstance(identity, str):
+        return f"{_format_type_name(value)} {identity}"
     description = _Describer().describe(value)
     with suppress(TypeError):  # an instance with `__slots__` only has no weak references
         key = id(value)

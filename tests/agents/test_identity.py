@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from assay.runner import fingerprint as description
-from assay.runner.fingerprint import describe_callable
+from assay.agents import identity as description
+from assay.agents.identity import describe_callable
 from assay.scorers import checks_from, exact_answer
 from assay.types import Endpoint, Message, Sample
 from assay.types.endpoint import describe_endpoint
@@ -335,8 +335,8 @@ def test_a_slot_or_a_name_without_a_value_is_left_out() -> None:
 
 PROGRAM = """
 import functools, json
-from assay.runner import fingerprint as description
-from assay.runner.fingerprint import describe_callable
+from assay.agents import identity as description
+from assay.agents.identity import describe_callable
 class Box:
     def __init__(self, held): self.held, self.other = held, object()
     def __call__(self, sample): return 1.0

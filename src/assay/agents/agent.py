@@ -1,0 +1,106 @@
+"""The protocol of agents: a sample in, a trajectory out."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from assay.datasets import ANSWER_KEYS
+from assay.errors import AssayError
+from assay.types import Boundary, Message, Sample, Trajectory
+
+from .agent_limits import Limits
+
+if TYPE_CHECKING:
+    from .agent_client import AgentClient
+
+# Fields of a row that contain the expected answer, at any depth.
+_ANSWER_FIELDS = frozenset({*ANSWER_KEYS, "reward_model", "reward_spec", "trajectory", "score"})
+
+
+class AgentFault(AssayError):
+    """The agent returned no answer."""
+
+
+class PreparationFailed(Exception):
+    """A rollout could not be started; `__cause__` is the reason."""
+
+    def __init__(self, boundary: Boundary) -> None:
+        self.boundary = boundary
+
+
+@dataclass(slots=True, kw_only=True)
+class RunContext:
+    """What an agent gets beside the sample."""
+
+    messages: list[Message]
+    """The prompt: the sample's messages, or those of `prepare_messages`."""
+
+    repeat: int = 0
+    seed: int | None = None
+    """The seed of the environment."""
+
+    sampling_seed: int | None = None
+    timeout_s: float | None = None
+    """The time limit of the sample. The runner enforces it."""
+
+    limits: Limits = field(default_factory=Limits)
+    client: "AgentClient | None" = None
+    """The model of the run, if it has an `endpoint`. Calls through it are recorded."""
+
+
+@runtime_checkable
+class Agent(Protocol):
+    """Turns a sample into a trajectory.
+
+    `close()` is called at the end of each run, if the agent has one. The agent may be run again.
+    """
+
+    @property
+    def name(self) -> str:
+        """The name of the agent in reports, without secrets."""
+        ...
+
+    @property
+    def identity(self) -> str:
+        """A string that differs between agents that may answer differently.
+
+        It is a part of the run's fingerprint, and must be the same in every process.
+        """
+        ...
+
+    async def run(self, sample: Sample, context: RunContext) -> Trajectory:
+        """Answer one sample, which has no expected answer. Exceptions are failures of the agent."""
+        ...
+
+
+def hide_expected_answer(sample: Sample, messages: list[Message] | None = None) -> Sample:
+    """Return a copy of the sample without the expected answer, for an agent.
+
+    `messages` replace its prompt, if given.
+    """
+    truth = sample.ground_truth
+    prompt = sample.prompt if messages is None else messages
+    return sample.model_copy(
+        update={
+            # Copied: an agent that changes its question must not change the question that is
+            # graded. Messages themselves are immutable.
+            "prompt": list(prompt) if isinstance(prompt, list) else prompt,
+            "ground_truth": None,
+            "trajectory": None,
+            "score": None,
+            "input": _drop_answer_fields(sample.input, truth),
+            "metadata": _drop_answer_fields(sample.metadata, truth),
+        }
+    )
+
+
+def _drop_answer_fields(value: Any, truth: object) -> Any:
+    # Rows nest: the answer may also be in an object beside the question.
+    if isinstance(value, dict):
+        return {
+            key: _drop_answer_fields(each, truth)
+            for key, each in value.items()
+            if key not in _ANSWER_FIELDS and (truth is None or each != truth)
+        }
+    if isinstance(value, list):
+        return [_drop_answer_fields(each, truth) for each in value]
+    return value

@@ -1,0 +1,75 @@
+"""The answer of an agent, whatever its form, as a trajectory."""
+
+from collections.abc import Sequence
+
+from assay.errors import WireError
+from assay.formats import convert_agent_output
+from assay.types import Message, ModelCall, Trajectory, Usage, construct_unchecked
+
+from .agent import AgentFault, RunContext
+
+
+def build_trajectory(value: object, context: RunContext, seconds: float) -> Trajectory:
+    """Convert the return value of an agent. Raises `AgentFault` if it is not an answer.
+
+    The prompt is always in the trajectory: an agent cannot replace its question with another one.
+    """
+    if isinstance(value, Trajectory):
+        return _complete_trajectory(value, context, seconds)
+    prompt = context.messages
+    recorded = None if context.client is None else context.client.trajectory("agent")
+    if recorded is not None and value == recorded.messages[-1].text:
+        # The answer is the model's own: keep the conversation that led to it, with its calls.
+        return _complete_trajectory(recorded, context, seconds)
+    if isinstance(value, str):
+        # The common case: no conversion, no validation.
+        answer = [construct_unchecked(Message, {"role": "assistant", "content": value})]
+        usage, more = None, {}
+    else:
+        try:
+            output = convert_agent_output(value)
+        except WireError as error:
+            raise AgentFault(error.message, hint=error.hint) from error
+        answer, usage = output.messages, output.usage
+        more = {"dropped": output.dropped} if output.dropped else {}
+        # Agents may return the whole conversation or only the part after the prompt.
+        if prompt and len(answer) > len(prompt) and _messages_match(answer, prompt):
+            answer = answer[len(prompt) :]
+    fields = {
+        "messages": [*prompt, *answer],
+        "calls": _list_calls(context, usage, seconds),
+        "duration": seconds,
+        "termination_reason": "agent",
+    }
+    return Trajectory(**fields, **more) if more else construct_unchecked(Trajectory, fields)
+
+
+def _list_calls(context: RunContext, usage: Usage | None, seconds: float) -> list[ModelCall]:
+    """Return the recorded calls of the agent, else one with the usage that it reports."""
+    if context.client is not None and context.client.calls:
+        return context.client.calls
+    return [] if usage is None else [ModelCall(usage=usage, latency_s=seconds)]
+
+
+def _complete_trajectory(trajectory: Trajectory, context: RunContext, seconds: float) -> Trajectory:
+    if not trajectory.messages:
+        raise AgentFault("the agent returned a trajectory without messages")
+    more: dict[str, object] = {}
+    left = list(context.messages)
+    for message in trajectory.messages:
+        if left and _messages_match([message], left[:1]):
+            left.pop(0)
+    if left:
+        more["messages"] = [*context.messages, *trajectory.messages]
+    if trajectory.duration is None:
+        more["duration"] = seconds
+    if not trajectory.calls and (calls := _list_calls(context, None, seconds)):
+        more["calls"] = calls
+    return trajectory.model_copy(update=more) if more else trajectory
+
+
+def _messages_match(some: Sequence[Message], prefix: Sequence[Message]) -> bool:
+    return all(
+        one.role == other.role and one.text == other.text
+        for one, other in zip(some, prefix, strict=False)
+    )

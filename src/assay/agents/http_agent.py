@@ -1,0 +1,227 @@
+"""An agent that is an HTTP service with a JSON interface of its own."""
+
+import json
+import os
+import re
+import time
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
+
+import aiohttp
+
+from assay.errors import ConfigError
+from assay.formats import to_openai_chat
+from assay.providers import Redactor, find_proxy, is_loopback
+from assay.types import Sample, Trajectory, stable_id
+
+from .agent import AgentFault, RunContext
+from .agent_answer import build_trajectory
+from .command_agent import render_prompt
+
+DEFAULT_REQUEST: Mapping[str, Any] = {"messages": "{messages}", "prompt": "{prompt}"}
+"""The body that a service is sent unless it has a request template."""
+
+_MAX_BODY_BYTES = 16 * 1024 * 1024
+_MAX_EXCERPT_CHARS = 300
+_PLACEHOLDER = re.compile(r"\{(prompt|messages|id|seed|input(?:\.[^{}]+)?)\}")
+_PATH_STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
+
+
+class HttpAgent:
+    """Posts each sample as JSON to a service, and reads its answer from the response.
+
+    `request` is the body: JSON in which `{prompt}`, `{messages}`, `{id}`, `{seed}` and
+    `{input.FIELD}` are replaced. `answer` is the path of the answer in the response, such as
+    `data.choices[0].text`; None: the format of the response is detected.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        request: Mapping[str, Any] | None = None,
+        answer: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        key_env: str | None = None,
+    ) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigError(
+                "the address of the agent is not an http or https URL",
+                hint="write it like http://127.0.0.1:8000/ask",
+            )
+        if "@" in parts.netloc:
+            raise ConfigError(
+                "the address of the agent contains a user or password",
+                hint="pass the key in an environment variable: HttpAgent(url, key_env='NAME')",
+            )
+        self._url = url
+        # Without the query, which may contain a key.
+        self.name = urlunsplit((parts.scheme, parts.netloc, parts.path, "", ""))
+        self._request = DEFAULT_REQUEST if request is None else request
+        self._path = None if answer is None else _parse_path(answer)
+        self._headers = {**(headers or {}), **_read_key(key_env, self.name)}
+        secrets = [value for _, value in parse_qsl(parts.query)]
+        self._redactor = Redactor([*self._headers.values(), *secrets])
+        self.identity = stable_id([self.name, self._request, answer, sorted(headers or ())])
+        self._session: aiohttp.ClientSession | None = None
+
+    async def run(self, sample: Sample, context: RunContext) -> Trajectory:
+        """Send the sample and convert the response. A status of 400 or above is a failure."""
+        body = _fill_template(self._request, sample, context)
+        started = time.perf_counter()
+        text = await self._post(json.dumps(body).encode())
+        seconds = time.perf_counter() - started
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            if self._path is not None:
+                raise AgentFault(
+                    f"the response is not JSON: {self._cut(text)}", where=self.name
+                ) from None
+            value = text
+        if self._path is not None:
+            value = self._follow_path(value)
+            value = value if isinstance(value, str | list | dict) else json.dumps(value)
+        return build_trajectory(value, context, seconds)
+
+    async def _post(self, body: bytes) -> str:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                # The runner limits the time of a sample, and how many are in progress.
+                connector=aiohttp.TCPConnector(limit=0),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=30),
+                headers={"Content-Type": "application/json", **self._headers},
+            )
+        proxy = find_proxy(self._url)
+        try:
+            async with self._session.post(
+                self._url,
+                data=body,
+                # A redirect could lead the question and the key to another server.
+                allow_redirects=False,
+                proxy=None if proxy is None else proxy.url,
+                proxy_headers=None if proxy is None else proxy.credentials,
+            ) as response:
+                text = await self._read_body(response)
+        except aiohttp.ClientError as error:
+            raise AgentFault(
+                f"the service cannot be called: {self._redactor.clean(str(error))}",
+                where=self.name,
+                hint="check that it is running at this address",
+            ) from None
+        if response.status >= 300:
+            raise AgentFault(f"HTTP {response.status}: {self._cut(text)}", where=self.name)
+        return text
+
+    async def _read_body(self, response: aiohttp.ClientResponse) -> str:
+        data = await response.content.read(_MAX_BODY_BYTES + 1)
+        while len(data) <= _MAX_BODY_BYTES and (part := await response.content.readany()):
+            data += part
+        if len(data) > _MAX_BODY_BYTES:
+            raise AgentFault(
+                f"the response has more than {_MAX_BODY_BYTES:,} bytes", where=self.name
+            )
+        return data.decode("utf-8", "replace")
+
+    def _follow_path(self, value: Any) -> Any:
+        assert self._path is not None
+        found = value
+        for step in self._path:
+            try:
+                found = found[step]
+            except (KeyError, IndexError, TypeError):
+                has = f"has {sorted(map(str, found))}" if isinstance(found, dict) else "has none"
+                raise AgentFault(
+                    f"the response has no {step!r} of the answer path; the value there "
+                    f"{self._cut(has)}",
+                    where=self.name,
+                ) from None
+        return found
+
+    def _cut(self, text: str) -> str:
+        # Redacted before it is cut: half a key would not be recognised.
+        text = " ".join(self._redactor.clean(text).split())
+        return text if len(text) <= _MAX_EXCERPT_CHARS else f"{text[:_MAX_EXCERPT_CHARS]}…"
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+
+def _read_key(key_env: str | None, url: str) -> dict[str, str]:
+    if key_env is None:
+        return {}
+    key = os.environ.get(key_env, "").strip()
+    if not key:
+        raise ConfigError(
+            f"the environment variable {key_env} is not set",
+            where=url,
+            hint=f"set {key_env} to the key of the service",
+        )
+    parts = urlsplit(url)
+    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+        raise ConfigError(
+            f"{key_env} is not sent to {parts.hostname!r} over plain http, which does not "
+            "encrypt it",
+            where=url,
+            hint="use an https address",
+        )
+    return {"Authorization": f"Bearer {key}"}
+
+
+def _parse_path(path: str) -> tuple[str | int, ...]:
+    """Split `a.b[0].c`, with or without `$` in front, into its steps."""
+    rest = path.removeprefix("$")
+    steps: list[str | int] = []
+    position = 0
+    while position < len(rest) and (match := _PATH_STEP.match(rest, position)):
+        name, index = match.groups()
+        steps.append(int(index) if name is None else name)
+        position = match.end()
+    if position < len(rest) or not steps:
+        raise ConfigError(
+            f"the answer path {path!r} is invalid at {rest[position:]!r}",
+            hint="write it like answer, data.text or choices[0].message.content",
+        )
+    return tuple(steps)
+
+
+def _fill_template(template: Any, sample: Sample, context: RunContext) -> Any:
+    if isinstance(template, Mapping):
+        return {key: _fill_template(each, sample, context) for key, each in template.items()}
+    if isinstance(template, list | tuple):
+        return [_fill_template(each, sample, context) for each in template]
+    if not isinstance(template, str):
+        return template
+    if whole := _PLACEHOLDER.fullmatch(template):
+        return _find_value(whole[1], sample, context)  # a list stays a list, a number a number
+
+    def write(match: re.Match[str]) -> str:
+        value = _find_value(match[1], sample, context)
+        return value if isinstance(value, str) else json.dumps(value)
+
+    return _PLACEHOLDER.sub(write, template)
+
+
+def _find_value(name: str, sample: Sample, context: RunContext) -> Any:
+    if name == "prompt":
+        return render_prompt(context.messages)
+    if name == "messages":
+        return to_openai_chat(context.messages).value
+    if name == "id":
+        return sample.id
+    if name == "seed":
+        return context.sampling_seed
+    found: Any = sample.input
+    for step in name.split(".")[1:]:
+        if not isinstance(found, dict) or step not in found:
+            raise AgentFault(
+                f"the row of sample {sample.id!r} has no field for {{{name}}}; "
+                f"it has {sorted(sample.input)}"
+            )
+        found = found[step]
+    return found

@@ -1,0 +1,79 @@
+"""Several scorers as one: each is a metric of the result."""
+
+import asyncio
+import functools
+from collections.abc import Sequence
+
+from assay.errors import ConfigError
+from assay.types import EvaluateResult, Metric, Sample
+
+from .caller import ScoreCaller, ScoreFunction
+
+WeightedScorer = tuple[ScoreFunction, float]
+
+# Names of the functions that factories of scorers return.
+_FACTORY_NAMES = frozenset({"<lambda>", "score", "scorer", "wrapper"})
+
+
+class CombinedScorer:
+    """Calls each scorer and combines their metrics: a weighted or a plain mean.
+
+    A metric is named after its scorer. Metrics that a scorer returns itself are added as
+    `scorer.metric`, and do not count towards the score.
+    """
+
+    def __init__(self, scorers: Sequence[ScoreFunction | WeightedScorer]) -> None:
+        if not scorers:
+            raise ConfigError("the list of scorers is empty", where="score_fn")
+        self._scorers: dict[str, tuple[ScoreFunction, float | None]] = {}
+        for each in scorers:
+            scorer, weight = each if isinstance(each, tuple) else (each, None)
+            if not callable(scorer):
+                raise ConfigError(
+                    f"{scorer!r} in the list of scorers is not callable",
+                    where="score_fn",
+                    hint="list scorers, or pairs of a scorer and its weight",
+                )
+            name = base = name_scorer(scorer)
+            number = 1
+            while name in self._scorers:
+                number += 1
+                name = f"{base}_{number}"
+            self._scorers[name] = scorer, weight
+        self._callers: dict[str, ScoreCaller] = {}
+
+    async def __call__(self, sample: Sample) -> EvaluateResult:
+        if not self._callers:
+            self._callers = {name: ScoreCaller(fn) for name, (fn, _) in self._scorers.items()}
+        results = await asyncio.gather(*(call(sample) for call in self._callers.values()))
+        weights = [weight for _, weight in self._scorers.values()]
+        # With weights of its own on some metric, the others would only be tracked.
+        plain = 1.0 if all(weight is None for weight in weights) else None
+        metrics: list[Metric] = []
+        reasons: list[str] = []
+        for name, weight, result in zip(self._scorers, weights, results, strict=True):
+            reason = result.reason or result.error
+            own = plain if weight is None else weight
+            metrics.append(Metric(name, result.reward, weight=own, reason=reason))
+            metrics += [
+                metric.model_copy(update={"name": f"{name}.{key}", "weight": None})
+                for key, metric in result.metrics.items()
+            ]
+            if reason:
+                reasons.append(f"{name}: {reason}")
+        return EvaluateResult(metrics=metrics, reason="; ".join(reasons) or None)
+
+    def close(self) -> None:
+        """End the threads of slow scorers."""
+        for caller in self._callers.values():
+            caller.close()
+        self._callers = {}
+
+
+def name_scorer(scorer: object) -> str:
+    """Return the name of a scorer as a metric."""
+    named = scorer.func if isinstance(scorer, functools.partial) else scorer
+    name = getattr(named, "__name__", None) or type(named).__name__
+    outer, inner, _ = getattr(named, "__qualname__", "").partition(".<locals>")
+    # `exact_answer.<locals>.score` says more by the name of its factory.
+    return outer.rpartition(".")[2] if inner and name in _FACTORY_NAMES else name

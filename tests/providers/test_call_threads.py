@@ -1,0 +1,92 @@
+"""Threads for blocking calls: few for fast functions, one each for slow ones, none kept alive."""
+
+import asyncio
+import threading
+from functools import partial
+
+import pytest
+
+from assay.providers.call_threads import CallThreads, LoopMailbox
+
+
+def test_fast_calls_share_a_few_threads() -> None:
+    names: set[int] = set()
+
+    async def run() -> list[object]:
+        threads = CallThreads(100, role="test")
+
+        def call(number: int) -> int:
+            names.add(threading.get_ident())
+            return number
+
+        found: list[object] = []
+        for start in range(0, 2000, 100):
+            batch = [threads.run(partial(call, n)) for n in range(start, start + 100)]
+            found += await asyncio.gather(*batch)
+        threads.close()
+        return found
+
+    assert asyncio.run(run()) == list(range(2000))
+    assert len(names) < 50
+
+
+def test_blocked_calls_get_a_thread_each_up_to_the_limit() -> None:
+    released, inside = threading.Event(), threading.Semaphore(0)
+
+    async def run() -> int:
+        threads = CallThreads(8, role="test")
+
+        def call() -> None:
+            inside.release()
+            released.wait(60)
+
+        calls = [asyncio.create_task(threads.run(call)) for _ in range(30)]
+        for _ in range(8):
+            await asyncio.to_thread(inside.acquire)
+        ninth = inside.acquire(timeout=0.05)
+        released.set()
+        await asyncio.gather(*calls)
+        threads.close()
+        return int(ninth)
+
+    assert asyncio.run(run()) == 0
+
+
+def test_an_error_is_raised_where_the_call_is_awaited() -> None:
+    def fail() -> None:
+        raise KeyError("x")
+
+    async def run() -> None:
+        await CallThreads(1, role="test").run(fail)
+
+    with pytest.raises(KeyError, match="x"):
+        asyncio.run(run())
+
+
+def test_an_abandoned_call_is_replaced_by_another_thread() -> None:
+    released, entered = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        entered.set()
+        released.wait(60)
+
+    async def run() -> object:
+        threads = CallThreads(1, role="test")
+        stuck = asyncio.create_task(threads.run(hang))
+        await asyncio.to_thread(entered.wait, 60)
+        stuck.cancel()
+        await asyncio.gather(stuck, return_exceptions=True)
+        return await asyncio.wait_for(threads.run(lambda: "next"), 30)
+
+    try:
+        assert asyncio.run(run()) == "next"
+    finally:
+        released.set()
+
+
+def test_a_closed_loop_is_no_error_for_a_late_call() -> None:
+    loop = asyncio.new_event_loop()
+    mailbox = LoopMailbox(loop)
+    loop.close()
+
+    assert not mailbox.post(lambda: None)
