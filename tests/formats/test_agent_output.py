@@ -601,6 +601,15 @@ def test_a_result_of_smolagents_is_read_with_its_steps() -> None:
     assert output.usage == Usage(input_tokens=30, output_tokens=9)
 
 
+def test_the_steps_of_smolagents_may_be_returned_alone() -> None:
+    result = recorded("smolagents_run_result")
+
+    output = convert_agent_output(result["steps"])
+
+    assert output.messages == convert_agent_output(result).messages
+    assert output.usage == Usage(input_tokens=30, output_tokens=9)
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [
@@ -668,6 +677,7 @@ def test_the_mark_of_any_message_decides_for_the_list() -> None:
         ((text for text in ["Rain."]), "the agent returned a value of type generator"),
         (Sample(messages=[]), "the agent returned a Sample"),
         ({"messages": []}, "the agent returned a value of type dict without a readable message"),
+        ({"messages": ["a"]}, "the agent returned a value of type dict without a readable message"),
         ({"choices": []}, "the agent returned a value of type dict without a readable message"),
         ({"role": 5}, r"messages\[0\].role: unreadable: .*valid string"),
     ],

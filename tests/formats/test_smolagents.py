@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from assay.formats.conversion import Dropped
 from assay.formats.smolagents import read_smolagents_steps
 from assay.types import Message
@@ -42,6 +44,14 @@ def test_code_is_a_call_whose_arguments_are_text() -> None:
     assert answered.details == {"status": "completed", "failed": False, "is_error": False}
 
 
+def test_calls_of_the_librarys_objects_have_no_function() -> None:
+    called, _ = read(action(1, tool_calls=[{"id": "a", "name": "f", "arguments": {"x": 1}}]))
+
+    assert [(each.id, each.name, each.arguments) for each in called.tool_calls] == [
+        ("a", "f", {"x": 1})
+    ]
+
+
 def test_one_observation_answers_the_first_of_several_calls() -> None:
     calls = [call("a", "f", {}), call("b", "g", {})]
 
@@ -69,6 +79,15 @@ def test_an_error_without_a_call_is_a_message_to_the_model() -> None:
     assert (told.role, told.text) == ("user", "No code found.")
 
 
+@pytest.mark.parametrize("result", [{"action_output": 42}, {"observations": "42"}])
+def test_the_final_answer_is_a_message(result: dict[str, Any]) -> None:
+    step = action(1, tool_calls=[call("a", "final_answer", {})], is_final_answer=True, **result)
+
+    messages = read(step)
+
+    assert messages[-1] == Message(role="assistant", content="42")
+
+
 def test_unknown_steps_and_fields_are_reported() -> None:
     dropped: list[Dropped] = []
 
@@ -77,7 +96,7 @@ def test_unknown_steps_and_fields_are_reported() -> None:
             7,
             {"mood": "good"},
             {"task": "6*7?", "task_images": ["AAAA"]},
-            action(1, tool_calls=[{"id": "a"}]),
+            action(1, tool_calls=["f()"]),
         ],
         dropped,
     )
@@ -88,5 +107,5 @@ def test_unknown_steps_and_fields_are_reported() -> None:
         Dropped("steps[1].mood", "no place for `mood`; left out"),
         Dropped("steps[1]", "a step of unknown kind; left out"),
         Dropped("steps[2].task_images", "no place for `task_images`; left out"),
-        Dropped("steps[3]", "unreadable: a tool call has no function; left out"),
+        Dropped("steps[3]", "unreadable: a tool call is not an object; left out"),
     ]

@@ -9,7 +9,8 @@ The first format that fits is taken, in this order:
 4. a conversation under `messages` (LangGraph's state and others), or one message under `message`
 5. a message or a list of them. The first message with a mark of its own decides for the list:
    pydantic-ai (`kind` and `parts`), Gemini (`parts`), LangChain (`type: "ai"`), Responses
-   (`type: "function_call"`), Anthropic (blocks such as `tool_use`); otherwise OpenAI chat
+   (`type: "function_call"`), smolagents (`step_number`), Anthropic (blocks such as `tool_use`);
+   otherwise OpenAI chat
 6. an object with a text under one of `ANSWER_KEYS`, in their order
 7. any other number, boolean, list or object, written as JSON text
 
@@ -17,10 +18,9 @@ Objects of libraries count as the objects of their fields. An element of a list 
 is dropped and reported; an error is raised only if nothing can be read.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import groupby
 from typing import Any
 
 from pydantic_core import from_json
@@ -37,14 +37,12 @@ from .foreign_content import (
     write_answer_text,
 )
 from .gemini import from_gemini
-from .langchain import is_langchain_message, read_langchain_messages
-from .openai_chat import from_openai_chat
-from .openai_responses import RESPONSES_PARTS, is_responses_item, read_responses_items
+from .message_lists import classify_message, read_message_list, read_messages
+from .openai_responses import read_responses_items
 from .plain_values import has_method, read_attribute, simplify
-from .provider_turns import read_anthropic_turns, read_gemini_contents
-from .pydantic_ai import is_pydantic_ai_message, read_pydantic_ai_messages
+from .pydantic_ai import read_pydantic_ai_messages
 from .smolagents import is_smolagents_result, read_smolagents_steps
-from .token_usage import add_usage, read_token_usage
+from .token_usage import read_token_usage
 
 ANSWER_KEYS = ("answer", "output", "response", "text", "content", "result", "final_output")
 """Keys of an object whose text is the answer."""
@@ -52,12 +50,6 @@ ANSWER_KEYS = ("answer", "output", "response", "text", "content", "result", "fin
 _ACCEPTED = (
     "return text, a Message, a Trajectory, or messages of OpenAI, Anthropic, Gemini, LangChain, "
     "pydantic-ai or smolagents"
-)
-_ANTHROPIC_BLOCKS = frozenset(
-    {
-        *("tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use"),
-        *("web_search_tool_result", "web_fetch_tool_result", "code_execution_tool_result"),
-    }
 )
 # Keys of messages and responses: an object that has one of them is not a plain answer.
 _MESSAGE_KEYS = frozenset(
@@ -157,8 +149,8 @@ class _OutputReader:
     def read(self, value: Any) -> _Read:
         if isinstance(value, Message):
             return "assay", [value], None
-        if isinstance(value, list):
-            return self._read_list(value)
+        if isinstance(value, list) and any(map(classify_message, value)):
+            return read_message_list(value, self.dropped)
         if isinstance(value, Mapping):
             return self._read_mapping(value)
         return self._read_json(value)
@@ -179,12 +171,13 @@ class _OutputReader:
             # The result of a LangGraph graph around its state.
             drop_fields(value, ("value",), "output", self.dropped)
             return self._read_mapping(value["value"])
-        if isinstance(value.get("messages"), list) and value["messages"]:
+        messages = value.get("messages")
+        if isinstance(messages, list) and any(map(classify_message, messages)):
             return self._read_conversation(value)
         if isinstance(value.get("message"), Mapping) and "role" in value["message"]:
             drop_fields(value, ("message", "usage"), "output", self.dropped)
-            return self._read_list([value["message"]])
-        if _classify_message(value) is not None:
+            return read_message_list([value["message"]], self.dropped)
+        if classify_message(value) is not None:
             return self._read_message(value)
         return self._read_answer(value)
 
@@ -204,77 +197,20 @@ class _OutputReader:
         )
         return "json", [_build_answer(value)], None
 
-    def _read_list(self, values: list[Any]) -> _Read:
-        found = [_classify_message(value) for value in values]
-        if not any(found):
-            return self._read_json(values)
-        marked = (name for name in found if name not in (None, "assay", "openai_chat"))
-        name = next(marked, "openai_chat")
-        own = [value for value in values if isinstance(value, Message)]
-        if len(own) == len(values):
-            return "assay", own, None
-        if not own:
-            return name, *self._read_messages(values, name)
-        # A prompt of our own, continued in another format: read the parts between our messages.
-        read: list[Message] = []
-        usage = None
-        for is_own, group in groupby(values, lambda value: isinstance(value, Message)):
-            run = list(group)
-            messages, more = (run, None) if is_own else self._read_messages(run, name)
-            read += messages
-            usage = add_usage(usage, more)
-        return name, read, usage
-
-    def _read_messages(self, values: list[Any], name: str) -> tuple[list[Message], Usage | None]:
-        if name == "langchain":
-            return read_langchain_messages(values, self.dropped)
-        if name == "pydantic_ai":
-            return read_pydantic_ai_messages(values, self.dropped)
-        if name == "openai_responses":
-            return read_responses_items(values, self.dropped), None
-        if name == "anthropic":
-            return self._read_turns(values, read_anthropic_turns), None
-        if name == "gemini":
-            return self._read_turns(values, read_gemini_contents), None
-        return self._read_each(values, _read_chat_messages), None
-
-    def _read_turns(
-        self, values: list[Any], read: Callable[[list[Any]], list[Message]]
-    ) -> list[Message]:
-        # All at once, since these readers mark where turns of one role meet. One invalid turn
-        # refuses the whole list, so the turns are then read one by one.
-        try:
-            return read(values)
-        except WireError:
-            return self._read_each(values, read)
-
-    def _read_each(
-        self, values: list[Any], read: Callable[[list[Any]], list[Message]]
-    ) -> list[Message]:
-        messages: list[Message] = []
-        for index, value in enumerate(values):
-            # A system message among turns of Anthropic, which have no such role.
-            system = isinstance(value, Mapping) and value.get("role") in ("system", "developer")
-            try:
-                messages += _read_chat_messages([value]) if system else read([value])
-            except WireError as error:
-                drop_unreadable(error, f"messages[{index}]", self.dropped)
-        return messages
-
     def _read_message(self, value: Mapping[str, Any]) -> _Read:
         # One message; that of Anthropic is a whole response, with usage.
         usage = read_token_usage(value.get("usage"))
-        if _classify_message(value) != "anthropic":
-            name, messages, own = self._read_list([value])
+        if classify_message(value) != "anthropic":
+            name, messages, own = read_message_list([value], self.dropped)
             return name, messages, own or usage
         known = ("role", "content", "type", "id", "model", "stop_reason", "usage")
         drop_fields(value, known, "output", self.dropped)
         turn = {"role": value.get("role"), "content": value.get("content")}
-        messages, _ = self._read_messages([turn], "anthropic")
+        messages, _ = read_messages([turn], "anthropic", self.dropped)
         return "anthropic", _add_details(messages, value, value.get("stop_reason")), usage
 
     def _read_conversation(self, value: Mapping[str, Any]) -> _Read:
-        name, messages, usage = self._read_list(value["messages"])
+        name, messages, usage = read_message_list(value["messages"], self.dropped)
         if isinstance(value.get("system"), str):
             messages = [build_message("system", [build_text(value["system"])]), *messages]
         keys: tuple[str, ...] = ("messages", "system", "usage")
@@ -305,7 +241,8 @@ class _OutputReader:
             message = {"content": choice.get("text")} if choice.get("text") is not None else None
         messages: list[Message] = []
         if message is not None:
-            messages = self._read_each([{"role": "assistant", **message}], _read_chat_messages)
+            wire = {"role": "assistant", **message}
+            messages, _ = read_messages([wire], "openai_chat", self.dropped)
         messages = _add_details(messages, value, choice.get("finish_reason"))
         return "openai_chat", messages, read_token_usage(value.get("usage"))
 
@@ -338,7 +275,7 @@ class _OutputReader:
         if isinstance(first.get("content"), Mapping):
             contents.append({"role": "model", "parts": [], **first["content"]})
         drop_fields(value, _GEMINI_RESPONSE_KEYS, "output", self.dropped)
-        messages, _ = self._read_messages(contents, "gemini")
+        messages, _ = read_messages(contents, "gemini", self.dropped)
         made = {"id": get(value, "responseId"), "model": get(value, "modelVersion")}
         messages = _add_details(messages, made, get(first, "finishReason"))
         return "gemini", messages, read_token_usage(get(value, "usageMetadata"))
@@ -347,7 +284,7 @@ class _OutputReader:
         instruction = _get_either_case(value, "systemInstruction")
         known = ("contents", "systemInstruction", "system_instruction")
         drop_fields(value, known, "output", self.dropped)
-        messages, _ = self._read_messages(value["contents"], "gemini")
+        messages, _ = read_messages(value["contents"], "gemini", self.dropped)
         try:
             messages = [*from_gemini([], system_instruction=instruction), *messages]
         except WireError as error:
@@ -381,76 +318,6 @@ class _OutputReader:
         usage = simplify(read_attribute(value, "usage"), "output.usage", [])
         answer = simplify(read_attribute(value, "output"), "output", self.dropped)
         return "pydantic_ai", _append_answer(messages, answer), read_token_usage(usage) or summed
-
-
-def _classify_message(value: object) -> str | None:
-    """Return the format of one message: `openai_chat` if any other one would fit as well."""
-    if isinstance(value, Message):
-        return "assay"
-    if not isinstance(value, Mapping):
-        return None
-    if is_pydantic_ai_message(value):
-        return "pydantic_ai"
-    if isinstance(value.get("parts"), list):
-        return "gemini"
-    if is_langchain_message(value):
-        return "langchain"
-    if is_responses_item(value):
-        return "openai_responses"
-    kinds = {
-        str(part.get("type"))
-        for part in _iterate_list(value.get("content"))
-        if isinstance(part, Mapping)
-    }
-    if "role" not in value:
-        return None
-    if not kinds.isdisjoint(RESPONSES_PARTS):
-        return "openai_responses"
-    if not kinds.isdisjoint(_ANTHROPIC_BLOCKS) or _has_source(value.get("content")):
-        return "anthropic"
-    if value.get("type") == "message":
-        blocks = isinstance(value.get("content"), list) and "status" not in value
-        return "anthropic" if blocks else "openai_responses"
-    return "openai_chat"
-
-
-def _read_chat_messages(messages: list[Any]) -> list[Message]:
-    return from_openai_chat([_tidy_chat_message(wire) for wire in messages])
-
-
-def _tidy_chat_message(wire: Any) -> Any:
-    if not isinstance(wire, Mapping):
-        return wire
-    # Without the null and empty fields that servers and SDKs write for unused ones.
-    tidy = {"content": None} | {
-        key: value for key, value in wire.items() if value not in (None, [])
-    }
-    if isinstance(tidy.get("tool_calls"), list):
-        tidy["tool_calls"] = [_tidy_chat_call(call) for call in tidy["tool_calls"]]
-    return tidy
-
-
-def _tidy_chat_call(call: Any) -> Any:
-    # Arguments that are neither an object nor its text are kept as text, as malformed ones.
-    function = call.get("function") if isinstance(call, Mapping) else None
-    if not isinstance(function, Mapping):
-        return call
-    arguments = function.get("arguments")
-    if arguments is None or isinstance(arguments, str | Mapping):
-        return call
-    return {**call, "function": {**function, "arguments": write_answer_text(arguments)}}
-
-
-def _has_source(content: object) -> bool:
-    # Images and documents of Anthropic.
-    return any(
-        isinstance(part, Mapping) and isinstance(part.get("source"), Mapping)
-        for part in _iterate_list(content)
-    )
-
-
-def _iterate_list(value: object) -> Iterable[Any]:
-    return value if isinstance(value, list) else ()
 
 
 def _is_responses_response(value: Mapping[str, Any]) -> bool:

@@ -17,7 +17,7 @@ from .foreign_content import (
     drop_fields,
     drop_unreadable,
 )
-from .openai_chat import from_openai_chat
+from .provider_turns import read_chat_messages
 from .token_usage import add_usage, read_token_usage
 
 _LANGCHAIN_ROLES = {
@@ -70,9 +70,9 @@ def read_langchain_messages(
             if fields is not None:
                 read.append(_read_langchain_message(fields, where, dropped))
                 usage = add_usage(usage, read_token_usage(fields.get("usage_metadata")))
-            elif isinstance(value, Mapping) and "role" in value:
+            elif isinstance(value, Mapping) and {"role", "content"} <= value.keys():
                 # A graph also accepts the messages of OpenAI.
-                read += from_openai_chat([value])
+                read += read_chat_messages([value], dropped)
             else:
                 dropped.append(Dropped(where, "not a message of LangChain; left out"))
         except WireError as error:

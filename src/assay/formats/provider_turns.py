@@ -1,7 +1,7 @@
-"""Reads turns of Anthropic and Gemini that an agent returned.
+"""Reads messages of OpenAI chat, Anthropic and Gemini as agents return them.
 
-Beside the readers of both formats: malformed arguments of tool calls are kept as text, and the
-outcome of a tool is marked as in all other messages.
+More tolerant than the readers of these formats, which it calls: malformed arguments of tool calls
+are kept as text, unused fields are ignored, and the outcome of a tool is marked as everywhere else.
 """
 
 from collections.abc import Mapping
@@ -10,10 +10,63 @@ from typing import Any
 from assay.types import Message
 
 from .anthropic import from_anthropic
-from .conversion import get_namespace
+from .conversion import Dropped, get_namespace
 from .foreign_content import describe_outcome, to_standard_base64, write_answer_text
 from .gemini import from_gemini
 from .gemini_parts import to_camel_part
+from .openai_chat import from_openai_chat
+
+# Roles of other libraries in messages that are otherwise those of OpenAI.
+_ROLE_NAMES = {"human": "user", "ai": "assistant", "model": "assistant"}
+
+
+def read_chat_messages(messages: list[Any], dropped: list[Dropped]) -> list[Message]:
+    """Read chat messages; raises `WireError` if one is invalid."""
+    return from_openai_chat([_tidy_chat_message(wire, dropped) for wire in messages])
+
+
+def _tidy_chat_message(wire: Any, dropped: list[Dropped]) -> Any:
+    if not isinstance(wire, Mapping):
+        return wire
+    # Without the null and empty fields that servers and SDKs write for unused ones.
+    tidy = {"content": None} | {
+        key: value for key, value in wire.items() if value not in (None, [])
+    }
+    role, content = tidy.get("role"), tidy["content"]
+    if isinstance(role, str):
+        tidy["role"] = _ROLE_NAMES.get(role, role)
+    if isinstance(tidy.get("tool_calls"), list):
+        tidy["tool_calls"] = [_tidy_chat_call(call) for call in tidy["tool_calls"]]
+    if isinstance(content, Mapping | int | float) or _is_plain_list(content):
+        # The value of a tool that was not written as text.
+        kind = type(content).__name__
+        dropped.append(Dropped("content", f"content of type {kind}; written as JSON text"))
+        tidy["content"] = write_answer_text(content)
+    return tidy
+
+
+def _is_plain_list(content: object) -> bool:
+    return isinstance(content, list) and not any(
+        isinstance(part, Mapping) and "type" in part for part in content
+    )
+
+
+def _tidy_chat_call(call: Any) -> Any:
+    if not isinstance(call, Mapping):
+        return call
+    if "function" not in call and "args" in call and "arguments" not in call:
+        # As LangChain writes a call.
+        known = ("args", "type")
+        rest = {key: value for key, value in call.items() if key not in known}
+        return _tidy_chat_call({**rest, "arguments": call["args"]})
+    function = call.get("function")
+    place = function if isinstance(function, Mapping) else call
+    arguments = place.get("arguments")
+    if arguments is None or isinstance(arguments, str | Mapping):
+        return call
+    # Neither an object nor its text: kept as text, as malformed arguments are.
+    text = {"arguments": write_answer_text(arguments)}
+    return {**call, **text} if place is call else {**call, "function": {**place, **text}}
 
 
 def read_anthropic_turns(turns: list[Any]) -> list[Message]:

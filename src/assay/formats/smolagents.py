@@ -32,6 +32,11 @@ def is_smolagents_result(value: Mapping[str, Any]) -> bool:
     return "output" in value and "state" in value and isinstance(value.get("steps"), list)
 
 
+def is_smolagents_step(value: Mapping[str, Any]) -> bool:
+    """Whether `value` is an action in the memory of an agent."""
+    return type(value.get("step_number")) is int and "timing" in value
+
+
 def read_smolagents_steps(steps: Sequence[object], dropped: list[Dropped]) -> list[Message]:
     """Read the task, plans and actions of a run."""
     read: list[Message] = []
@@ -56,17 +61,22 @@ def _read_step(step: Mapping[str, Any], where: str, dropped: list[Dropped]) -> l
         dropped.append(Dropped(where, "a step of unknown kind; left out"))
         return []
     calls = []
-    given = step.get("tool_calls")
-    for call in given if isinstance(given, list) else ():
-        function = call.get("function") if isinstance(call, Mapping) else None
-        if not isinstance(function, Mapping):
-            raise WireError("a tool call has no function")
-        calls.append(
-            build_tool_call(call.get("id"), function.get("name"), function.get("arguments"))
-        )
+    listed = step.get("tool_calls")
+    for call in listed if isinstance(listed, list) else ():
+        if not isinstance(call, Mapping):
+            raise WireError("a tool call is not an object")
+        # Objects of the library have no `function` around name and arguments.
+        function = call.get("function")
+        inner = function if isinstance(function, Mapping) else call
+        calls.append(build_tool_call(call.get("id"), inner.get("name"), inner.get("arguments")))
     said = _read_step_output(step.get("model_output"))
     messages = [build_message("assistant", said, tool_calls=tuple(calls) or None)]
-    return messages + _read_observations(step, [(call.id, call.name) for call in calls])
+    messages += _read_observations(step, [(call.id, call.name) for call in calls])
+    given = (step.get("action_output"), step.get("observations"))
+    answer = next((value for value in given if value is not None), None)
+    if step.get("is_final_answer") is True and answer is not None:
+        messages.append(build_message("assistant", [build_text(write_answer_text(answer))]))
+    return messages
 
 
 def _read_step_output(output: object) -> list[ContentBlock]:
