@@ -310,7 +310,7 @@ def test_options_take_the_place_of_settings_and_are_checked_like_them(tmp_path: 
     ("text", "problem"),
     [
         ("prompts = []\ndef score_fn(s): ...", "the file does not define `config`"),
-        ("config = {}", "`config` is a dict, not a GRPOConfig"),
+        ("config = {}\nprompts = []", "`config` is a dict, not a GRPOConfig"),
         (WHOLE.replace("prompts =", "promts ="), "the file does not define `prompts`"),
         (WHOLE.replace("score_fn", "score"), "neither `score_fn` nor `environment`"),
         (WHOLE + "\n    model = 3\n", "`model` is a int, not a LocalModel"),

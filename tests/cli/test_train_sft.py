@@ -184,8 +184,8 @@ def test_the_command_to_go_on_has_every_setting() -> None:
     again = build_sft_resume_command(parser.parse_args(given))
 
     assert again == (
-        "assay train sft 'my data.jsonl' --model m -o out --learning-rate 0.01 --skip-unusable "
-        "--lora 4 --resume"
+        "assay train sft 'my data.jsonl' --model m -o out --learning-rate 0.01 --lora 4 "
+        "--skip-unusable --resume"
     )
 
 

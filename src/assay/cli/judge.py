@@ -1,12 +1,10 @@
 """`assay judge`: grade the samples of a file or a run by a rubric with a model as judge."""
 
-import asyncio
 import json
 from argparse import ArgumentParser, Namespace
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
-from typing import TypedDict
 
 from assay.datasets import SampleStream, load_samples
 from assay.errors import ConfigError, EndpointError, RunStopped
@@ -14,7 +12,6 @@ from assay.runner import (
     EvalConfig,
     EvalReport,
     Progress,
-    ProgressCallback,
     RescoreOptions,
     Stop,
     evaluate,
@@ -35,8 +32,8 @@ from .output import (
 )
 from .progress_bar import choose_display
 from .resume import format_options, format_resume_hint, join_resume_command
-from .sample_input import SAMPLE_FILE_SUFFIXES, refuse_to_overwrite
-from .signals import exit_interrupted, stop_on_signals, tick_periodically
+from .sample_input import is_sample_file, refuse_to_overwrite
+from .signals import exit_interrupted, run_until_stopped
 from .store_option import add_store_option, build_next_command, find_store_location
 
 _JUDGE_CONCURRENCY = 20
@@ -67,10 +64,6 @@ def configure(parser: ArgumentParser) -> None:
         metavar="FILE.jsonl",
         help="compare the judge with human labels: one JSON line with id and label each",
     )
-    _add_run_options(parser)
-
-
-def _add_run_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "-o",
         "--output",
@@ -90,13 +83,20 @@ def main(args: Namespace) -> int:
     """Exit status: 0 judged, 3 some samples could not be judged, 130 interrupted."""
     scorer = build_judge(args)
     judged = JudgeReport(scorer, _build_calibrator(args, scorer))
-    stream = _open_sample_file(args)
+    stream: SampleStream | None = None
+    if is_sample_file(args.target):
+        if args.output not in (None, "-"):
+            refuse_to_overwrite(Path(args.output), [Path(args.target)])
+        stream = load_samples(args.target, args.max_samples)
+        # Reads the whole file once, so that a bad row is found before a call is paid for.
+        if not sum(1 for _ in stream):
+            raise ConfigError("the file has no samples", where=args.target)
     with Store.open(find_store_location(args), create=stream is not None) as store:
         if stream is None:
             # Resolved to its id now: `latest` will soon mean the run that this command starts.
             args.target = store.run(args.target).id
         try:
-            report = asyncio.run(_judge_samples(args, scorer, stream, store))
+            report = _judge_samples(args, scorer, stream, store)
         except (EndpointError, RunStopped) as error:
             # The judge refuses the key, or never answers: no other sample would be judged.
             raise InconclusiveError(f"{error}\n{_format_hint(args, 'latest')}") from error
@@ -121,52 +121,35 @@ def _build_calibrator(args: Namespace, scorer: Judge | VertexJudge) -> Calibrato
     return calibrator
 
 
-def _open_sample_file(args: Namespace) -> SampleStream | None:
-    """Open the samples of a file; None for a run. Bad rows raise before a call is paid for."""
-    path = Path(args.target)
-    if not path.is_file() and path.suffix.lower() not in SAMPLE_FILE_SUFFIXES:
-        return None
-    if args.output not in (None, "-"):
-        refuse_to_overwrite(Path(args.output), [path])
-    stream = load_samples(path, args.max_samples)
-    # Reads the whole file once, so that a bad row is found before the first call.
-    if not sum(1 for _ in stream):
-        raise ConfigError("the file has no samples", where=str(path))
-    return stream
-
-
-async def _judge_samples(
+def _judge_samples(
     args: Namespace, scorer: Judge | VertexJudge, stream: SampleStream | None, store: Store
 ) -> EvalReport:
-    def with_cost(progress: Progress) -> None:
-        # Shows the cost of the judges: that of the samples was paid when they were rolled out.
-        spent = scorer.spending
-        display.watch(
-            replace(progress, cost_usd=spent.known_cost_usd, cost_unknown=spent.cost_unknown)
-        )
+    stop, name = Stop(), args.name or f"judge {scorer.rubric.name}"
+    with choose_display(quiet=args.quiet) as display:
 
-    stop = Stop()
-    name = args.name or f"judge {scorer.rubric.name}"
-    overseen: _RunControlArguments = {"store": store, "watch": with_cost, "stop": stop}
-    async with scorer:
-        with choose_display(quiet=args.quiet) as display, stop_on_signals(stop, display):
-            async with tick_periodically(display):
-                if stream is None:
-                    options = RescoreOptions(
-                        name=name,
-                        max_samples=args.max_samples,
-                        concurrency=args.concurrency,
-                        resume=args.resume,
+        def watch(progress: Progress) -> None:
+            # Shows the cost of the judges: that of the samples was paid when they were rolled out.
+            cost, unknown = scorer.spending.known_cost_usd, scorer.spending.cost_unknown
+            display.watch(replace(progress, cost_usd=cost, cost_unknown=unknown))
+
+        async def judge_all() -> EvalReport:
+            async with scorer:
+                if stream is not None:
+                    config = EvalConfig(score_fn=scorer, name=name, concurrency=args.concurrency)
+                    return await evaluate(
+                        stream, config, store=store, resume=args.resume, watch=watch, stop=stop
                     )
-                    return await rescore(args.target, scorer, options=options, **overseen)
-                config = EvalConfig(score_fn=scorer, name=name, concurrency=args.concurrency)
-                return await evaluate(stream, config, resume=args.resume, **overseen)
+                options = RescoreOptions(
+                    name=name,
+                    max_samples=args.max_samples,
+                    concurrency=args.concurrency,
+                    resume=args.resume,
+                )
+                return await rescore(
+                    args.target, scorer, options=options, store=store, watch=watch, stop=stop
+                )
 
-
-class _RunControlArguments(TypedDict):
-    store: Store
-    watch: ProgressCallback
-    stop: Stop
+        return run_until_stopped(judge_all, stop, display)
 
 
 def _print_judge_report(report: EvalReport, judged: JudgeReport, args: Namespace) -> None:

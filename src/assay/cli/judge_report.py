@@ -5,7 +5,7 @@ from typing import Any
 
 from assay.scorers import Calibrator, Judge, VertexJudge
 from assay.stats import format_labelled, format_number, format_plural
-from assay.types import EvaluateResult, Metric, Sample
+from assay.types import Metric, Sample
 
 # The store keeps all of them; the terminal needs enough to recognise the cause.
 _MAX_JUDGE_PROBLEMS = 5
@@ -77,22 +77,17 @@ class JudgeReport:
             self.not_applicable += 1
         else:
             self.judged += 1
-        if result is not None:
-            self._add_result(result)
+        about = None if result is None else (result.model_extra or {}).get("judgement")
+        if result is not None and isinstance(about, dict):
+            self.cut += bool(about.get("left_out"))
+            self.partly_usable += result.reward is not None and about["usable"] < about["votes"]
+            for name, metric in result.metrics.items():
+                self._add_metric(name, metric)
         return sample
 
     def _note_problem(self, sample: Sample, problem: str) -> None:
         if len(self.problems) < _MAX_JUDGE_PROBLEMS:
             self.problems.append(f"{sample.id}: {problem}")
-
-    def _add_result(self, result: EvaluateResult) -> None:
-        about = (result.model_extra or {}).get("judgement")
-        if not isinstance(about, dict):
-            return
-        self.cut += bool(about.get("left_out"))
-        self.partly_usable += result.reward is not None and about["usable"] < about["votes"]
-        for name, metric in result.metrics.items():
-            self._add_metric(name, metric)
 
     def _add_metric(self, name: str, metric: Metric) -> None:
         extra = metric.model_extra or {}
@@ -115,52 +110,29 @@ class JudgeReport:
 
     def lines(self) -> list[str]:
         """Return the report as text; `plain` has the same content."""
-        votes = f" ({format_plural(self.judge.votes, 'vote')} each)" if self.judge.votes > 1 else ""
-        rubric = f"{self.judge.rubric.name} ({self.judge.rubric.digest})"
-        return [
-            *format_labelled("rubric", rubric),
-            *format_labelled("judges", f"{', '.join(self.judge.judges)}{votes}"),
-            *(
-                line
-                for name, mean in self.panel.items()
-                for line in format_labelled("", f"{name}: mean score {format_number(mean)}")
-            ),
-            *self._format_agreement(),
-            *self._format_evidence(),
-            *self._format_left_out(),
-            *format_labelled("judge calls", self._format_calls()),
-            *format_labelled("judge cost", self.judge.spending.words()),
-            *self._format_calibration(),
+        judge, spent = self.judge, self.judge.spending
+        votes = f" ({format_plural(judge.votes, 'vote')} each)" if judge.votes > 1 else ""
+        lines = [
+            *format_labelled("rubric", f"{judge.rubric.name} ({judge.rubric.digest})"),
+            *format_labelled("judges", f"{', '.join(judge.judges)}{votes}"),
         ]
-
-    @property
-    def panel(self) -> dict[str, float]:
-        """The mean score of each judge; empty unless there are several."""
-        if len(self.judge.judges) < 2:
-            return {}
-        return {name: total / given for name, (total, given) in sorted(self.by_judge.items())}
-
-    def _format_agreement(self) -> list[str]:
-        lines: list[str] = []
-        for name, votes in self.agreement.items():
-            split = (
-                f", votes split on {format_plural(votes.split, 'sample')}" if votes.split else ""
-            )
-            samples = format_plural(votes.samples, "sample")
-            text = f"{name} {format_number(votes.mean)} over {samples}{split}"
-            lines += format_labelled("" if lines else "agreement", text)
-        return lines
-
-    def _format_evidence(self) -> list[str]:
-        if isinstance(self.judge, VertexJudge):
+        for name, mean in self.panel.items():
+            lines += format_labelled("", f"{name}: mean score {format_number(mean)}")
+        for index, (name, agreed) in enumerate(self.agreement.items()):
+            text = f"{name} {format_number(agreed.mean)} over "
+            text += format_plural(agreed.samples, "sample")
+            if agreed.split:
+                text += f", votes split on {format_plural(agreed.split, 'sample')}"
+            lines += format_labelled("" if index else "agreement", text)
+        if isinstance(judge, VertexJudge):
             rubrics = format_plural(self.verdicts, "rubric")
-            return format_labelled("verdicts", f"{rubrics}, {self.verdicts_missed} not met")
-        if not self.quotes:
-            return format_labelled("evidence", "the judges gave no quotes")
-        missing = f"{self.quotes_missing} not found in the transcript"
-        return format_labelled("evidence", f"{format_plural(self.quotes, 'quote')}, {missing}")
-
-    def _format_left_out(self) -> list[str]:
+            lines += format_labelled("verdicts", f"{rubrics}, {self.verdicts_missed} not met")
+        else:
+            missing = f"{self.quotes_missing} not found in the transcript"
+            found = f"{format_plural(self.quotes, 'quote')}, {missing}"
+            lines += format_labelled(
+                "evidence", found if self.quotes else "the judges gave no quotes"
+            )
         counts = {
             "to which the rubric does not apply": self.not_applicable,
             "that could not be judged": self.unreadable,
@@ -168,26 +140,31 @@ class JudgeReport:
             "judged without all votes": self.partly_usable,
             "shown to the judge truncated": self.cut,
         }
-        words = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
-        return format_labelled("left out", words) if words else []
-
-    def _format_calls(self) -> str:
-        spent = self.judge.spending
-        extra = [f"{spent.asked_again} repeated for an invalid answer"] if spent.asked_again else []
-        extra += [f"{spent.failed} more failed"] if spent.failed else []
-        return ", ".join([str(spent.calls), *extra])
-
-    def _format_calibration(self) -> list[str]:
-        if self.calibrator is None:
-            return []
-        lines = [line for each in self.calibrator.compute_calibrations() for line in each.lines()]
-        if self.calibrator.missing:
-            lines += format_labelled("labels", f"{len(self.calibrator.missing)} without a sample")
-        if self.calibrator.unlabelled:
-            lines += format_labelled(
-                "labels", f"{self.calibrator.unlabelled} samples have no label"
-            )
+        if words := ", ".join(f"{count} {what}" for what, count in counts.items() if count):
+            lines += format_labelled("left out", words)
+        calls = [str(spent.calls)]
+        calls += (
+            [f"{spent.asked_again} repeated for an invalid answer"] if spent.asked_again else []
+        )
+        calls += [f"{spent.failed} more failed"] if spent.failed else []
+        lines += format_labelled("judge calls", ", ".join(calls))
+        lines += format_labelled("judge cost", spent.words())
+        if self.calibrator is not None:
+            for each in self.calibrator.compute_calibrations():
+                lines += each.lines()
+            if missing_labels := len(self.calibrator.missing):
+                lines += format_labelled("labels", f"{missing_labels} without a sample")
+            if self.calibrator.unlabelled:
+                text = f"{self.calibrator.unlabelled} samples have no label"
+                lines += format_labelled("labels", text)
         return lines
+
+    @property
+    def panel(self) -> dict[str, float]:
+        """The mean score of each judge; empty unless there are several."""
+        if len(self.judge.judges) < 2:
+            return {}
+        return {name: total / given for name, (total, given) in sorted(self.by_judge.items())}
 
     def plain(self) -> dict[str, Any]:
         """Return the counts as plain values."""

@@ -118,10 +118,9 @@ def load_train_file(target: str, **changes: object) -> TrainFile:
     for name in ("config", "prompts"):
         if name not in defined:
             raise ConfigError(f"the file does not define `{name}`", where=target, hint=hint)
-        config = defined["config"]
-        if not isinstance(config, GRPOConfig):
-            wrong = type(config).__name__
-            raise ConfigError(f"`config` is a {wrong}, not a GRPOConfig", where=target)
+    config = defined["config"]
+    if not isinstance(config, GRPOConfig):
+        raise ConfigError(f"`config` is a {type(config).__name__}, not a GRPOConfig", where=target)
     given = {name: change for name, change in changes.items() if change is not None}
     try:
         # Validated anew: an override may contradict another setting.

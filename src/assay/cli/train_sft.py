@@ -11,18 +11,55 @@ from assay.errors import ConfigError, TrainingError
 from assay.runner import Stop
 from assay.train import Lora, SFTConfig, SFTResult, SFTStep, sft_train
 
-from .arguments import add_count, add_flag, parse_count
+from .arguments import add_flag, parse_count
 from .exit_status import EXIT_INTERRUPTED, EXIT_PASS, InconclusiveError
 from .output import format_field, print_message, print_report
 from .resume import format_options, format_resume_hint
 from .train_display import TrainDisplay, stop_after_step
 
-# Options with the name of their setting; one that is not given keeps the setting's default.
-_SFT_OPTIONS = (
-    "steps epochs learning_rate schedule warmup_steps batch_tokens micro_batch_tokens max_length "
-    "held_out eval_every checkpoint_every tokens demonstrations chat_template min_score "
-    "skip_unusable seed device dtype"
-).split()
+_COUNT: dict[str, Any] = {"type": parse_count, "metavar": "N"}
+_NUMBER: dict[str, Any] = {"type": float, "metavar": "X"}
+# Named like their setting: one that is not given keeps the setting's default, which help shows.
+_SFT_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
+    "steps": (_COUNT, "number of weight updates, instead of epochs"),
+    "epochs": (_COUNT, "passes over the data"),
+    "learning_rate": (_NUMBER, "learning rate"),
+    "schedule": (
+        {"choices": ("constant", "linear", "cosine")},
+        "schedule of the learning rate",
+    ),
+    "warmup_steps": ({"type": int, "metavar": "N"}, "steps of linear warmup"),
+    "batch_tokens": (_COUNT, "tokens of one weight update"),
+    "micro_batch_tokens": (_COUNT, "tokens of one forward pass"),
+    "checkpoint_every": (_COUNT, "save a checkpoint every N steps"),
+    "lora": ({"type": parse_count, "metavar": "RANK"}, "train a LoRA adapter of this rank"),
+    "seed": ({"type": int, "metavar": "N"}, "random seed"),
+    "device": ({"metavar": "NAME"}, "device (default: a GPU if available)"),
+    "dtype": ({"choices": ("float32", "bfloat16")}, "type of the weights"),
+    "max_length": (_COUNT, "drop samples with more tokens"),
+    "min_score": (_NUMBER, "drop samples that score less"),
+    "held_out": (
+        {"type": float, "metavar": "SHARE"},
+        "share of the prompts for evaluation instead of training",
+    ),
+    "eval_every": (_COUNT, "evaluate every N steps"),
+    "tokens": (
+        {"choices": ("recorded", "text")},
+        "text: retokenize the text although token ids are recorded, as for another model",
+    ),
+    "demonstrations": (
+        {"choices": ("all", "last")},
+        "answers to train on in a conversation without a rollout",
+    ),
+    "chat_template": (
+        {"type": Path, "metavar": "FILE"},
+        "use this chat template instead of the tokenizer's own",
+    ),
+    "skip_unusable": (
+        {"action": "store_true", "default": None},
+        "drop and count samples that cannot be tokenized",
+    ),
+}
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -43,94 +80,15 @@ def configure(parser: ArgumentParser) -> None:
         required=True,
         help="folder for the trained model, metrics and checkpoints",
     )
-    _add_learning_options(parser)
-    _add_data_options(parser)
+    for name, (kind, text) in _SFT_OPTIONS.items():
+        default = SFTConfig.model_fields[name].default
+        if default is not None and default is not False:
+            shown = f"{default:g}" if isinstance(default, float) else default
+            text += f" (default: {shown})"
+        parser.add_argument(f"--{name.replace('_', '-')}", **kind, help=text)
     add_flag(parser, "--resume", "resume the training in the output folder")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
     parser.add_argument("--quiet", action="store_true", help="show no progress")
-
-
-def _add_learning_options(parser: ArgumentParser) -> None:
-    default = {name: field.default for name, field in SFTConfig.model_fields.items()}
-    whole: dict[str, Any] = {"type": parse_count, "metavar": "N"}
-    parser.add_argument("--steps", **whole, help="number of weight updates, instead of epochs")
-    parser.add_argument(
-        "--epochs", **whole, help=f"passes over the data (default: {default['epochs']})"
-    )
-    parser.add_argument(
-        "--learning-rate",
-        type=float,
-        metavar="X",
-        help=f"learning rate (default: {default['learning_rate']:g})",
-    )
-    parser.add_argument(
-        "--schedule",
-        choices=("constant", "linear", "cosine"),
-        help=f"schedule of the learning rate (default: {default['schedule']})",
-    )
-    parser.add_argument(
-        "--warmup-steps", type=int, metavar="N", help="steps of linear warmup (default: 0)"
-    )
-    parser.add_argument(
-        "--batch-tokens",
-        **whole,
-        help=f"tokens of one weight update (default: {default['batch_tokens']})",
-    )
-    parser.add_argument(
-        "--micro-batch-tokens",
-        **whole,
-        help=f"tokens of one forward pass (default: {default['micro_batch_tokens']})",
-    )
-    parser.add_argument(
-        "--checkpoint-every",
-        **whole,
-        help=f"save a checkpoint every N steps (default: {default['checkpoint_every']})",
-    )
-    parser.add_argument(
-        "--lora", type=parse_count, metavar="RANK", help="train a LoRA adapter of this rank"
-    )
-    parser.add_argument("--seed", type=int, metavar="N", help="random seed (default: 0)")
-    parser.add_argument("--device", metavar="NAME", help="device (default: a GPU if available)")
-    parser.add_argument(
-        "--dtype",
-        choices=("float32", "bfloat16"),
-        help=f"type of the weights (default: {default['dtype']})",
-    )
-
-
-def _add_data_options(parser: ArgumentParser) -> None:
-    add_count(parser, "--max-length", "drop samples with more tokens (default: 4096)")
-    parser.add_argument("--min-score", type=float, metavar="X", help="drop samples that score less")
-    parser.add_argument(
-        "--held-out",
-        type=float,
-        metavar="SHARE",
-        help="share of the prompts for evaluation instead of training (default: 0)",
-    )
-    add_count(parser, "--eval-every", "evaluate every N steps (default: 50)")
-    parser.add_argument(
-        "--tokens",
-        choices=("recorded", "text"),
-        help="text: retokenize the text although token ids are recorded, as for another model "
-        "(default: recorded)",
-    )
-    parser.add_argument(
-        "--demonstrations",
-        choices=("all", "last"),
-        help="answers to train on in a conversation without a rollout (default: all)",
-    )
-    parser.add_argument(
-        "--chat-template",
-        type=Path,
-        metavar="FILE",
-        help="use this chat template instead of the tokenizer's own",
-    )
-    parser.add_argument(
-        "--skip-unusable",
-        action="store_true",
-        default=None,
-        help="drop and count samples that cannot be tokenized",
-    )
 
 
 def main(args: Namespace) -> int:
@@ -231,7 +189,7 @@ def sft_result_to_dict(result: SFTResult) -> dict[str, Any]:
 def build_sft_resume_command(args: Namespace) -> str:
     """Build the command that resumes a training."""
     words = ["assay", "train", "sft", args.data, "--model", args.model, "-o", str(args.output)]
-    return shlex.join([*words, *format_options(args, (*_SFT_OPTIONS, "lora")), "--resume"])
+    return shlex.join([*words, *format_options(args, _SFT_OPTIONS), "--resume"])
 
 
 def _format_hint(args: Namespace) -> str:
