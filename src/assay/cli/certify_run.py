@@ -33,13 +33,14 @@ from assay.types import Manifest
 from .arguments import add_flag, add_grace_option
 from .certify_diff import changes_to_dict, has_refused_change
 from .certify_format import format_certification, write_github_summary
-from .certify_issue import (
+from .certify_options import (
+    add_certify_options,
     add_issue_options,
+    build_certify_settings,
     build_issue_options,
     compare_with_old_manifest,
     format_subject,
 )
-from .certify_options import add_certify_options, build_certify_settings
 from .certify_plan import format_skipped_agents
 from .exit_status import (
     EXIT_FAIL,

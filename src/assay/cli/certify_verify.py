@@ -15,8 +15,7 @@ from assay.stats import format_plural
 from assay.types import Endpoint
 
 from .arguments import add_count, add_flag, parse_duration
-from .certify_issue import parse_digest
-from .certify_options import is_endpoint_file
+from .certify_options import is_endpoint_file, parse_digest
 from .exit_status import EXIT_FAIL, EXIT_PASS
 from .judge_backends import read_endpoint_option
 from .output import format_field, format_fields, print_report, sanitize_to_line

@@ -53,9 +53,13 @@ class Measured:
         ]
 
     def plain(self) -> dict[str, Any]:
+        """Return the same as plain values."""
+        runs = {
+            when: {"run": each.run_id, "score": json.loads(each.summary.score.model_dump_json())}
+            for when, each in (("before", self.before), ("after", self.after))
+        }
         return {
-            "before": _eval_report_to_dict(self.before),
-            "after": _eval_report_to_dict(self.after),
+            **runs,
             "conclusion": str(self.comparison.conclusion),
             "comparison": json.loads(self.comparison.model_dump_json()),
         }
@@ -76,21 +80,38 @@ class QuickstartTrainingReport:
     spent: Mapping[str, StageTime]
     next: tuple[str, ...]
 
-    @property
-    def whole(self) -> StageTime:
-        parts = self.spent.values()
-        return StageTime(sum(part.cpu_s for part in parts), sum(part.wall_s for part in parts))
-
     def lines(self, *, ascii_only: bool = False) -> list[str]:
         """Return the report as text."""
+        sft, grpo = self.sft, self.grpo
+        losses = f"{sft.steps[0].loss:.3f} at first, {sft.steps[-1].loss:.3f} at last"
+        rollouts = sum(step.rollouts for step in grpo.steps)
+        blocks = _ASCII_BLOCKS if ascii_only else _UNICODE_BLOCKS
+        known = [reward for reward in grpo.rewards if reward is not None]
+        spent = self.spent.values()
+        whole = StageTime(sum(each.cpu_s for each in spent), sum(each.wall_s for each in spent))
         return [
             f"1. SFT: a model of {self.parameters:,} random weights learns from demonstrations",
             "",
-            *self._format_sft(),
+            *format_labelled(
+                "learned from",
+                f"{self.demonstrations} answered sums, {self.wrong} of them with a wrong answer "
+                "on purpose, so that there is something left to learn",
+            ),
+            *format_labelled("steps", str(len(sft.steps))),
+            *format_labelled("loss", losses),
+            format_field("model", sft.model_path),
             "",
             "2. GRPO: it learns from the scores of its own answers",
             "",
-            *self._format_grpo(_ASCII_BLOCKS if ascii_only else _UNICODE_BLOCKS),
+            *format_labelled(
+                "scored by", "the scorer of the evaluations, on sums that are not held out"
+            ),
+            *format_labelled("steps", f"{len(grpo.steps)}, {rollouts} answers"),
+            *format_labelled(
+                "reward", format_reward_curve(known, blocks) if known else "none was judged"
+            ),
+            format_field("picture", grpo.curve_path),
+            format_field("model", grpo.model_path),
             "",
             f"3. Sampled answers (temperature 1, {self.repeats} to each held-out sum)",
             "",
@@ -107,38 +128,10 @@ class QuickstartTrainingReport:
             ),
             "",
             *(f"{_STAGES[name]:<30}{spent}" for name, spent in self.spent.items()),
-            f"{'in all':<30}{self.whole}",
+            f"{'in all':<30}{whole}",
             "",
             "next:",
             *(f"  {command}" for command in self.next),
-        ]
-
-    def _format_sft(self) -> list[str]:
-        steps = self.sft.steps
-        return [
-            *format_labelled(
-                "learned from",
-                f"{self.demonstrations} answered sums, {self.wrong} of them with a wrong answer "
-                "on purpose, so that there is something left to learn",
-            ),
-            *format_labelled("steps", str(len(steps))),
-            *format_labelled("loss", f"{steps[0].loss:.3f} at first, {steps[-1].loss:.3f} at last"),
-            format_field("model", self.sft.model_path),
-        ]
-
-    def _format_grpo(self, blocks: str) -> list[str]:
-        known = [reward for reward in self.grpo.rewards if reward is not None]
-        rollouts = sum(step.rollouts for step in self.grpo.steps)
-        return [
-            *format_labelled(
-                "scored by", "the scorer of the evaluations, on sums that are not held out"
-            ),
-            *format_labelled("steps", f"{len(self.grpo.steps)}, {rollouts} answers"),
-            *format_labelled(
-                "reward", "none was judged" if not known else format_reward_curve(known, blocks)
-            ),
-            format_field("picture", self.grpo.curve_path),
-            format_field("model", self.grpo.model_path),
         ]
 
     def plain(self) -> dict[str, Any]:
@@ -181,28 +174,20 @@ def explain_comparisons(sampled: Comparison, greedy: Comparison) -> str:
 
     Sharpening makes sampled answers better without changing greedy ones.
     """
-    drawn, likeliest = sampled.conclusion, greedy.conclusion
-    first = (
-        f"Sampled answers are {_describe_answers(drawn)}; "
-        f"greedy ones are {_describe_answers(likeliest)}. "
+    known = {Conclusion.BETTER: "right more often", Conclusion.WORSE: "right less often"}
+    drawn, likeliest = (
+        known.get(each.conclusion, "not shown to be right more or less often")
+        for each in (sampled, greedy)
     )
-    if likeliest is Conclusion.BETTER:
+    first = f"Sampled answers are {drawn}; greedy ones are {likeliest}. "
+    if greedy.conclusion is Conclusion.BETTER:
         return (
             f"{first}A model that only becomes more confident in its answers (sharpening) would "
             "keep its greedy ones. This model learned, as unseen sums show."
         )
-    if drawn is Conclusion.BETTER:
+    if sampled.conclusion is Conclusion.BETTER:
         return (
             f"{first}This shows sharpening: the model became more confident in answers that it "
             "already preferred. It does not show that the model learned."
         )
     return f"{first}This does not show that the model learned."
-
-
-def _describe_answers(conclusion: Conclusion) -> str:
-    known = {Conclusion.BETTER: "right more often", Conclusion.WORSE: "right less often"}
-    return known.get(conclusion, "not shown to be right more or less often")
-
-
-def _eval_report_to_dict(report: EvalReport) -> dict[str, Any]:
-    return {"run": report.run_id, "score": json.loads(report.summary.score.model_dump_json())}
