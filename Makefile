@@ -53,6 +53,7 @@ changelog: ## assemble the fragments of changelog.d into CHANGELOG.md, for a rel
 	$(PYTHON) docs/make_changelog.py
 
 benchmark: .venv/.installed-dev ## measure the budgets: long
+	$(BIN)/python benchmarks/start_up.py
 	$(BIN)/python benchmarks/models.py
 	$(BIN)/python benchmarks/harness.py
 	$(BIN)/python benchmarks/environments.py

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from assay.datasets import load_samples
+from assay.datasets import is_bundle, load_samples
 from assay.datasets.bundle_archive import write_archive
-from assay.datasets.bundle_file import Bundle, is_bundle
+from assay.datasets.bundle_file import Bundle
 from assay.errors import DatasetError
 from assay.types import EvaluateResult, Sample
 

@@ -4,15 +4,17 @@ import json
 import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from assay.runner import EvalReport
 from assay.stats import format_labelled, format_plural
 from assay.store import FailureGroup, RetriedAttempts
 
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_PASS
 from .output import cut, format_field, measure_line_width
 from .resume import format_resume_hint
+
+if TYPE_CHECKING:
+    from assay.runner import EvalReport
 
 # A provider may return a whole HTML page as its error.
 _MAX_FAILURE_CHARS = 1000
@@ -24,7 +26,7 @@ _MAX_LISTED_SKIPPED = 3
 class EvalCommandReport:
     """The report of a run that has ended."""
 
-    report: EvalReport
+    report: "EvalReport"
     retried: RetriedAttempts
     resume: str
     """The command that resumes the run."""

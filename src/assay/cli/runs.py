@@ -9,13 +9,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from assay.datasets import Bundle
 from assay.errors import AssayError, ConfigError
 from assay.store import RunRow, Store
 from assay.types import Sample
 
 from .arguments import add_count, add_flag, parse_moment, parse_whole_number
-from .bundle_import import import_bundle
 from .labels import build_label, build_session_label
 from .output import cut, format_field, print_report, sanitize_to_line
 from .store_option import add_store_option, build_next_command, find_store_location, open_store
@@ -169,6 +167,10 @@ def _import_runs(args: Namespace) -> None:
     """Record the samples of a bundle; its code is not run."""
     if not args.file.is_file():
         raise ConfigError(f"the bundle {args.file} does not exist")
+    from assay.datasets import Bundle
+
+    from .bundle_import import import_bundle
+
     bundle = Bundle.open(args.file)
     with Store.open(find_store_location(args)) as store:
         ids, where = import_bundle(bundle, store), store.where

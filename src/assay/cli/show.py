@@ -26,7 +26,6 @@ from .output import (
 )
 from .run_summary import format_failures, format_retries
 from .runs import run_to_dict
-from .sample_transcript import Transcript
 from .show_training import format_training, read_training, training_to_dict
 from .store_option import add_store_option, build_next_command, open_store
 
@@ -213,6 +212,8 @@ def _show_sample(run: Run, args: Namespace) -> None:
     if args.json:
         print_json({"run": run.id, "repeat": row.repeat, "sample": json.loads(sample.to_json())})
         return
+    from .sample_transcript import Transcript
+
     for part in Transcript(sample, row.repeat, len(rows), full=args.full).parts():
         render(part)
 

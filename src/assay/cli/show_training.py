@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import fmean
 from typing import Any
 
-from assay.stats import Interval, mean_interval
+from assay.stats import Interval, average, mean_interval
 from assay.store import ResultRow, Run
 
 from .output import format_field
@@ -166,7 +165,7 @@ def _format_update_table(groups: Sequence[Steps]) -> Iterator[str]:
     for group in groups:
         updated = group.read_metric("updated")
         values = map(group.read_metric, _UPDATE_METRICS)
-        means = (f"{fmean(known):.3g}" if known else "-" for known in values)
+        means = ("-" if mean is None else f"{mean:.3g}" for mean in map(average, values))
         yield _UPDATE_COLUMNS.format(group.range, sum(updated) if updated else "-", *means)
 
 

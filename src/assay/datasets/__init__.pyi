@@ -8,7 +8,6 @@ from .bundle_file import BundledCode as BundledCode
 from .bundle_file import BundledFile as BundledFile
 from .bundle_file import BundledRun as BundledRun
 from .bundle_file import BundleManifest as BundleManifest
-from .bundle_file import is_bundle as is_bundle
 from .golden.access_rules import FetchRules as FetchRules
 from .golden.access_rules import GoldenDataset as GoldenDataset
 from .golden.addresses import read_address as read_address
@@ -18,6 +17,7 @@ from .layouts import ANSWER_KEYS as ANSWER_KEYS
 from .layouts import ID_KEYS as ID_KEYS
 from .layouts import PROMPT_KEYS as PROMPT_KEYS
 from .loader import Source as Source
+from .loader import is_bundle as is_bundle
 from .loader import load_samples as load_samples
 from .open_file import open_bytes as open_bytes
 from .open_file import skip_line as skip_line

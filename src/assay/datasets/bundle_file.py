@@ -5,7 +5,6 @@ before anything is written.
 """
 
 import hashlib
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -164,11 +163,6 @@ class Bundle:
             with target.open("r+b") as file:
                 for piece in pieces:
                     file.write(piece)
-
-
-def is_bundle(path: str | os.PathLike[str]) -> bool:
-    """Return whether the name of a file is that of a bundle."""
-    return os.fspath(path).lower().endswith((".tar.gz", ".tgz"))
 
 
 @dataclass(frozen=True)

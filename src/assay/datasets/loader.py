@@ -11,7 +11,6 @@ from typing import Any
 from assay.errors import ConfigError, DatasetError, MissingExtra
 from assay.types import Sample
 
-from .bundle_file import BundleRows, is_bundle
 from .csv_table import CsvTable
 from .hub_rows import HubRows
 from .in_memory import MemoryRows
@@ -139,12 +138,20 @@ def _may_be_on_hub(name: str) -> bool:
     return bool(fits) and not looks_like_file
 
 
+def is_bundle(path: str | os.PathLike[str]) -> bool:
+    """Return whether the name of a file is that of a bundle."""
+    return os.fspath(path).lower().endswith((".tar.gz", ".tgz"))
+
+
 def _open_file_rows(path: Path, limits: ReadLimits) -> Rows:
     if not path.is_file():
         raise DatasetError(
             "the path is not a regular file", where=str(path), hint="copy it to a regular file"
         )
     if is_bundle(path):
+        # Not above: few datasets are bundles, whose models take long to import.
+        from .bundle_file import BundleRows
+
         return BundleRows(path, limits)
     suffix = path.suffix.lower()
     zipped = suffix == ".gz"

@@ -1,15 +1,17 @@
 """The recorded scale of a run's scores, for scores outside 0..1."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assay.errors import ConfigError, ScorerFault
-from assay.types import EvaluateResult
 
 from .number_format import format_number
 from .result_types import ResultLike
 from .statistics import Bounds, is_within
 from .summary import RunSummary, summarise
+
+if TYPE_CHECKING:
+    from assay.types import EvaluateResult
 
 _DEFAULT_BOUNDS = (0.0, 1.0)
 
@@ -43,7 +45,7 @@ def summarise_recorded(results: Iterable[ResultLike], config: Mapping[str, Any])
     return summarise(results, bounds=bounds, success=(bounds or _DEFAULT_BOUNDS)[1])
 
 
-def refuse_out_of_bounds(result: EvaluateResult, bounds: Bounds | None) -> None:
+def refuse_out_of_bounds(result: "EvaluateResult", bounds: Bounds | None) -> None:
     """Raise `ScorerFault` for a score outside the bounds, on which every interval relies."""
     score = result.score
     if bounds is None or score is None or not result.is_score_valid:

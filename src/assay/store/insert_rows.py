@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import to_json
 
 from assay.errors import ConfigError, StoreError, WireError
-from assay.types import Sample, replace_lone_surrogates
+from assay.types import replace_lone_surrogates
 
 if TYPE_CHECKING:
-    from assay.types import EvaluateResult, ModelCall, Trajectory, Usage
+    from assay.types import EvaluateResult, ModelCall, Sample, Trajectory, Usage
 
 NO_POSITION = 2**62
 """The position of a sample without an index. Sorts last; NULLs sort differently per database."""
@@ -50,7 +50,7 @@ class InsertRow:
     """Digest of the first messages sent to the agent; None without any."""
 
 
-def build_result_row(key: str, sample: Sample, repeat: int) -> InsertRow:
+def build_result_row(key: str, sample: "Sample", repeat: int) -> InsertRow:
     """Build the row of a completed sample. Raises `ConfigError` for a failed one."""
     if sample.failure is not None:
         # Recorded as a result, it would count as done and never be retried.
@@ -69,7 +69,7 @@ def build_result_row(key: str, sample: Sample, repeat: int) -> InsertRow:
     return InsertRow(key, (*_build_shared_values(key, sample, repeat), *judged), body)
 
 
-def build_failure_row(key: str, sample: Sample, repeat: int) -> InsertRow:
+def build_failure_row(key: str, sample: "Sample", repeat: int) -> InsertRow:
     """Build the row of a failed attempt. Raises `ConfigError` for a sample that did not fail."""
     failure = sample.failure
     if failure is None:
@@ -88,7 +88,7 @@ def build_failure_row(key: str, sample: Sample, repeat: int) -> InsertRow:
     return InsertRow(key, (*_build_shared_values(key, sample, repeat), *judged), body, failed=True)
 
 
-def _build_shared_values(key: str, sample: Sample, repeat: int) -> tuple[Any, ...]:
+def _build_shared_values(key: str, sample: "Sample", repeat: int) -> tuple[Any, ...]:
     if (
         not key.isprintable()
         or not 0 < len(key) <= _MAX_SAMPLE_ID_LENGTH

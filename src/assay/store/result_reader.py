@@ -8,15 +8,18 @@ import heapq
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-from pydantic import ValidationError
+from typing import TYPE_CHECKING, Any
 
 from assay.errors import StoreError
-from assay.types import Boundary, Sample, Status
 
 from .database import Database
 from .insert_rows import NO_POSITION, decode_body, to_column_id
+
+if TYPE_CHECKING:
+    from assay.types import Sample, Status
+
+SCORER_BOUNDARY = "scorer"
+"""`Boundary.SCORER` in a column: a rollout whose scorer failed is kept, to be scored again."""
 
 # The columns read for a result or an attempt: the fields of `ResultRow` in order, and a number
 # that breaks ties.
@@ -106,7 +109,7 @@ class FailureGroup:
 class ResultFilter:
     """Which samples of a run to read."""
 
-    status: Status | None = None
+    status: "Status | None" = None
     valid: bool | None = None
     sample_id: str | None = None
     failed: bool = True
@@ -118,13 +121,18 @@ def read_results(database: Database, run_no: int, chosen: ResultFilter) -> Itera
         yield _parse_result_row(row)
 
 
-def read_samples(database: Database, run_no: int, chosen: ResultFilter) -> Iterator[Sample]:
+def read_samples(database: Database, run_no: int, chosen: ResultFilter) -> "Iterator[Sample]":
     for row in _merge_rows(database, run_no, chosen, bodies=True):
         yield parse_body(row.codec, row.blob, where=f"{database.where}, key {row.key}")
 
 
-def parse_body(codec: str, blob: bytes, *, where: str) -> Sample:
+def parse_body(codec: str, blob: bytes, *, where: str) -> "Sample":
     """Parse the sample of a body. Raises `StoreError` for an invalid one."""
+    # Not above: lists and gates read numbers only, and need none of these models.
+    from pydantic import ValidationError
+
+    from assay.types import Sample
+
     try:
         return Sample.from_json(decode_body(codec, blob, where=where))
     except ValidationError as error:
@@ -164,7 +172,7 @@ def read_attempts(database: Database, run_no: int, *, key: str | None) -> Iterat
 def read_retried_attempts(database: Database, run_no: int) -> RetriedAttempts:
     # A rollout whose scorer failed is rescored without model calls: count its cost once, with the
     # later attempt.
-    cost = f"CASE WHEN t.boundary = '{Boundary.SCORER}' THEN 0.0 ELSE t.cost_usd END"
+    cost = f"CASE WHEN t.boundary = '{SCORER_BOUNDARY}' THEN 0.0 ELSE t.cost_usd END"
     query = (
         f"SELECT count(*) AS attempts, sum({cost}) AS cost, count({cost}) AS known "
         f"FROM assay_attempt t WHERE t.run_no = ? AND NOT ({_IS_FINAL_FAILURE})"
@@ -187,7 +195,7 @@ def read_attempts_cost(database: Database, run_no: int) -> float:
     # A rollout whose scorer failed is paid for once, however often it is rescored.
     query = (
         "SELECT sum(t.cost_usd) FROM assay_attempt t WHERE t.run_no = ? "
-        f"AND (t.boundary <> '{Boundary.SCORER}' OR {_IS_FINAL_FAILURE})"
+        f"AND (t.boundary <> '{SCORER_BOUNDARY}' OR {_IS_FINAL_FAILURE})"
     )
     with database.read_transaction() as transaction:
         return float(transaction.execute(query, run_no).scalar() or 0.0)

@@ -3,10 +3,9 @@
 from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assay.errors import ConfigError
-from assay.types import Sample, Status
 
 from .database import Database
 from .insertion import insert_batch
@@ -30,7 +29,11 @@ from .run_rows import RUN_QUERY, RunRow, RunSpec, RunStatus, Totals, now, parse_
 from .sample_keys import DoneKeys, RecordedPrompts
 from .stored_prompts import KeptRollout, read_kept_rollout, read_prompts
 from .training_steps import StepRow, delete_steps, read_steps, write_step
-from .writer import Writer, WriterSettings
+
+if TYPE_CHECKING:
+    from assay.types import Sample, Status
+
+    from .writer import Writer, WriterSettings
 
 
 class Run:
@@ -108,7 +111,7 @@ class Run:
     def results(
         self,
         *,
-        status: Status | None = None,
+        status: "Status | None" = None,
         valid: bool | None = None,
         sample_id: str | None = None,
         failed: bool = True,
@@ -124,11 +127,11 @@ class Run:
     def samples(
         self,
         *,
-        status: Status | None = None,
+        status: "Status | None" = None,
         valid: bool | None = None,
         sample_id: str | None = None,
         failed: bool = True,
-    ) -> Iterator[Sample]:
+    ) -> "Iterator[Sample]":
         """Yield whole samples, ordered and filtered as in `results`, with one page in memory."""
         chosen = ResultFilter(status=status, valid=valid, sample_id=sample_id, failed=failed)
         return read_samples(self._database, self._run_no, chosen)
@@ -149,8 +152,11 @@ class Run:
         """Return the known cost of all failed attempts."""
         return read_attempts_cost(self._database, self._run_no)
 
-    def writer(self, settings: WriterSettings | None = None) -> Writer:
+    def writer(self, settings: "WriterSettings | None" = None) -> "Writer":
         """Start a thread that records samples of this run. Close it before `finish`."""
+        # Not above: importing asyncio takes longer than reading a small run.
+        from .writer import Writer, WriterSettings
+
         lease = self._require_lease("writer()")
         lease.mark_writing(True)
         write = partial(insert_batch, self._database, self._run_no)

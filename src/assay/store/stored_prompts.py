@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
-
-from assay.types import Boundary, Trajectory
+from typing import TYPE_CHECKING, Any
 
 from .database import Database
 from .insertion import compute_first_result_no
-from .result_reader import parse_body
+from .result_reader import SCORER_BOUNDARY, parse_body
+
+if TYPE_CHECKING:
+    from assay.types import Trajectory
 
 _PAGE = 10_000
 
@@ -17,7 +18,7 @@ _PAGE = 10_000
 class KeptRollout:
     """A recorded rollout that can be scored again without model calls."""
 
-    trajectory: Trajectory
+    trajectory: "Trajectory"
     prompt_digest: str | None
     """None in rows of older versions of assay."""
 
@@ -34,7 +35,7 @@ def read_prompts(
             "SELECT attempt_no AS number, key, prompt_digest FROM assay_attempt "
             "WHERE run_no = ? AND boundary = ? AND attempt_no > ? ORDER BY attempt_no LIMIT ?"
         )
-        values: tuple[object, ...] = (run_no, str(Boundary.SCORER))
+        values: tuple[object, ...] = (run_no, SCORER_BOUNDARY)
         last = 0
     else:
         # By the run's range of numbers: the rows are read in the order of the primary key.
@@ -67,7 +68,7 @@ def read_kept_rollout(database: Database, run_no: int, key: str) -> KeptRollout 
     with database.read_transaction() as transaction:
         row = transaction.execute(result, run_no, key).first()
         if row is None:
-            row = transaction.execute(attempt, run_no, key, str(Boundary.SCORER)).first()
+            row = transaction.execute(attempt, run_no, key, SCORER_BOUNDARY).first()
     if row is None:
         return None
     sample = parse_body(row.codec, row.blob, where=f"{database.where}, key {key}")

@@ -2,15 +2,15 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-from pydantic import ValidationError
+from typing import TYPE_CHECKING, Any
 
 from assay.errors import ConfigError, StoreError
-from assay.types import AgentSession, Message, Status
 
 from .database import Database, Transaction
 from .run_rows import now
+
+if TYPE_CHECKING:
+    from assay.types import AgentSession, Message, Status
 
 _MAX_SESSION_ID_LENGTH = 400
 
@@ -37,7 +37,7 @@ class SessionStore:
 
     _database: Database
 
-    def save_session(self, session: AgentSession) -> None:
+    def save_session(self, session: "AgentSession") -> None:
         """Store a whole session; overwrite the one with the same id."""
         _check_session_id(session.id)
         columns = _build_session_columns(session)
@@ -51,7 +51,7 @@ class SessionStore:
             transaction.execute("DELETE FROM assay_message WHERE session_id = ?", session.id)
             _insert_messages(transaction, session.id, 0, session.messages)
 
-    def load_session(self, session_id: str) -> AgentSession:
+    def load_session(self, session_id: str) -> "AgentSession":
         """Load a session. `AgentSession.with_secrets` makes its endpoint callable."""
         with self._database.read_transaction() as transaction:
             return self._read_session(transaction, self._find_session_row(transaction, session_id))
@@ -65,7 +65,7 @@ class SessionStore:
     def list_sessions(
         self,
         *,
-        status: Status | None = None,
+        status: "Status | None" = None,
         parent_id: str | None = None,
         limit: int | None = None,
     ) -> list[SessionRow]:
@@ -84,11 +84,11 @@ class SessionStore:
     def continue_session(
         self,
         session_id: str,
-        messages: Sequence[Message],
+        messages: "Sequence[Message]",
         *,
         after: int | None = None,
-        status: Status | None = None,
-    ) -> AgentSession:
+        status: "Status | None" = None,
+    ) -> "AgentSession":
         """Append messages to a stored session and return all of it.
 
         `after` is the number of messages the caller has seen. Raises `ConfigError` if the number
@@ -115,7 +115,7 @@ class SessionStore:
 
     def branch_session(
         self, session_id: str, new_id: str, *, at: int | None = None
-    ) -> AgentSession:
+    ) -> "AgentSession":
         """Store a new session with the first `at` messages of this one, or with all."""
         _check_session_id(new_id)
         with self._database.write_transaction() as transaction:
@@ -158,7 +158,12 @@ class SessionStore:
             raise ConfigError(f"session {session_id!r} does not exist", where=self._database.where)
         return row
 
-    def _read_session(self, transaction: Transaction, row: Any) -> AgentSession:
+    def _read_session(self, transaction: Transaction, row: Any) -> "AgentSession":
+        # Not above: most uses of a store read no session, and need none of these models.
+        from pydantic import ValidationError
+
+        from assay.types import AgentSession, Message, Status
+
         query = "SELECT blob FROM assay_message WHERE session_id = ? ORDER BY position"
         blobs = transaction.execute(query, row.id).scalars()
         try:
@@ -179,7 +184,7 @@ class SessionStore:
         )
 
 
-def _build_session_columns(session: AgentSession) -> dict[str, Any]:
+def _build_session_columns(session: "AgentSession") -> dict[str, Any]:
     moment = now()
     return {
         "id": session.id,
@@ -201,7 +206,7 @@ def _build_session_insert(columns: Collection[str]) -> str:
 
 
 def _insert_messages(
-    transaction: Transaction, session_id: str, start: int, messages: Sequence[Message]
+    transaction: Transaction, session_id: str, start: int, messages: "Sequence[Message]"
 ) -> None:
     rows = [
         (session_id, position, message.to_json().encode())

@@ -8,12 +8,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from assay.errors import AssayError, ConfigError, StoreError
-from assay.types import Sample
 
 from .insert_rows import InsertRow, build_failure_row, build_result_row
+
+if TYPE_CHECKING:
+    from assay.types import Sample
 
 WriteCallback = Callable[[list[bool] | AssayError], None]
 """Called in the event loop with the outcome of a submission: for each entry True if it was inserted
@@ -89,7 +91,7 @@ class Writer:
         )
         self._thread.start()
 
-    async def record(self, key: str, sample: Sample, *, repeat: int = 0) -> bool:
+    async def record(self, key: str, sample: "Sample", *, repeat: int = 0) -> bool:
         """Write a completed sample, and return once it is committed.
 
         Returns True if it was inserted, False if the key already existed. The sample may be
@@ -98,7 +100,7 @@ class Writer:
         await self.wait_for_room()
         return await self._submit_and_wait(build_result_row(key, sample, repeat))
 
-    async def record_failure(self, key: str, sample: Sample, *, repeat: int = 0) -> None:
+    async def record_failure(self, key: str, sample: "Sample", *, repeat: int = 0) -> None:
         """Record a failed sample as an attempt, which is retried on resume."""
         await self.wait_for_room()
         await self._submit_and_wait(build_failure_row(key, sample, repeat))
