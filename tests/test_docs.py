@@ -4,18 +4,20 @@ A page's blocks run from top to bottom in one namespace and one empty folder. A 
 `<!-- not run: reason -->` is left out.
 """
 
-import os
 import re
 import shlex
-import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from assay.cli import main
+from commands import enter_folder, open_stream, read_stream
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -139,23 +141,17 @@ def run_console(block: Block, folder: Path) -> int:
 
 
 def _mismatch(arguments: list[str], shown: str, folder: Path) -> str | None:
-    done = subprocess.run(
-        [sys.executable, "-m", "assay", *arguments],
-        cwd=folder,
-        env={**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "PYTHONIOENCODING": "utf-8"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        encoding="utf-8",
-        timeout=300,
-    )
-    shown, printed = _trimmed(shown), _trimmed(done.stdout)
+    output = open_stream()
+    with enter_folder(folder, {"NO_COLOR": "1"}), redirect_stdout(output), redirect_stderr(output):
+        status = main(arguments)
+    shown, printed = _trimmed(shown), _trimmed(read_stream(output))
     if shown in ("", "..."):
         # Where no output is shown, success is what the reader expects.
-        return f"exit status {done.returncode}:\n{printed}" if done.returncode else None
+        return f"exit status {status}:\n{printed}" if status else None
     pattern = ".*".join(re.escape(part) for part in shown.split("..."))
     if re.fullmatch(pattern, printed, re.DOTALL):
         return None
-    return f"the page shows\n{shown}\nbut exit status {done.returncode} came with\n{printed}"
+    return f"the page shows\n{shown}\nbut exit status {status} came with\n{printed}"
 
 
 def _trimmed(text: str) -> str:
