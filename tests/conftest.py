@@ -1,7 +1,9 @@
 """Settings of the whole suite."""
 
 import os
+import shutil
 import signal
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import HealthCheck, settings
 pytest_plugins = ["pytester"]
 
 _ROOT = Path(__file__).parent
+SHARED_FOLDER = "ASSAY_SUITE_FOLDER"
 
 # The suite itself may run on GitHub: what it tests is not to write to the page of that run.
 for _name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE"):
@@ -49,6 +52,17 @@ SLOW = (
     "test_seeds.py",
     "train",
 )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make a folder that all workers share, and remove it when the last of them has ended."""
+    # Workers inherit the variable. Other users may enter, unlike pytest's own folders: a PostgreSQL
+    # server that root starts runs as another one.
+    if SHARED_FOLDER not in os.environ:
+        folder = os.environ[SHARED_FOLDER] = tempfile.mkdtemp(prefix="assay-")
+        Path(folder).chmod(0o755)
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+        config.add_cleanup(lambda: os.environ.pop(SHARED_FOLDER, None))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

