@@ -64,6 +64,24 @@ def test_a_trajectory_may_have_messages_before_the_question() -> None:
     assert build(made) == made
 
 
+def test_a_conversation_may_begin_with_a_system_message_of_the_agent() -> None:
+    own = [{"role": "system", "content": "Be brief."}, asked("2 + 2?").to_dict()]
+
+    messages = build([*own, {"role": "assistant", "content": "four"}]).messages
+
+    assert [message.role for message in messages] == ["system", "user", "assistant"]
+
+
+def test_parts_that_a_message_cannot_represent_are_counted() -> None:
+    content = [{"type": "output_text", "text": "four"}]
+    message = {"type": "message", "role": "assistant", "content": content}
+
+    trajectory = build([{"type": "hologram_call", "id": "x"}, message])
+
+    assert trajectory.messages[-1].text == "four"
+    assert sum((trajectory.model_extra or {})["dropped"].values()) == 1
+
+
 def test_the_usage_that_an_agent_reports_is_recorded() -> None:
     completion = {
         "choices": [{"message": {"role": "assistant", "content": "four"}}],

@@ -1,5 +1,6 @@
 """The answer of an agent, whatever its form, as a trajectory."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from assay.errors import WireError
@@ -31,12 +32,11 @@ def build_trajectory(value: object, context: RunContext, seconds: float) -> Traj
         except WireError as error:
             raise AgentFault(error.message, hint=error.hint) from error
         answer, usage = output.messages, output.usage
-        more = {"dropped": output.dropped} if output.dropped else {}
-        # Agents may return the whole conversation or only the part after the prompt.
-        if prompt and len(answer) > len(prompt) and _messages_match(answer, prompt):
-            answer = answer[len(prompt) :]
+        # Parts and fields that a message cannot represent, with their counts.
+        dropped = Counter(each.what for each in output.dropped)
+        more = {"dropped": dict(dropped)} if dropped else {}
     fields = {
-        "messages": [*prompt, *answer],
+        "messages": _add_prompt(answer, prompt),
         "calls": _list_calls(context, usage, seconds),
         "duration": seconds,
         "termination_reason": "agent",
@@ -55,12 +55,9 @@ def _complete_trajectory(trajectory: Trajectory, context: RunContext, seconds: f
     if not trajectory.messages:
         raise AgentFault("the agent returned a trajectory without messages")
     more: dict[str, object] = {}
-    left = list(context.messages)
-    for message in trajectory.messages:
-        if left and _messages_match([message], left[:1]):
-            left.pop(0)
-    if left:
-        more["messages"] = [*context.messages, *trajectory.messages]
+    messages = _add_prompt(trajectory.messages, context.messages)
+    if messages is not trajectory.messages:
+        more["messages"] = messages
     if trajectory.duration is None:
         more["duration"] = seconds
     if not trajectory.calls and (calls := _list_calls(context, None, seconds)):
@@ -68,8 +65,16 @@ def _complete_trajectory(trajectory: Trajectory, context: RunContext, seconds: f
     return trajectory.model_copy(update=more) if more else trajectory
 
 
-def _messages_match(some: Sequence[Message], prefix: Sequence[Message]) -> bool:
-    return all(
-        one.role == other.role and one.text == other.text
-        for one, other in zip(some, prefix, strict=False)
-    )
+def _add_prompt(messages: list[Message], prompt: Sequence[Message]) -> list[Message]:
+    """Put the prompt first, unless the messages contain it.
+
+    Agents may return the whole conversation, with messages of their own before the question, or
+    only the part after it.
+    """
+    left = list(reversed(prompt))
+    for message in messages:
+        if not left:
+            break
+        if message.role == left[-1].role and message.text == left[-1].text:
+            left.pop()
+    return [*prompt, *messages] if left else messages

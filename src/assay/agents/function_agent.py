@@ -53,7 +53,11 @@ class FunctionAgent:
             if inspect.isawaitable(value):
                 value, longer = await self._loop.run(value)
                 seconds += longer
-        return build_trajectory(value, context, seconds)
+        if isinstance(value, str):
+            return build_trajectory(value, context, seconds)
+        # Conversion runs code of the returned objects, and may take long for large ones.
+        convert = functools.partial(build_trajectory, value, context, seconds)
+        return await self._threads.run(convert)
 
     async def _call_in_thread(self, arguments: tuple[object, ...]) -> tuple[object, float]:
         # Threads start with an empty context; functions may read the variables of their caller.
@@ -70,9 +74,7 @@ class FunctionAgent:
                 raise AgentFault(describe_error(error)) from error
             return value, time.perf_counter() - started
 
-        result: Any = await self._threads.run(call)
-        value, seconds = result
-        return value, seconds
+        return await self._threads.run(call)
 
     async def close(self) -> None:
         """Stop the threads."""

@@ -10,6 +10,9 @@ from collections import deque
 from collections.abc import Callable
 from inspect import iscoroutine
 from queue import SimpleQueue
+from typing import Any, Generic, TypeVar
+
+_Value = TypeVar("_Value")
 
 # Calls that wait for longer than this are blocked behind slow ones: every call gets a thread.
 _STALL_S = 0.002
@@ -73,7 +76,7 @@ class CallThreads:
     def __init__(self, most: int, *, role: str) -> None:
         self._most = most
         self._role = role
-        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._calls: SimpleQueue[_Call[Any] | None] = SimpleQueue()
         self._mailbox: LoopMailbox | None = None
         self._started = 0
         self._lost = 0
@@ -81,12 +84,12 @@ class CallThreads:
         self._ended = 0
         self._is_watching = False
 
-    async def run(self, work: Callable[[], object]) -> object:
+    async def run(self, work: Callable[[], _Value]) -> _Value:
         """Run `work` in a thread. When cancelled, the thread is abandoned and replaced."""
         if self._mailbox is None:
             self._mailbox = LoopMailbox(asyncio.get_running_loop())
         loop = self._mailbox.loop
-        call = _Call(work, loop.create_future(), self._mailbox)
+        call: _Call[_Value] = _Call(work, loop.create_future(), self._mailbox)
         self._waiting += 1
         if not self._started:
             self._start_thread()
@@ -141,17 +144,17 @@ class CallThreads:
         self._started, self._mailbox = 0, None
 
 
-class _Call:
+class _Call(Generic[_Value]):
     """A queued call and the future of its result."""
 
     __slots__ = ("_error", "_mailbox", "_value", "_work", "ended", "future", "lost", "started")
 
     def __init__(
-        self, work: Callable[[], object], future: asyncio.Future[object], mailbox: LoopMailbox
+        self, work: Callable[[], _Value], future: asyncio.Future[_Value], mailbox: LoopMailbox
     ) -> None:
         self._work = work
         self._mailbox = mailbox
-        self._value: object = None
+        self._value: Any = None
         self._error: BaseException | None = None
         self.future = future
         self.started = self.ended = self.lost = False
