@@ -6,24 +6,13 @@ from collections.abc import Iterator
 import pytest
 
 from assay.errors import ConfigError
-from assay.stats import SampleMean, per_sample_means
 from assay.stats.result_types import (
     check_all_finite,
     check_finite,
     group_by_sample,
     read_valid_score,
 )
-from made_results import Result, repeated, run
-
-
-def test_repeats_are_averaged_and_the_unjudged_left_out() -> None:
-    means = list(per_sample_means(repeated({"x": [1.0, 0.0, None], "y": [None], "z": [0.5]})))
-
-    assert means == [
-        SampleMean("x", 0.5, judged=2, results=3),
-        SampleMean("y", None, judged=0, results=1),
-        SampleMean("z", 0.5, judged=1, results=1),
-    ]
+from made_results import Result, run
 
 
 def test_an_invalid_score_is_no_score_whatever_its_number() -> None:
@@ -35,7 +24,7 @@ def test_an_invalid_score_is_no_score_whatever_its_number() -> None:
 @pytest.mark.parametrize("score", [math.nan, math.inf, -math.inf, 1e151, -1e151])
 def test_a_score_that_cannot_be_averaged_is_refused_with_its_sample(score: float) -> None:
     with pytest.raises(ConfigError, match="the score of sample 'x' is"):
-        list(per_sample_means([Result("x", score)]))
+        read_valid_score(Result("x", score))
 
 
 def test_an_invalid_nan_was_never_counted_and_is_not_refused() -> None:
@@ -54,9 +43,9 @@ def test_samples_come_one_at_a_time() -> None:
             yield Result(f"s{place}", 1.0)
             place += 1
 
-    first = next(iter(per_sample_means(endless())))
+    first, repeats = next(iter(group_by_sample(endless())))
 
-    assert first.sample_id == "s0"
+    assert (first, len(repeats)) == ("s0", 1)
 
 
 def test_whole_numbers_and_truth_values_are_numbers() -> None:

@@ -42,10 +42,8 @@ from .report_sections import format_interval as format_interval
 from .report_sections import format_p_value as format_p_value
 from .result_types import NOISE as NOISE
 from .result_types import ResultLike as ResultLike
-from .result_types import SampleMean as SampleMean
 from .result_types import average as average
 from .result_types import check_finite as check_finite
-from .result_types import per_sample_means as per_sample_means
 from .scale import find_shared_bounds as find_shared_bounds
 from .scale import refuse_out_of_bounds as refuse_out_of_bounds
 from .scale import summarise_recorded as summarise_recorded

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from assay.errors import ConfigError
@@ -121,26 +120,6 @@ def check_all_finite(values: Sequence[float], what: str) -> list[float]:
         for value in values:
             check_finite(value, what)
     return list(map(float, values))
-
-
-@dataclass(frozen=True, slots=True)
-class SampleMean:
-    """One sample, its repeats averaged."""
-
-    sample_id: str
-    mean: float | None
-    """The mean of the judged repeats; None without one."""
-
-    judged: int
-    results: int
-
-
-def per_sample_means(results: Iterable[ResultLike]) -> Iterator[SampleMean]:
-    """Average the repeats of each sample."""
-    # Repeats of one sample are correlated: counted as samples they would narrow every interval.
-    for sample_id, repeats in group_by_sample(results):
-        scores = [score for result in repeats if (score := read_valid_score(result)) is not None]
-        yield SampleMean(sample_id, average(scores), len(scores), len(repeats))
 
 
 def read_repeats(
