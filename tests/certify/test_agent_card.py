@@ -70,17 +70,17 @@ def test_times_without_end_and_calls_that_failed_are_shown() -> None:
     assert "10 failed" in card
 
 
-def test_a_rehearsal_says_that_it_certifies_nothing() -> None:
-    card = card_markdown(certification(rehearsal=["only 3 samples"]))
+def test_deviations_are_shown_as_not_certifiable() -> None:
+    card = card_markdown(certification(deviations=["only 3 samples"]))
 
-    assert "A rehearsal, which certifies nothing: only 3 samples" in card
+    assert "Not certifiable: only 3 samples" in card
 
 
 def test_hostile_text_stays_text() -> None:
     result = certification(
         outcome(3, name=EVIL, description=EVIL),
         dataset={"uri": EVIL, "sha256": SHA, "rows": 30},
-        rehearsal=[EVIL],
+        deviations=[EVIL],
         warnings=[{"code": "note", "text": EVIL}],
     )
     agent = result.agent.model_copy(update={"name": EVIL, "runner": EVIL, "id": EVIL})

@@ -62,7 +62,7 @@ def test_a_command_is_run(tmp_path: Path) -> None:
     assert choose(tmp_path, runner="cmd:echo hello").agent.name == "cmd:echo hello"
 
 
-def test_the_same_model_on_another_endpoint_is_no_rehearsal_but_another_model_is(
+def test_the_same_model_on_another_endpoint_is_no_deviation_but_another_model_is(
     tmp_path: Path,
 ) -> None:
     moved = Endpoint(provider="vllm", model="echo", api_base="http://127.0.0.1:1/v1")

@@ -1,4 +1,4 @@
-"""Certificates: in-toto's shape, lists that agree with the figures, and none of a rehearsal."""
+"""Certificates: in-toto's shape, consistent lists, and none of a run with deviations."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -115,6 +115,14 @@ def test_a_certificate_reads_back_as_it_was() -> None:
     assert Statement.model_validate_json(made.to_json()) == made
 
 
+def test_deviations_keep_the_key_of_earlier_certificates() -> None:
+    made = build_statement(certification(), valid_days=30)
+
+    written = json.loads(made.to_json())["predicate"]["certification"]
+    assert written["rehearsal"] == []
+    assert "deviations" not in written
+
+
 def test_fields_of_others_are_ignored_as_in_toto_asks() -> None:
     made = build_statement(certification(), valid_days=30)
     changed = written(made)
@@ -137,13 +145,15 @@ def test_it_holds_from_the_last_measurement_for_so_many_days() -> None:
 @pytest.mark.parametrize(
     "result",
     [
-        certification(rehearsal=["only 3 samples"]),
+        certification(deviations=["only 3 samples"]),
         certification(outcome(unscored=1)),
     ],
-    ids=["a rehearsal", "what could not be told"],
+    ids=["deviations", "what could not be told"],
 )
 def test_there_is_no_certificate_of(result: Any) -> None:
-    with pytest.raises(ValueError, match="a rehearsal and an ERROR verdict cannot be certified"):
+    with pytest.raises(
+        ValueError, match="a run with deviations or an ERROR verdict cannot be certified"
+    ):
         build_statement(result, valid_days=30)
 
 

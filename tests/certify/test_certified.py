@@ -30,8 +30,8 @@ def test_the_verdict_follows_from_the_outcomes(
     assert (result.certified, result.attestable) == (certified, attestable)
 
 
-def test_a_rehearsal_certifies_nothing() -> None:
-    result = certification(rehearsal=["only 3 samples"])
+def test_a_run_with_deviations_certifies_nothing() -> None:
+    result = certification(deviations=["only 3 samples"])
 
     assert result.verdict is CertificationVerdict.PASSED
     assert (result.certified, result.attestable) == (False, False)

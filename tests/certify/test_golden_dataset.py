@@ -1,4 +1,4 @@
-"""The golden dataset of a plan: whole, pinned, and what makes a rehearsal of it."""
+"""The golden dataset of a plan: whole, pinned, and how a run deviates from it."""
 
 import json
 from pathlib import Path
@@ -45,7 +45,7 @@ def test_the_first_samples_come_again_where_there_are_too_few(tmp_path: Path) ->
     assert list(opened(tmp_path).first(0)) == []
 
 
-def test_fewer_samples_or_another_dataset_are_a_rehearsal(
+def test_fewer_samples_or_another_dataset_are_deviations(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     golden(tmp_path)

@@ -129,7 +129,7 @@ def test_copies_are_told_before_anything_runs(tmp_path: Path) -> None:
 
     plan = planned(tmp_path)
 
-    assert plan.golden.certified().size == "299 samples, 1 distinct question"
+    assert plan.golden.describe().size == "299 samples, 1 distinct question"
     assert [notice.code for notice in plan.notices][-1] == "duplicate_questions"
     assert "298 of 299 samples repeat a question" in plan.notices[-1].text
     assert not report_plan(plan).criteria[0].provable

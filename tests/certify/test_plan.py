@@ -1,4 +1,4 @@
-"""Plans: which agents, which judge, what is a rehearsal, and what is refused before a call."""
+"""Plans: which agents, which judge, what is a deviation, and what is refused before a call."""
 
 import json
 from pathlib import Path

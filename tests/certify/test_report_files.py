@@ -57,8 +57,8 @@ def test_a_no_is_certified_as_well(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "result",
-    [certification(rehearsal=["only 3 samples"]), certification(outcome(unscored=1))],
-    ids=["a rehearsal", "what could not be told"],
+    [certification(deviations=["only 3 samples"]), certification(outcome(unscored=1))],
+    ids=["deviations", "what could not be told"],
 )
 def test_where_there_is_no_certificate_an_older_one_does_not_stay(
     result: CertificationResult, tmp_path: Path

@@ -251,11 +251,11 @@ def test_times_without_end_are_written_as_null(tmp_path: Path) -> None:
     assert math.inf not in dict(result.latency).values()
 
 
-def test_a_rehearsal_is_reported_and_certifies_nothing(tmp_path: Path) -> None:
+def test_a_run_with_deviations_is_reported_and_certifies_nothing(tmp_path: Path) -> None:
     result = run(planned(tmp_path, max_samples=2), tmp_path)
 
     assert (result.verdict, result.certified, result.attestable) == ("PASSED", False, False)
-    assert result.rehearsal == ("only 2 samples of the dataset were run",)
+    assert result.deviations == ("only 2 samples of the dataset were run",)
 
 
 def test_proof_is_demanded_where_the_manifest_says_so(tmp_path: Path) -> None:

@@ -181,7 +181,7 @@ def test_code_that_changes_while_it_runs_is_not_certified(folder: Path) -> None:
 
     result = json.loads((folder / "out/result.json").read_text())
 
-    assert result["rehearsal"] == ["agent_here.py changed during the run"]
+    assert result["deviations"] == ["agent_here.py changed during the run"]
     assert not (folder / "out/certificate.json").exists()
 
 

@@ -46,10 +46,10 @@ def test_times_without_end_are_never() -> None:
     assert any("never      <= 1000" in line for line in lines)
 
 
-def test_a_rehearsal_says_that_it_certifies_nothing() -> None:
+def test_a_run_with_deviations_is_not_certifiable() -> None:
     lines = format_certification(
         certification(
-            rehearsal=["only 3 samples"],
+            deviations=["only 3 samples"],
             warnings=[{"code": "self_judge", "text": "it judges itself"}],
             judge={"asked": "mock:fixed", "returned": ["fixed"], "calls": 3},
         )

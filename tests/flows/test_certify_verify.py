@@ -99,7 +99,7 @@ def test_a_no_is_certified_and_does_not_verify(folder: Path) -> None:
     assert int(suite.get("failures", "0")) >= 1
 
 
-def test_a_rehearsal_leaves_no_certificate(folder: Path) -> None:
+def test_a_run_with_deviations_leaves_no_certificate(folder: Path) -> None:
     done = call_main(folder, *RUN, "-o", "out", "--max-samples", "30", "--quiet")
 
     assert "not certifiable" in done.stdout

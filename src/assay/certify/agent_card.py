@@ -66,9 +66,9 @@ def render_criteria_table(outcomes: Sequence[CriterionOutcome]) -> list[str]:
 
 def _render_verdict(result: CertificationResult) -> list[str]:
     lines = [f"{_VERDICT_MARKS[result.verdict]} **{result.verdict}**"]
-    if result.rehearsal:
-        reasons = "; ".join(result.rehearsal)
-        lines += ["", f"A rehearsal, which certifies nothing: {escape_markdown(reasons)}"]
+    if result.deviations:
+        reasons = "; ".join(result.deviations)
+        lines += ["", f"Not certifiable: {escape_markdown(reasons)}"]
     return lines
 
 

@@ -54,7 +54,7 @@ class Certification(CertificationResult):
     @model_validator(mode="after")
     def _check_attestable(self) -> Self:
         if not self.attestable:
-            raise ValueError("a rehearsal and an ERROR verdict cannot be certified")
+            raise ValueError("a run with deviations or an ERROR verdict cannot be certified")
         if self.started.tzinfo is None or self.finished.tzinfo is None:
             raise ValueError("`started` and `finished` need a time zone")
         for moment in (self.started, self.finished, self.valid_until):

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any, Self
 
-from pydantic import Field, FiniteFloat, model_validator
+from pydantic import ConfigDict, Field, FiniteFloat, model_validator
 
 from assay.stats import ReportSection, format_plural
 
@@ -168,6 +168,8 @@ class Notice(ReportSection):
 class CertificationResult(ReportSection):
     """The result of testing one agent against its definition of done."""
 
+    model_config = ConfigDict(populate_by_name=True)
+
     agent: CertifiedAgent
     manifest: CertifiedManifest
     dataset: CertifiedDataset
@@ -184,8 +186,9 @@ class CertificationResult(ReportSection):
 
     latency: LatencyFigures
     verdict: CertificationVerdict
-    rehearsal: tuple[str, ...] = ()
-    """Deviations from the manifest. A run with any is a rehearsal and gets no certificate."""
+    # Certificates are written under the alias: earlier ones must still verify.
+    deviations: tuple[str, ...] = Field(default=(), alias="rehearsal")
+    """Deviations from the manifest. A run with any is not certifiable."""
 
     warnings: tuple[Notice, ...] = ()
     unpinned: tuple[str, ...] = ()
@@ -223,13 +226,13 @@ class CertificationResult(ReportSection):
     def certified(self) -> bool:
         """Whether the agent passed without deviations from the manifest."""
         met = self.verdict in (CertificationVerdict.PASSED, CertificationVerdict.WARNED)
-        return met and not self.rehearsal
+        return met and not self.deviations
 
     @property
     def attestable(self) -> bool:
         """Whether a certificate may be written, for a FAILED verdict as well."""
-        # An ERROR was not measured, and a rehearsal did not measure the manifest's definition.
-        return self.verdict is not CertificationVerdict.ERROR and not self.rehearsal
+        # An ERROR was not measured, and a run with deviations measured another definition.
+        return self.verdict is not CertificationVerdict.ERROR and not self.deviations
 
     def exit_status(self, *, fail_on_warn: bool = False) -> int:
         """Return the exit status of a command that ran the certification."""

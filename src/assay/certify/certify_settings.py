@@ -29,10 +29,10 @@ class CertifySettings:
     """Endpoint or model string of the judge. Another model than the manifest's is a deviation."""
 
     dataset: str | None = None
-    """A dataset to use instead of the manifest's, which makes the run a rehearsal."""
+    """A dataset to use instead of the manifest's, which is a deviation."""
 
     max_samples: int | None = None
-    """Run only this many samples, which makes the run a rehearsal."""
+    """Run only this many samples, which is a deviation."""
 
     seed: int | None = None
     timeout_s: float = 120.0

@@ -85,7 +85,7 @@ class CodeIndex:
             found |= {} if each is None else each.data
         return found
 
-    def changed(self) -> tuple[set[str], set[str]]:
+    def find_changed_files(self) -> tuple[set[str], set[str]]:
         """Return the code files and the data files that changed since they were read."""
         again = CodeIndex(self._root, self._manifest, run_from=self._run_from)
         code: set[str] = set()

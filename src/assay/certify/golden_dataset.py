@@ -36,7 +36,7 @@ class LoadedGoldenDataset:
 
     deviations: tuple[str, ...] = ()
 
-    def certified(self) -> CertifiedDataset:
+    def describe(self) -> CertifiedDataset:
         """Return the dataset as a certificate describes it."""
         return CertifiedDataset(
             uri=self.uri,
@@ -77,7 +77,7 @@ def open_golden(
         raise ConfigError(
             "`golden_dataset_uri` is missing: the agent has no samples to run on",
             where=f"{where}: evaluation",
-            hint="add it, or pass --dataset for a rehearsal",
+            hint="add it, or pass --dataset; that result is not certifiable",
         )
     fetched = fetch_golden(
         uri,

@@ -10,9 +10,9 @@ from assay.scorers import (
     Checks,
     ScoreFunction,
     checks_from,
+    find_metric,
     import_function,
     is_code_name,
-    registered_metric,
     require_metric,
 )
 from assay.stats import Bounds, Direction, rows_for_percentile, rows_to_prove
@@ -163,7 +163,7 @@ def _resolve_grader(case: _UnresolvedCriterion) -> Grader | None:
     """Return the grader of one criterion; None when it needs a judge and none is set."""
     named = case.criterion.metric
     if named is None:
-        registered = registered_metric(case.criterion.name) is not None
+        registered = find_metric(case.criterion.name) is not None
         return (
             _build_metric_grader(case, case.criterion.name)
             if registered

@@ -24,7 +24,7 @@ def junit_xml(result: CertificationResult) -> str:
     )
     about = {
         "verdict": result.verdict.value,
-        "rehearsal": "; ".join(result.rehearsal) or "no",
+        "deviations": "; ".join(result.deviations) or "none",
         "definition_sha256": result.agent.definition_sha256,
         "dataset": result.dataset.uri,
         "dataset_sha256": result.dataset.sha256,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from assay.errors import ConfigError
-from assay.scorers import registered_metric
+from assay.scorers import find_metric
 from assay.stats import ReportSection
 from assay.types import (
     AgentDefinition,
@@ -255,14 +255,14 @@ def _get_effective_direction(criterion: SuccessCriterion) -> str:
     """Return the manifest's direction, else the metric's, else `max`."""
     if criterion.direction is not None:
         return criterion.direction
-    metric = registered_metric(criterion.metric or criterion.name)
+    metric = find_metric(criterion.metric or criterion.name)
     return "max" if metric is None else metric.direction
 
 
 def _is_judged(criterion: SuccessCriterion) -> bool:
     if criterion.metric is not None:
         return criterion.metric == JUDGE_METRIC
-    return registered_metric(criterion.name) is None
+    return find_metric(criterion.name) is None
 
 
 def _compare_fields(

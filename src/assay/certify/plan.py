@@ -160,7 +160,7 @@ def _index_code(
 def check_provable(plan: CertificationPlan) -> None:
     """Raise `ConfigError` if the dataset is too small to prove a strict criterion."""
     if plan.deviations:
-        return  # a rehearsal gets no certificate, and may be small
+        return  # gets no certificate, and may be small
     for criterion in plan.criteria:
         needed = compute_samples_needed(criterion)
         questions = plan.golden.questions.distinct

@@ -49,7 +49,7 @@ class PlanReport(ReportSection):
     judge_usd_at_least: FiniteFloat | None
     """For the input only, at list prices and 4 characters per token. None: unknown."""
 
-    rehearsal: tuple[str, ...]
+    deviations: tuple[str, ...]
     warnings: tuple[Notice, ...]
 
 
@@ -61,7 +61,7 @@ def report_plan(plan: CertificationPlan) -> PlanReport:
         definition_sha256=plan.definition_sha256,
         runner=plan.chosen.agent.name,
         manifest=plan.manifest,
-        dataset=golden.certified(),
+        dataset=golden.describe(),
         judge=None if plan.judge is None else plan.judge.name,
         criteria=tuple(
             _build_planned_criterion(criterion, golden.questions.distinct)
@@ -74,7 +74,7 @@ def report_plan(plan: CertificationPlan) -> PlanReport:
         judge_calls=plan.judge_calls,
         agent_usd_at_least=_estimate_agent_cost(plan),
         judge_usd_at_least=_estimate_judge_cost(plan),
-        rehearsal=plan.deviations,
+        deviations=plan.deviations,
         warnings=plan.notices,
     )
 

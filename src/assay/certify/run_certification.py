@@ -179,21 +179,21 @@ def _build_certification_result(
         counted.seconds, cached=counted.cached, concurrency=plan.slots, warmup=plan.warmup
     )
     finished = run.row().finished_at
-    code, data = plan.code.changed()
+    code, data = plan.code.find_changed_files()
     if counted.data_seen - {plan.data_sha256}:
         data.update(plan.code.data)  # the data files changed before the run was resumed
     return CertificationResult.model_validate(
         {
             "agent": _build_certified_agent(plan, counted),
             "manifest": plan.manifest,
-            "dataset": plan.golden.certified(),
+            "dataset": plan.golden.describe(),
             "judge": _build_certified_judge(plan, counted),
             "repeats": plan.profile.repeats,
             "tries": _count_tries(plan, store, run_id, counted),
             "seed": plan.settings.seed,
             "outcomes": tuple(counted.outcome(criterion, timings) for criterion in plan.criteria),
             "latency": compute_latency_figures(timings, plan.profile.latency_statistic),
-            "rehearsal": (*plan.deviations, *(f"{file} changed during the run" for file in code)),
+            "deviations": (*plan.deviations, *(f"{file} changed during the run" for file in code)),
             "warnings": (*plan.notices, *_list_failure_notices(plan, counted, warmup_problem)),
             "unpinned": tuple(sorted(data)),
             "run": run_id,

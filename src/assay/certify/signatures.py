@@ -224,4 +224,4 @@ def _import_cryptography() -> tuple[Any, Any]:
 
 
 def _build_missing_sign_extra() -> MissingExtra:
-    return MissingExtra.needed("sign", by="signing certificates", package="securesystemslib")
+    return MissingExtra.build("sign", by="signing certificates", package="securesystemslib")

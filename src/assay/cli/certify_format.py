@@ -52,7 +52,7 @@ def format_certification(result: CertificationResult) -> list[str]:
                 initial_indent="  ",
                 subsequent_indent="    ",
             )
-    lines += [f"not certifiable: {reason}" for reason in result.rehearsal]
+    lines += [f"not certifiable: {reason}" for reason in result.deviations]
     lines += [cut(f"note: {notice.text}", 100) for notice in result.warnings]
     return [*lines, "", *format_fields({"verdict": result.verdict, "run": result.run}, columns=66)]
 

@@ -90,7 +90,7 @@ def format_plan(report: PlanReport) -> list[str]:
         *format_fields(fields, columns=66),
         "",
         *(format_row(row, _PLAN_WIDTHS) for row in rows),
-        *(f"not certifiable: {reason}" for reason in report.rehearsal),
+        *(f"not certifiable: {reason}" for reason in report.deviations),
         *(f"note: {notice.text}" for notice in report.warnings),
     ]
 
