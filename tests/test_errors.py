@@ -26,7 +26,7 @@ def test_every_error_is_an_assay_error() -> None:
     "error",
     [
         ConfigError("what", where="where", hint="do"),
-        MissingExtra.needed("hf", by="reading a folder", package="datasets"),
+        MissingExtra.build("hf", by="reading a folder", package="datasets"),
         EndpointError("busy", where="mock", status=429, retryable=True),
         errors.AccessDenied("no", status=401, retryable=False),
     ],
@@ -40,7 +40,7 @@ def test_an_error_comes_back_whole_from_another_process(error: AssayError) -> No
 
 
 def test_a_missing_extra_says_what_to_install() -> None:
-    error = MissingExtra.needed("hf", by="reading a dataset folder", package="datasets")
+    error = MissingExtra.build("hf", by="reading a dataset folder", package="datasets")
 
     assert str(error) == (
         "reading a dataset folder needs the package `datasets`\n"
@@ -49,6 +49,6 @@ def test_a_missing_extra_says_what_to_install() -> None:
 
 
 def test_what_no_extra_brings_is_installed_after_it() -> None:
-    error = MissingExtra.needed("gguf", by="local:x", package="x", then="pip install --no-deps x")
+    error = MissingExtra.build("gguf", by="local:x", package="x", then="pip install --no-deps x")
 
     assert error.hint == "pip install 'assay-eval[gguf]' && pip install --no-deps x"

@@ -67,9 +67,7 @@ class MissingExtra(ConfigError):
     """An optional dependency is needed and not installed."""
 
     @classmethod
-    def needed(
-        cls, extra: str, *, by: str, package: str, then: str | None = None
-    ) -> "MissingExtra":
+    def build(cls, extra: str, *, by: str, package: str, then: str | None = None) -> "MissingExtra":
         """Return the error whose hint installs an extra, then runs the command `then`."""
         commands = [install_command(extra), *([] if then is None else [then])]
         return cls(f"{by} needs the package `{package}`", hint=" && ".join(commands))

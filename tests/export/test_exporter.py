@@ -223,7 +223,7 @@ def test_what_is_too_long_or_of_unknown_length_is_left_out(tmp_path: Path) -> No
 
     samples = [long("a", 3), long("b", 30), answer("c", "x", 1.0)]
 
-    report = export(samples, tmp_path / "x.jsonl", lengths=Lengths.recorded(10))
+    report = export(samples, tmp_path / "x.jsonl", lengths=Lengths.from_usage(10))
 
     assert report.left_out == {"longer than 10 tokens": 1, "length unknown": 1}
     assert "lengths are as the model calls recorded them" in report.notes

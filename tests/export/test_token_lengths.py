@@ -28,7 +28,7 @@ def test_the_longest_call_is_the_length() -> None:
 
 
 def test_a_length_that_one_call_does_not_know_is_not_known() -> None:
-    lengths = Lengths.recorded(100)
+    lengths = Lengths.from_usage(100)
 
     assert lengths.find_length_problem(called(BY_IDS, ModelCall())) == UNKNOWN
     assert lengths.find_length_problem(called()) == UNKNOWN
@@ -36,8 +36,8 @@ def test_a_length_that_one_call_does_not_know_is_not_known() -> None:
 
 
 def test_the_limit_may_be_reached_and_not_passed() -> None:
-    assert Lengths.recorded(15).find_length_problem(called(BY_USAGE)) is None
-    assert Lengths.recorded(14).find_length_problem(called(BY_USAGE)) == "longer than 14 tokens"
+    assert Lengths.from_usage(15).find_length_problem(called(BY_USAGE)) is None
+    assert Lengths.from_usage(14).find_length_problem(called(BY_USAGE)) == "longer than 14 tokens"
 
 
 @pytest.fixture(scope="module")
@@ -75,4 +75,4 @@ def test_what_is_no_tokenizer_is_refused(tmp_path: Path) -> None:
 
 def test_a_limit_of_nothing_is_refused() -> None:
     with pytest.raises(ConfigError):
-        Lengths.recorded(0)
+        Lengths.from_usage(0)

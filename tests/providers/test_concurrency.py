@@ -25,8 +25,8 @@ def test_a_fixed_limit_holds() -> None:
         assert limiter.try_acquire()
         assert limiter.try_acquire()
         assert not limiter.try_acquire()
-        limiter.succeeded(0.1)
-        limiter.failed(THROTTLED)
+        limiter.record_success(0.1)
+        limiter.record_failure(THROTTLED)
         assert limiter.limit == 2
 
     asyncio.run(scenario())
@@ -150,7 +150,7 @@ def answer(limiter: AdaptiveLimiter, times: int, latency_s: float = 1.0) -> None
     """Answers that come while the limit is full."""
     for _ in range(times):
         fill(limiter)
-        limiter.succeeded(latency_s)
+        limiter.record_success(latency_s)
         limiter.release()
     while limiter.in_flight:
         limiter.release()
@@ -184,7 +184,7 @@ def test_it_does_not_grow_while_the_limit_is_not_what_holds_requests_back() -> N
 
     for _ in range(100):
         assert limiter.try_acquire()
-        limiter.succeeded(1.0)
+        limiter.record_success(1.0)
         limiter.release()
 
     assert limiter.limit == 20
@@ -197,7 +197,7 @@ def test_an_episode_of_rate_limits_cuts_once() -> None:
     assert limiter.limit == 100
 
     for _ in range(30):
-        limiter.failed(THROTTLED)
+        limiter.record_failure(THROTTLED)
         time.at += 0.4
 
     assert limiter.limit == 50
@@ -207,10 +207,10 @@ def test_a_rate_limit_after_the_cooldown_is_a_new_episode() -> None:
     time = ToldTime()
     limiter = adaptive(time)
     answer(limiter, 80)
-    limiter.failed(THROTTLED)
+    limiter.record_failure(THROTTLED)
     time.at += 16
 
-    limiter.failed(THROTTLED)
+    limiter.record_failure(THROTTLED)
 
     assert limiter.limit == 40
 
@@ -219,10 +219,10 @@ def test_retry_after_makes_the_episode_longer() -> None:
     time = ToldTime()
     limiter = adaptive(time)
     answer(limiter, 80)
-    limiter.failed(AttemptError(ErrorKind.THROTTLED, "HTTP 429", 429, retry_after_s=60))
+    limiter.record_failure(AttemptError(ErrorKind.THROTTLED, "HTTP 429", 429, retry_after_s=60))
     time.at += 59
 
-    limiter.failed(THROTTLED)
+    limiter.record_failure(THROTTLED)
     answer(limiter, 100)
 
     assert limiter.limit == 50
@@ -232,7 +232,7 @@ def test_it_does_not_grow_within_an_episode_and_grows_by_a_tenth_after_it() -> N
     time = ToldTime()
     limiter = adaptive(time)
     answer(limiter, 80)
-    limiter.failed(THROTTLED)
+    limiter.record_failure(THROTTLED)
 
     answer(limiter, 200)
     assert limiter.limit == 50
@@ -246,7 +246,7 @@ def test_server_trouble_stops_growth_for_a_while_and_cuts_nothing(kind: ErrorKin
     time = ToldTime()
     limiter = adaptive(time)
 
-    limiter.failed(AttemptError(kind, "trouble"))
+    limiter.record_failure(AttemptError(kind, "trouble"))
     answer(limiter, 100)
     assert limiter.limit == 20
     time.at += 15
@@ -257,7 +257,7 @@ def test_server_trouble_stops_growth_for_a_while_and_cuts_nothing(kind: ErrorKin
 def test_a_request_that_is_wrong_says_nothing_about_the_server() -> None:
     limiter = adaptive(ToldTime())
 
-    limiter.failed(AttemptError(ErrorKind.REFUSED, "HTTP 400", 400))
+    limiter.record_failure(AttemptError(ErrorKind.REFUSED, "HTTP 400", 400))
     answer(limiter, 20)
 
     assert limiter.limit == 40
@@ -279,7 +279,7 @@ def test_after_long_rate_limiting_it_is_not_stuck_at_the_bottom() -> None:
     time = ToldTime()
     limiter = adaptive(time)
     for _ in range(200):
-        limiter.failed(THROTTLED)
+        limiter.record_failure(THROTTLED)
         time.at += 16
     assert limiter.limit == 1
 
@@ -299,7 +299,7 @@ def test_what_is_waiting_starts_when_the_limit_grows() -> None:
         waiting = [asyncio.create_task(limiter.acquire()) for _ in range(2)]
         await settle()
 
-        limiter.succeeded(1.0)
+        limiter.record_success(1.0)
         limiter.release()
 
         await asyncio.gather(*waiting)

@@ -87,7 +87,7 @@ def test_what_a_rollout_cost_is_counted_once_though_its_scorer_failed(
     run(rows(2), config(server, judge), store=store, resume="latest")
 
     with Store.open(store) as opened:
-        retried = opened.run().retried()
+        retried = opened.run().read_retries()
 
     assert retried == RetriedAttempts(attempts=1, cost_usd=0.0, cost_known=1)
 

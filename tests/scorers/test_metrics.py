@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from assay.errors import ConfigError
-from assay.scorers.metrics import METRICS, registered_metric, require_metric
+from assay.scorers.metrics import METRICS, find_metric, require_metric
 from make import asked, said, sample
 
 
@@ -74,6 +74,6 @@ def test_directions_and_ranges_are_declared() -> None:
 
 
 def test_an_unknown_name_is_refused_with_those_there_are() -> None:
-    assert registered_metric("exact_anwser") is None
+    assert find_metric("exact_anwser") is None
     with pytest.raises(ConfigError, match=r"no metric is named 'exact_anwser'[\s\S]*exact_answer"):
         require_metric("exact_anwser", where="agent.yaml")

@@ -131,7 +131,7 @@ def test_the_one_taken_over_does_not_say_how_the_run_ended(store: Store) -> None
     assert record(second, [scored(0)]) == [False]
     second.finish("completed")
     assert store.runs()[0].status == "completed"
-    assert key_of(scored(0)) in second.done()
+    assert key_of(scored(0)) in second.read_done_keys()
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ def test_failures_are_attempts_and_shown_until_there_is_a_result(store: Store) -
     assert (rows[1].score, rows[1].metrics) == (None, {})
     assert [one.id for one in run.samples(failed=False)] == ["s0", "s2"]
     assert [one.id for one in run.samples(status=Status.FAILED)] == ["s1"]
-    assert len(run.done()) == 2
+    assert len(run.read_done_keys()) == 2
     assert (run.totals.failed, run.totals.attempts) == (1, 2)
     messages = [attempt.message for attempt in run.attempts()]
     assert messages == ["first", "second\ufffdhalf \ufffd"]
@@ -266,17 +266,17 @@ def test_attempts_that_were_tried_again_are_counted_with_their_cost(store: Store
     def failed(index: int) -> Sample:
         return broken(index).model_copy(update=paid)
 
-    assert run.retried() == RetriedAttempts(0, None, 0)
+    assert run.read_retries() == RetriedAttempts(0, None, 0)
 
     record(run, [failed(0), broken(1)])
-    assert run.retried() == RetriedAttempts(0, None, 0)  # both are shown, with their cost
+    assert run.read_retries() == RetriedAttempts(0, None, 0)  # both are shown, with their cost
 
     record(run, [failed(0), scored(1)])
-    assert run.retried() == RetriedAttempts(2, 0.5, 1)
+    assert run.read_retries() == RetriedAttempts(2, 0.5, 1)
 
     record(run, [scored(0).model_copy(update=paid)])
     record(store.start_run(spec("run-2")), [failed(0)])
-    assert run.retried() == RetriedAttempts(3, 1.0, 2)
+    assert run.read_retries() == RetriedAttempts(3, 1.0, 2)
     assert sum(row.cost_usd or 0.0 for row in run.results()) == 0.5
 
 
@@ -290,5 +290,5 @@ def test_a_rollout_whose_scorer_failed_costs_nothing_more(store: Store) -> None:
         assert run.attempts_cost_usd() == 0.5
     record(run, [scored(0).model_copy(update={"trajectory": paid})])
 
-    assert run.retried() == RetriedAttempts(2, 0.0, 2)
+    assert run.read_retries() == RetriedAttempts(2, 0.0, 2)
     assert run.attempts_cost_usd() == 0.0

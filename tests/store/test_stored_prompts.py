@@ -56,17 +56,17 @@ def test_prompts_of_other_runs_are_not_mixed_in(store: Store) -> None:
     written(other, (scored(0), "d0"), (unscored(1, "a"), "d1"))
 
     assert not run.prompts().has(key_of(scored(0)), "d0")
-    assert key_of(scored(1)) not in run.kept_keys()
-    assert run.kept(key_of(scored(1))) is None
+    assert key_of(scored(1)) not in run.read_kept_keys()
+    assert run.find_kept_rollout(key_of(scored(1))) is None
 
 
 def test_the_last_rollout_is_kept_whose_scorer_failed(store: Store) -> None:
     run = store.start_run(spec())
     written(run, (unscored(0, "first"), "d0"), (unscored(0, "second"), "d0"), (broken(0), None))
 
-    kept = run.kept(key_of(scored(0)))
+    kept = run.find_kept_rollout(key_of(scored(0)))
 
-    assert key_of(scored(0)) in run.kept_keys()
+    assert key_of(scored(0)) in run.read_kept_keys()
     assert kept is not None
     assert [message.text for message in kept.trajectory.messages] == ["second"]
     assert kept.prompt_digest == "d0"
@@ -76,7 +76,7 @@ def test_a_result_comes_before_the_attempts_that_failed(store: Store) -> None:
     run = store.start_run(spec())
     written(run, (unscored(0, "first"), "d0"), (scored(0), "d1"))
 
-    kept = run.kept(key_of(scored(0)))
+    kept = run.find_kept_rollout(key_of(scored(0)))
 
     assert kept is not None
     assert kept.prompt_digest == "d1"
@@ -86,6 +86,6 @@ def test_nothing_is_kept_of_what_never_was_rolled_out(store: Store) -> None:
     run = store.start_run(spec())
     written(run, (broken(0), "d0"), (unscored(1, "", trajectory=None), None))
 
-    assert key_of(scored(0)) not in run.kept_keys()
-    assert run.kept(key_of(scored(0))) is None
-    assert run.kept(key_of(scored(1))) is None
+    assert key_of(scored(0)) not in run.read_kept_keys()
+    assert run.find_kept_rollout(key_of(scored(0))) is None
+    assert run.find_kept_rollout(key_of(scored(1))) is None

@@ -75,7 +75,7 @@ def test_nothing_acknowledged_is_lost_when_the_process_is_killed(where: str) -> 
         found = [one.index for one in run.samples()]
         assert whole <= set(found)
         assert len(found) == len(set(found)) == run.totals.recorded
-        done = run.done()
+        done = run.read_done_keys()
         assert all(key_of(scored(index)) in done for index in whole)
     if "://" not in where:
         with sqlite3.connect(where) as connection:

@@ -42,7 +42,7 @@ def test_a_folder_that_has_one_can_go_on_but_not_begin_another(output: OutputFol
     output.check(resume=True)
     with pytest.raises(ConfigError, match="the folder already contains a training"):
         output.check(resume=False)
-    assert output.begun(Begun).run_id == "a"
+    assert output.read_start(Begun).run_id == "a"
 
 
 def test_checking_leaves_nothing_behind(output: OutputFolder) -> None:
@@ -85,7 +85,7 @@ def test_a_folder_whose_training_cannot_be_read_says_so(output: OutputFolder) ->
     (output.folder / "training.json").write_text("{}")
 
     with pytest.raises(TrainingError, match=r"training\.json: the file cannot be read"):
-        output.begun(Begun)
+        output.read_start(Begun)
 
 
 def test_two_trainings_are_not_in_one_folder_at_once(output: OutputFolder) -> None:
@@ -99,7 +99,7 @@ def test_two_trainings_are_not_in_one_folder_at_once(output: OutputFolder) -> No
                 pass
 
     with output.claim(resume=True):
-        assert output.begun(Begun).run_id == "a"
+        assert output.read_start(Begun).run_id == "a"
 
 
 def test_a_training_that_began_since_the_check_is_noticed(output: OutputFolder) -> None:
@@ -142,7 +142,7 @@ def test_where_there_are_no_locks_a_folder_is_used_without(
     with output.claim(resume=False):
         output.begin(Begun(run_id="a"))
 
-    assert output.begun(Begun).run_id == "a"
+    assert output.read_start(Begun).run_id == "a"
 
 
 CLAIMS = """

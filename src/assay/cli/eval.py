@@ -212,7 +212,7 @@ def _evaluate_and_summarise(
         session = replace(session, config=config)
     report = session.run(store)
     run = store.run(report.run_id)
-    retried, failures = run.retried(), tuple(run.failure_groups())
+    retried, failures = run.read_retries(), tuple(run.failure_groups())
     commands = (
         build_next_command(args, "show", run.id),
         build_next_command(args, "compare", baseline, run.id),

@@ -204,7 +204,7 @@ def _build_length_limit(args: Namespace) -> Lengths | None:
             )
         return None
     if args.tokenizer is None:
-        return Lengths.recorded(args.max_tokens)
+        return Lengths.from_usage(args.max_tokens)
     return Lengths.from_tokenizer(args.max_tokens, args.tokenizer)
 
 

@@ -69,7 +69,7 @@ def main(args: Namespace) -> int:
 def _show_run(run: Run, args: Namespace) -> None:
     row = run.row()
     summary = summarise_recorded(run.results(), run.spec.config)
-    retried, training = run.retried(), read_training(run)
+    retried, training = run.read_retries(), read_training(run)
     failures, failed = run.failure_groups(), sum(summary.failed.values())
     listed = select_worst(run.results(), limit=args.limit, failed_only=args.failed)
     entries = [_ListedSample.of(each, find_body(run, each)) for each in listed]

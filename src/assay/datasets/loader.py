@@ -174,4 +174,4 @@ def _require_package(package: str, extra: str, by: str) -> None:
     spec = find_spec(package)
     # Without an origin it is a namespace package: a plain folder such as `datasets/`.
     if spec is None or spec.origin is None:
-        raise MissingExtra.needed(extra, by=by, package=package)
+        raise MissingExtra.build(extra, by=by, package=package)

@@ -32,7 +32,7 @@ def open_bytes(path: Path, limits: ReadLimits) -> io.BufferedReader:
     """Open a file (`.gz`, `.zst` or plain) as bytes after any UTF-8 byte order mark."""
     suffix = path.suffix.lower()
     if suffix == ".zst" and find_spec("zstandard") is None:
-        missing = MissingExtra.needed("zstd", by=f"reading {path.name}", package="zstandard")
+        missing = MissingExtra.build("zstd", by=f"reading {path.name}", package="zstandard")
         raise DatasetError(missing.message, where=str(path), hint=missing.hint)
     try:
         raw: io.RawIOBase = io.FileIO(path)

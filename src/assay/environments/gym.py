@@ -177,7 +177,7 @@ def find_gym_creator(name: str) -> Any:
         import gymnasium
         from gymnasium.envs.registration import load_env_creator
     except ModuleNotFoundError as error:
-        raise MissingExtra.needed("gym", by=f"gym:{name}", package="gymnasium") from error
+        raise MissingExtra.build("gym", by=f"gym:{name}", package="gymnasium") from error
     try:
         entry_point = gymnasium.spec(name).entry_point
     except gymnasium.error.Error as error:

@@ -65,7 +65,7 @@ def build_parquet_schema(columns: Columns) -> "pyarrow.Schema":
     try:
         import pyarrow
     except ImportError:
-        raise MissingExtra.needed("parquet", by="writing Parquet", package="pyarrow") from None
+        raise MissingExtra.build("parquet", by="writing Parquet", package="pyarrow") from None
     return pyarrow.schema([(name, _to_arrow_type(kind)) for name, kind in columns.items()])
 
 

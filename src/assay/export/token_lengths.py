@@ -29,7 +29,7 @@ class Lengths:
             raise ConfigError(f"limit={self.limit} is less than 1", where="Lengths")
 
     @classmethod
-    def recorded(cls, limit: int) -> "Lengths":
+    def from_usage(cls, limit: int) -> "Lengths":
         """Count by the usage that the model calls recorded."""
         return cls(limit, count_recorded_tokens, "as the model calls recorded them")
 
@@ -92,7 +92,7 @@ def load_tokenizer(folder: Path) -> Any:
     try:
         from transformers import AutoTokenizer
     except ImportError:
-        raise MissingExtra.needed("train", by="--tokenizer", package="transformers") from None
+        raise MissingExtra.build("train", by="--tokenizer", package="transformers") from None
     try:
         # Never fetch files, and never run code that a model folder ships.
         tokenizer = AutoTokenizer.from_pretrained(

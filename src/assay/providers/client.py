@@ -159,7 +159,7 @@ class Client:
             except AttemptError as caught:
                 fault = caught
             else:
-                limiter.succeeded(latency_s)
+                limiter.record_success(latency_s)
                 self._reached = True
                 if not waited_s:
                     return reply
@@ -167,7 +167,7 @@ class Client:
                 return reply._replace(call=call)
             finally:
                 limiter.release()
-            limiter.failed(fault)
+            limiter.record_failure(fault)
             if fault.kind is not ErrorKind.UNREACHABLE:
                 self._reached = True
             if retries is None:

@@ -67,10 +67,10 @@ class Limiter:
         if self._waiters:
             self._grant_slots()
 
-    def succeeded(self, latency_s: float) -> None:
+    def record_success(self, latency_s: float) -> None:
         """Learn from an answer. A fixed limit learns nothing."""
 
-    def failed(self, fault: AttemptError) -> None:
+    def record_failure(self, fault: AttemptError) -> None:
         """Learn from a failed attempt. A fixed limit learns nothing."""
 
     def _grant_slots(self) -> None:
@@ -103,7 +103,7 @@ class AdaptiveLimiter(Limiter):
         self._best_s: float | None = None
         self._slow = False
 
-    def succeeded(self, latency_s: float) -> None:
+    def record_success(self, latency_s: float) -> None:
         """Grow by one answer's share of a round, if the limit is saturated."""
         self._answers += 1
         self._latencies_s += latency_s
@@ -125,7 +125,7 @@ class AdaptiveLimiter(Limiter):
         self._limit = min(self._limit + share, self._ceiling)
         self._grant_slots()
 
-    def failed(self, fault: AttemptError) -> None:
+    def record_failure(self, fault: AttemptError) -> None:
         """Cut once per episode of 429s; stop growing for a while after other errors."""
         now = self._clock()
         if fault.kind is not ErrorKind.THROTTLED:

@@ -106,7 +106,7 @@ def check_gguf(path: Path, *, where: str) -> None:
     if magic != _MAGIC:
         raise ConfigError(f"{str(path)!r} is not a GGUF file", where=where)
     if find_spec("xllamacpp") is None:
-        raise MissingExtra.needed("gguf", by=where, package="xllamacpp")
+        raise MissingExtra.build("gguf", by=where, package="xllamacpp")
 
 
 def load_gguf(path: Path, *, threads: int | None, slots: int, context: int) -> GgufEngine:

@@ -224,7 +224,7 @@ def check_local_packages(by: str) -> None:
     """Raise `MissingExtra` if a package is missing. Imports none of them."""
     for package in ("torch", "transformers", "jinja2"):
         if find_spec(package) is None:
-            raise MissingExtra.needed("local", by=by, package=package)
+            raise MissingExtra.build("local", by=by, package=package)
 
 
 @contextmanager

@@ -32,7 +32,7 @@ def find_model_folder(name: str | Path, *, fetch: bool) -> Path:
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import LocalEntryNotFoundError
     except ImportError as error:
-        raise MissingExtra.needed("hf", by=f"{name!r}", package="huggingface_hub") from error
+        raise MissingExtra.build("hf", by=f"{name!r}", package="huggingface_hub") from error
     with suppress(LocalEntryNotFoundError, FileNotFoundError):
         cached = Path(snapshot_download(str(name), local_files_only=True))
         # Other tools may leave a snapshot with only some of the files.
@@ -127,7 +127,7 @@ def find_embedded_weights(name: str) -> Path:
             return path
     where, package = f"local:{name}", model.package.replace("_", "-")
     if found is None:
-        raise MissingExtra.needed("gguf", by=where, package=package, then=model.install)
+        raise MissingExtra.build("gguf", by=where, package=package, then=model.install)
     raise MissingExtra(
         f"the package `{package}` has no file {model.file!r}", where=where, hint=model.install
     )

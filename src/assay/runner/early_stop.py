@@ -159,7 +159,7 @@ class EarlyStop:
         usual = (self._spent_usd - self._before_usd) / ended
         return self._spent_usd + usual * in_flight < self._max_cost_usd
 
-    def spent(self) -> RunStopped | None:
+    def find_budget_error(self) -> RunStopped | None:
         """Return the error that ends a run over its budget, if it is."""
         limit = self._max_cost_usd
         if limit is None or (self._spent_usd is not None and self._spent_usd < limit):
@@ -205,7 +205,7 @@ class Admission:
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_PROBE_S, self._stop_probing)
         while not early.is_settled:
-            if (spent := early.spent()) is not None:
+            if (spent := early.find_budget_error()) is not None:
                 return spent
             if early.is_hopeless:
                 # Wait for the samples in flight: one that started earlier may still succeed.

@@ -118,7 +118,7 @@ async def execute_jobs(
 ) -> None:
     """Execute the jobs that are not recorded yet, and store how the run ended."""
     # A lookup in an empty frozenset is cheaper than one in `DoneKeys`, and happens per sample.
-    done = frozenset[str]() if run.is_new else run.done() or frozenset[str]()
+    done = frozenset[str]() if run.is_new else run.read_done_keys() or frozenset[str]()
     status: RunStatus | None = "interrupted"
     try:
         if not run.is_new:

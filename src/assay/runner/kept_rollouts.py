@@ -17,8 +17,8 @@ class KeptRollouts:
     def __init__(self, run: Run, store: Store) -> None:
         self._runs: list[tuple[Run, list[DoneKeys]]] = []
         for each in iterate_reused_runs(run, store):
-            known = [each.kept_keys()]
-            self._runs.append((each, known if each is run else [each.done(), *known]))
+            known = [each.read_kept_keys()]
+            self._runs.append((each, known if each is run else [each.read_done_keys(), *known]))
 
     def fill_kept(self, todo: Iterator[RolloutJob]) -> Iterator[RolloutJob]:
         """Yield the same jobs, with their recorded rollouts."""
@@ -26,8 +26,9 @@ class KeptRollouts:
             for run, known in self._runs:
                 key = sample_key(run.id, job.sample_id, job.repeat, run.key_fingerprint)
                 # The key sets are in memory: most samples cost no query.
-                if any(key in keys for keys in known) and (kept := run.kept(key)) is not None:
-                    job.kept = kept
+                if any(key in keys for keys in known):
+                    job.kept = run.find_kept_rollout(key)
+                if job.kept is not None:
                     break
             yield job
 

@@ -31,7 +31,7 @@ async def check_opening(check: PromptCheck, config: EvalConfig) -> None:
     if config.environment is None or check.compared is None:
         return
     sample, repeat, key = check.compared
-    kept = check.run.kept(key)
+    kept = check.run.find_kept_rollout(key)
     first = None if kept is None or not kept.trajectory.calls else kept.trajectory.calls[0]
     if kept is None or first is None or first.message_index is None:
         return

@@ -80,8 +80,8 @@ class PromptCheck:
         """The first recorded sample that was compared, its repeat and its key."""
 
         self._config = config
-        self._done = run.done()
-        self._kept = run.kept_keys()
+        self._done = run.read_done_keys()
+        self._kept = run.read_kept_keys()
         self._prompts = run.prompts()
 
     def check(self, sample: Sample) -> None:
@@ -111,7 +111,7 @@ class PromptCheck:
         """Whether a rollout recorded without a digest started with these messages."""
         if not self._prompts.has(key, None):
             return False
-        kept = self.run.kept(key)
+        kept = self.run.find_kept_rollout(key)
         if kept is None or kept.prompt_digest is not None:
             return kept is None
         return digest_messages(kept.trajectory.messages[: len(messages)]) == digest

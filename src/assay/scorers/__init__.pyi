@@ -36,7 +36,7 @@ from .judges.vertex_scorer import VertexJudge as VertexJudge
 from .judges.vertex_scorer import vertex_judge as vertex_judge
 from .metrics import METRICS as METRICS
 from .metrics import RegisteredMetric as RegisteredMetric
-from .metrics import registered_metric as registered_metric
+from .metrics import find_metric as find_metric
 from .metrics import require_metric as require_metric
 from .outcome import read_outcome as read_outcome
 from .reward import reward_function as reward_function

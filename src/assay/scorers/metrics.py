@@ -26,7 +26,7 @@ class RegisteredMetric:
     """The lowest and the highest value it returns."""
 
 
-def registered_metric(name: str) -> RegisteredMetric | None:
+def find_metric(name: str) -> RegisteredMetric | None:
     """Return the metric of that name, or None."""
     return METRICS.get(name)
 
@@ -129,7 +129,7 @@ METRICS = {
 
 def require_metric(name: str, *, where: str) -> RegisteredMetric:
     """Return the metric of that name. Raises `ConfigError` with the list of all names."""
-    found = registered_metric(name)
+    found = find_metric(name)
     if found is None:
         raise ConfigError(
             f"no metric is named {name!r}",

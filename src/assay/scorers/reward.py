@@ -22,9 +22,7 @@ def reward_function(
     if not callable(function):
         raise ConfigError(f"{function!r} is not a function", where="reward_function")
 
-    def checked(
-        value: object, arguments: tuple[Any, ...], keywords: dict[str, Any]
-    ) -> EvaluateResult:
+    def read(value: object, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> EvaluateResult:
         # Only the id of the sample is used, in the message of a `ScorerFault`.
         given = (*arguments, *keywords.values())
         sample = next((each for each in given if isinstance(each, Sample)), None)
@@ -33,13 +31,13 @@ def reward_function(
     if inspect.iscoroutinefunction(function):
 
         @functools.wraps(function)
-        async def awaited(*arguments: Any, **keywords: Any) -> EvaluateResult:
-            return checked(await function(*arguments, **keywords), arguments, keywords)
+        async def score_async(*arguments: Any, **keywords: Any) -> EvaluateResult:
+            return read(await function(*arguments, **keywords), arguments, keywords)
 
-        return awaited
+        return score_async
 
     @functools.wraps(function)
-    def called(*arguments: Any, **keywords: Any) -> EvaluateResult:
-        return checked(function(*arguments, **keywords), arguments, keywords)
+    def score(*arguments: Any, **keywords: Any) -> EvaluateResult:
+        return read(function(*arguments, **keywords), arguments, keywords)
 
-    return called
+    return score

@@ -56,7 +56,7 @@ def read_inspect(
     try:
         reader = import_module("inspect_ai.log")
     except ImportError as error:
-        raise MissingExtra.needed("inspect", by="read_inspect()", package="inspect_ai") from error
+        raise MissingExtra.build("inspect", by="read_inspect()", package="inspect_ai") from error
     wanted = StreamOptions(choice or SessionChoice(), "drop", redact)
     find = partial(_find_logs, reader=reader)
     return SessionStream(Path(path), find, wanted, newest_tested=NEWEST_TESTED_INSPECT)

@@ -233,7 +233,7 @@ class _IdList:
         if self._limit is None or len(self._ids) < self._limit:
             self._ids.append(sample_id)
 
-    def listed(self) -> UnpairedSamples:
+    def build(self) -> UnpairedSamples:
         return UnpairedSamples(count=self._count, ids=tuple(self._ids))
 
 
@@ -294,10 +294,10 @@ class _RunJoin:
             samples_a=len(self._of_a),
             samples_b=len(self._seen_b),
             pairs=pairs,
-            missing_in_a=self._missing_in_a.listed(),
-            missing_in_b=missing_in_b.listed(),
-            not_judged_in_a=self._not_judged_in_a.listed(),
-            not_judged_in_b=self._not_judged_in_b.listed(),
+            missing_in_a=self._missing_in_a.build(),
+            missing_in_b=missing_in_b.build(),
+            not_judged_in_a=self._not_judged_in_a.build(),
+            not_judged_in_b=self._not_judged_in_b.build(),
             unjudged_pairs=self._unjudged,
             baseline_judged=self._judged_a,
             wins=wins,

@@ -123,12 +123,12 @@ def format_seconds(value: float | None) -> str:
 
 
 def format_total(total: Total, sign: str = "") -> str:
-    def shown(value: float) -> str:
+    def format_value(value: float) -> str:
         return f"{sign}{value:.4f}" if sign else f"{value:.0f}"
 
     if total.value is not None:
-        return shown(total.value)
+        return format_value(total.value)
     if not total.unknown:
         return "unknown"
-    least = f"at least {shown(total.at_least)}; " if total.at_least else ""
+    least = f"at least {format_value(total.at_least)}; " if total.at_least else ""
     return f"unknown ({least}{format_plural(total.unknown, 'result')} unknown)"

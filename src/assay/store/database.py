@@ -326,7 +326,7 @@ def open_postgresql(url: str, settings: StoreSettings, *, create: bool = True) -
     try:
         import psycopg
     except ModuleNotFoundError:
-        raise MissingExtra.needed("postgres", by="a PostgreSQL store", package="psycopg") from None
+        raise MissingExtra.build("postgres", by="a PostgreSQL store", package="psycopg") from None
     try:
         # A driver in the scheme, as other tools write it, is unknown to libpq.
         given = psycopg.conninfo.conninfo_to_dict(f"postgresql://{url.partition('://')[2]}")

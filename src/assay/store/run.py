@@ -76,7 +76,7 @@ class Run:
             row = transaction.execute(f"{RUN_QUERY} WHERE r.run_no = ?", self._run_no).first()
         return parse_run_row(row, holder)
 
-    def done(self) -> DoneKeys:
+    def read_done_keys(self) -> DoneKeys:
         """Return the keys of all results. Failed attempts are not done."""
         return DoneKeys(read_keys(self._database, self._run_no))
 
@@ -91,12 +91,12 @@ class Run:
         kept = read_prompts(self._database, self._run_no, kept=True)
         return RecordedPrompts(chain(done, kept))
 
-    def kept_keys(self) -> DoneKeys:
+    def read_kept_keys(self) -> DoneKeys:
         """Return the keys whose scorer failed at least once, done or not."""
         kept = read_prompts(self._database, self._run_no, kept=True)
         return DoneKeys(key for key, _ in kept)
 
-    def kept(self, key: str) -> KeptRollout | None:
+    def find_kept_rollout(self, key: str) -> KeptRollout | None:
         """Return the rollout of a result, or of the last attempt whose scorer failed."""
         return read_kept_rollout(self._database, self._run_no, key)
 
@@ -140,7 +140,7 @@ class Run:
         """Yield failed attempts, oldest first, of one key or of all."""
         return read_attempts(self._database, self._run_no, key=key)
 
-    def retried(self) -> RetriedAttempts:
+    def read_retries(self) -> RetriedAttempts:
         """Return number and cost of the retried attempts, which `results` does not include."""
         return read_retried_attempts(self._database, self._run_no)
 

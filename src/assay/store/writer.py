@@ -125,7 +125,7 @@ class Writer:
     async def _submit_and_wait(self, entry: InsertRow) -> bool:
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
-        def settled(outcome: list[bool] | AssayError) -> None:
+        def settle(outcome: list[bool] | AssayError) -> None:
             if future.done():
                 return  # the task was cancelled
             if isinstance(outcome, AssayError):
@@ -133,7 +133,7 @@ class Writer:
             else:
                 future.set_result(outcome[0])
 
-        self.submit([entry], settled)
+        self.submit([entry], settle)
         with self._flush_early():
             return await future
 

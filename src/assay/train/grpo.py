@@ -225,8 +225,8 @@ class _GRPOTraining:
             await asyncio.to_thread(self._restore)
             self._notify(TrainingStarted(run.id, self._progressed.step, self._config.num_steps))
             resumed = self._session.resume
-            done = run.done() if resumed else frozenset[str]()
-            kept = run.kept_keys() if resumed else frozenset[str]()
+            done = run.read_done_keys() if resumed else frozenset[str]()
+            kept = run.read_kept_keys() if resumed else frozenset[str]()
             async with run.writer() as writer:
                 recording = Recording(run, writer, run.key_fingerprint, done, kept)
                 collector = self._build_collector(recording, client)

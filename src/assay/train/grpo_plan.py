@@ -146,7 +146,7 @@ def begin_run(
         run = store.start_run(_build_training_spec(create_run_id(plan.config.name), plan))
         output.begin(GRPOStart(run_id=run.id, initial_weights=initial))
         return run
-    begun = output.begun(GRPOStart)
+    begun = output.read_start(GRPOStart)
     if begun.initial_weights != initial:
         raise ConfigError(
             "the model is not the one that training began with",

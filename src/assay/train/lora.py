@@ -23,7 +23,7 @@ def add_lora(model: Any, lora: Lora) -> Any:
     try:
         import peft
     except ImportError as error:
-        raise MissingExtra.needed("train", by="training with `lora`", package="peft") from error
+        raise MissingExtra.build("train", by="training with `lora`", package="peft") from error
     targets = "all-linear" if lora.target_modules is None else list(lora.target_modules)
     return peft.get_peft_model(
         model,

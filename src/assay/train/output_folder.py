@@ -105,7 +105,7 @@ class OutputFolder:
         self.make()
         replace_text(self._begun, begun.model_dump_json() + "\n")
 
-    def begun(self, kind: type[StartT]) -> StartT:
+    def read_start(self, kind: type[StartT]) -> StartT:
         """Read the record of the training's start."""
         try:
             return kind.model_validate(json.loads(self._begun.read_bytes()))

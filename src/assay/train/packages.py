@@ -9,4 +9,4 @@ def check_training_packages() -> None:
     """Raise `MissingExtra` when one is missing. Imports none of them."""
     for package in ("torch", "transformers", "jinja2"):
         if find_spec(package) is None:
-            raise MissingExtra.needed("train", by="training", package=package)
+            raise MissingExtra.build("train", by="training", package=package)

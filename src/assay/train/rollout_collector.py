@@ -197,7 +197,7 @@ class RolloutCollector:
         }
         for unit in units:
             if unit.key in self.recording.kept and unit.key not in recorded:
-                unit.kept = self.recording.run.kept(unit.key)
+                unit.kept = self.recording.run.find_kept_rollout(unit.key)
         return recorded
 
     def _report_progress(self, progress: Progress) -> None:

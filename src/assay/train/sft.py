@@ -293,7 +293,7 @@ class _SFTTraining:
 
 def check_same_start(output: OutputFolder, begun: SFTStart) -> SFTStart:
     """Return the recorded start of the training. Raises `ConfigError` if `begun` differs."""
-    before = output.begun(SFTStart)
+    before = output.read_start(SFTStart)
     problems = []
     if before.data != begun.data:
         problems.append("the samples are not those that training began with")

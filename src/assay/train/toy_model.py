@@ -39,7 +39,7 @@ def character_model(
         import torch
         import transformers
     except ImportError as error:
-        raise MissingExtra.needed(
+        raise MissingExtra.build(
             "train", by="character_model()", package=str(error.name)
         ) from error
 

@@ -63,8 +63,8 @@ class TrlLearner(ABC):
         """Return the rows of a step for all processes; None ends the training."""
 
     @abstractmethod
-    def updated(self, step: int, trainer: Any, logs: dict[str, Any]) -> None:
-        """Handle an update, with the metrics of TRL."""
+    def record_update(self, step: int, trainer: Any, logs: dict[str, Any]) -> None:
+        """Record an update, with the metrics of TRL."""
 
     @abstractmethod
     def save(self, step: int, trainer: Any) -> None:
@@ -84,7 +84,7 @@ class TrlLearner(ABC):
             stack.enter_context(sample_with_vllm(trainer, local))
             trainer.add_callback(self._build_callback(trainer))
             self._take_steps(trainer, start.after)
-            done = max(start.after, self.done(trainer))
+            done = max(start.after, self.count_steps(trainer))
             if done:
                 self.save(done, trainer)
             return done >= config.num_steps
@@ -109,13 +109,13 @@ class TrlLearner(ABC):
                 raise
             raise make_checkpoint_error(self._checkpoints.path(after), error) from error
 
-    def done(self, trainer: Any) -> int:
+    def count_steps(self, trainer: Any) -> int:
         """Return how many steps the weights include."""
         return int(trainer.state.global_step) // self._config.updates_per_step
 
     def _provide_rollouts(self, prompts: list[str], trainer: Any) -> dict[str, Any]:
         # The `rollout_func` of TRL: returns this process's part of the next step.
-        step = self.done(trainer) + 1
+        step = self.count_steps(trainer) + 1
         check_prompts(prompts, step, self._config, self._rank)
         rows = self.rows(step, trainer, self._rank)
         if rows is None:
@@ -153,8 +153,11 @@ class TrlLearner(ABC):
                 if "grad_norm" not in logs:
                     return  # the log entry at the end of the training
                 learner._updates += 1
-                step, whole = learner.done(trainer), learner._updates == config.updates_per_step
-                learner.updated(step if whole else step + 1, trainer, logs)
+                step, whole = (
+                    learner.count_steps(trainer),
+                    learner._updates == config.updates_per_step,
+                )
+                learner.record_update(step if whole else step + 1, trainer, logs)
                 if whole and step % config.checkpoint_every == 0:
                     learner.save(step, trainer)
 
@@ -263,7 +266,7 @@ class TrlLeader(TrlLearner):
         self._step = _StepInProgress(step, collected, rollouts, rows.teaches)
         return rows
 
-    def updated(self, step: int, trainer: Any, logs: dict[str, Any]) -> None:
+    def record_update(self, step: int, trainer: Any, logs: dict[str, Any]) -> None:
         now = self._step
         assert now is not None  # TRL requests rollouts before it updates
         now.logs.append(dict(logs))
@@ -316,7 +319,7 @@ class TrlFollower(TrlLearner):
         rows: TrlRows | None = broadcast_from_first()
         return rows
 
-    def updated(self, step: int, trainer: Any, logs: dict[str, Any]) -> None:
+    def record_update(self, step: int, trainer: Any, logs: dict[str, Any]) -> None:
         return None
 
     def save(self, step: int, trainer: Any) -> None:

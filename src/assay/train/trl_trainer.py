@@ -38,7 +38,7 @@ def check_trl(config: GRPOConfig) -> ProcessRank:
     """Return the rank of this process. Raises `ConfigError` for settings that TRL refuses."""
     settings = config.trl or TrlSettings()
     if find_spec("trl") is None:
-        raise MissingExtra.needed("trl", by="backend='trl'", package="trl")
+        raise MissingExtra.build("trl", by="backend='trl'", package="trl")
     if settings.use_vllm and find_spec("vllm") is None:
         raise ConfigError("trl.use_vllm needs the package `vllm`", hint="pip install vllm")
     rank = check_process_rank(config)
@@ -78,7 +78,7 @@ def make_trainer(
         warnings.filterwarnings("ignore", message=".*rollout_func.*experimental")
         trainer = _define_trainer_class()(
             model=policy.local.model,
-            reward_funcs=judged,
+            reward_funcs=read_rewards,
             args=arguments,
             train_dataset=Dataset.from_dict({"prompt": numbers}),
             processing_class=policy.local.tokenizer,
@@ -91,7 +91,7 @@ def make_trainer(
     return trainer
 
 
-def judged(*, reward: list[float | None], **_: object) -> list[float | None]:
+def read_rewards(*, reward: list[float | None], **_: object) -> list[float | None]:
     """Return the rewards of the rollouts. TRL excludes None from means."""
     return reward
 
@@ -250,15 +250,15 @@ def compute_trl_loss_mask(batch: dict[str, Any]) -> Any:
 def quiet_trl() -> Iterator[None]:
     """Silence TRL's warning about rollouts without a reward, which the metrics count."""
 
-    def wanted(entry: logging.LogRecord) -> bool:
+    def is_relevant(entry: logging.LogRecord) -> bool:
         return "All reward functions returned None" not in str(entry.msg)
 
     logger = logging.getLogger("trl.trainer.grpo_trainer")
-    logger.addFilter(wanted)
+    logger.addFilter(is_relevant)
     try:
         yield
     finally:
-        logger.removeFilter(wanted)
+        logger.removeFilter(is_relevant)
 
 
 class VllmEngine:

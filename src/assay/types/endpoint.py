@@ -142,7 +142,7 @@ class Endpoint(BaseModel):
         yield from self.to_dict().items()
 
     @model_serializer
-    def _written(self) -> dict[str, Any]:
+    def _serialize(self) -> dict[str, Any]:
         return self.to_dict()
 
 

@@ -53,11 +53,11 @@ class NullToEmpty:
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         empty = get_origin(source)
 
-        def filled(value: Any) -> Any:
+        def replace_null(value: Any) -> Any:
             return empty() if value is None else value
 
         return core_schema.no_info_after_validator_function(
-            filled, core_schema.nullable_schema(handler(source))
+            replace_null, core_schema.nullable_schema(handler(source))
         )
 
 

@@ -122,12 +122,12 @@ def write_yaml(data: Any) -> str:
         def ignore_aliases(self, data: Any) -> bool:
             return True
 
-    def quoted(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    def represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
         style = "'" if is_number(text) else None
         if any(character in text for character in _UNUSUAL_LINE_BREAKS):
             style = '"'  # the only style in which a line break other than \n survives
         return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
-    Dumper.add_representer(str, quoted)
+    Dumper.add_representer(str, represent_text)
     written: str = yaml.dump(data, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100)
     return written

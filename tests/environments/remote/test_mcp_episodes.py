@@ -68,7 +68,7 @@ def played(play: Callable[[Told], Awaitable[Made]], **options: Any) -> Made:
 
 def test_an_episode_is_closed_in_the_middle_of_a_step_that_hangs() -> None:
     async def play(told: Told) -> list[Any]:
-        episode = told.episodes.named("a")
+        episode = told.episodes.get_or_create("a")
         hangs = asyncio.ensure_future(episode.step("hang", {}))
         while len(told.notes) < 2:
             await asyncio.sleep(0)
@@ -83,7 +83,7 @@ def test_an_episode_is_closed_in_the_middle_of_a_step_that_hangs() -> None:
 
 def test_a_name_costs_nothing_until_something_of_it_is_asked_for() -> None:
     async def play(told: Told) -> list[Any]:
-        episode = told.episodes.named("a", {"seed": 0, "config": {"level": 1}})
+        episode = told.episodes.get_or_create("a", {"seed": 0, "config": {"level": 1}})
         assert told.notes == []
         assert episode.steps() == []
         assert not episode.is_open
@@ -96,8 +96,8 @@ def test_a_name_costs_nothing_until_something_of_it_is_asked_for() -> None:
 
 def test_the_same_name_is_the_same_episode_and_is_opened_once() -> None:
     async def play(told: Told) -> list[Any]:
-        assert told.episodes.named("a") is told.episodes.named("a")
-        await asyncio.gather(*(told.episodes.named("a").session() for _ in range(5)))
+        assert told.episodes.get_or_create("a") is told.episodes.get_or_create("a")
+        await asyncio.gather(*(told.episodes.get_or_create("a").session() for _ in range(5)))
         return told.notes
 
     assert played(play) == [("open", None, {})]
@@ -106,18 +106,18 @@ def test_the_same_name_is_the_same_episode_and_is_opened_once() -> None:
 @pytest.mark.parametrize("seed", ["7", True, 1.5, None])
 def test_a_seed_that_is_no_whole_number_is_none(seed: Any) -> None:
     async def play(told: Told) -> int | None:
-        return told.episodes.named("a", {"seed": seed, "config": "not a task"}).seed
+        return told.episodes.get_or_create("a", {"seed": seed, "config": "not a task"}).seed
 
     assert played(play) is None
 
 
 def test_a_reset_closes_what_was_and_keeps_the_task() -> None:
     async def play(told: Told) -> list[Any]:
-        await told.episodes.named("a", {"config": {"level": 1}}).session()
+        await told.episodes.get_or_create("a", {"config": {"level": 1}}).session()
         await told.episodes.reset("a", 3)
-        await told.episodes.named("a").session()
+        await told.episodes.get_or_create("a").session()
         await told.episodes.reset("a", 4, {"level": 2})
-        await told.episodes.named("a").session()
+        await told.episodes.get_or_create("a").session()
         return told.notes
 
     assert played(play) == [
@@ -131,7 +131,7 @@ def test_a_reset_closes_what_was_and_keeps_the_task() -> None:
 
 def test_an_expired_session_is_not_opened_again() -> None:
     async def play(told: Told) -> list[Any]:
-        episode = told.episodes.named("a")
+        episode = told.episodes.get_or_create("a")
         await episode.step("go", {})
         told.at = 11.0
         await told.sessions.sweep()
@@ -147,7 +147,7 @@ def test_an_expired_session_is_not_opened_again() -> None:
 
 def test_a_broken_environment_gives_no_steps() -> None:
     async def play(told: Told) -> None:
-        episode = told.episodes.named("a")
+        episode = told.episodes.get_or_create("a")
         await episode.step("go", {})
         with pytest.raises(EnvironmentFault, match="broken"):
             await episode.step("break", {})
@@ -161,10 +161,10 @@ def test_lines_lead_to_their_episodes_until_they_are_hung_up() -> None:
     async def play(told: Told) -> list[Any]:
         line = told.episodes.start_transport({"session_id": "a"})
         nameless = told.episodes.start_transport({"session_id": 7})
-        assert told.episodes.find_by_transport(line) is told.episodes.named("a")
-        assert told.episodes.find_by_transport(nameless) is told.episodes.named(nameless)
+        assert told.episodes.find_by_transport(line) is told.episodes.get_or_create("a")
+        assert told.episodes.find_by_transport(nameless) is told.episodes.get_or_create(nameless)
         assert told.episodes.find_by_transport("nope") is None
-        await told.episodes.named("a").session()
+        await told.episodes.get_or_create("a").session()
         assert await told.episodes.end_transport(line)
         assert not await told.episodes.end_transport(line)
         assert told.episodes.find_by_transport(line) is None
@@ -176,30 +176,30 @@ def test_lines_lead_to_their_episodes_until_they_are_hung_up() -> None:
 def test_unknown_and_overlong_names_are_refused() -> None:
     async def play(told: Told) -> None:
         with pytest.raises(NoSuchSession, match="not found"):
-            told.episodes.known("a")
+            told.episodes.get_existing("a")
         with pytest.raises(NoSuchSession, match="not found"):
             await told.episodes.close("a")
         with pytest.raises(NoSuchSession, match="has 201 characters, over 200"):
-            told.episodes.named("a" * 201)
+            told.episodes.get_or_create("a" * 201)
 
     played(play)
 
 
 def test_names_without_a_session_are_forgotten_when_idle_and_bounded_before() -> None:
     async def play(told: Told) -> None:
-        open_one = told.episodes.named("open")
+        open_one = told.episodes.get_or_create("open")
         await open_one.session()
         for number in range(99):
-            told.episodes.named(str(number))
+            told.episodes.get_or_create(str(number))
         with pytest.raises(AtCapacity, match="the server already has 100 named episodes"):
-            told.episodes.named("one more")
+            told.episodes.get_or_create("one more")
         told.at = 9.0
         await open_one.step("go", {})
         told.at = 11.0
-        told.episodes.named("one more")
-        assert told.episodes.named("open") is open_one
+        told.episodes.get_or_create("one more")
+        assert told.episodes.get_or_create("open") is open_one
         with pytest.raises(NoSuchSession):
-            told.episodes.known("5")
+            told.episodes.get_existing("5")
 
     played(play, capacity=1)
 
@@ -221,25 +221,25 @@ def test_tasks_of_names_without_a_session_are_bounded(monkeypatch: pytest.Monkey
 
     async def play(told: Told) -> None:
         big = {"config": {"text": "x" * 400}}
-        told.episodes.named("a", big)
-        told.episodes.named("b", big)
+        told.episodes.get_or_create("a", big)
+        told.episodes.get_or_create("b", big)
         with pytest.raises(AtCapacity):
-            told.episodes.named("c", big)
+            told.episodes.get_or_create("c", big)
         with pytest.raises(AtCapacity):
             await told.episodes.reset("d", 1, big)
         with pytest.raises(AtCapacity):
             told.episodes.start_transport({**big, "session_id": "e"})
-        told.episodes.named("small")
+        told.episodes.get_or_create("small")
 
         # With a session, a task is the session's: there is room again.
-        await told.episodes.named("a").session()
-        told.episodes.named("c", big)
+        await told.episodes.get_or_create("a").session()
+        told.episodes.get_or_create("c", big)
 
         told.at = 11.0
-        told.episodes.named("later", big)
-        told.episodes.named("latest", big)
+        told.episodes.get_or_create("later", big)
+        told.episodes.get_or_create("latest", big)
         with pytest.raises(NoSuchSession):
-            told.episodes.known("b")
+            told.episodes.get_existing("b")
 
     played(play)
 
@@ -248,11 +248,11 @@ def test_a_reset_that_is_refused_leaves_the_episode(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(mcp_episodes, "MAX_WAITING_BYTES", 100)
 
     async def play(told: Told) -> None:
-        episode = told.episodes.named("a", {"seed": 7})
+        episode = told.episodes.get_or_create("a", {"seed": 7})
         with pytest.raises(AtCapacity):
             await told.episodes.reset("a", 8, {"text": "x" * 400})
 
-        assert told.episodes.known("a") is episode
+        assert told.episodes.get_existing("a") is episode
         assert episode.seed == 7
 
     played(play)
@@ -265,7 +265,7 @@ def test_a_waiting_task_takes_no_more_memory_than_its_text() -> None:
         tracemalloc.start()
         try:
             for number in range(5):
-                told.episodes.named(str(number), from_json(text))
+                told.episodes.get_or_create(str(number), from_json(text))
             return tracemalloc.get_traced_memory()[0]
         finally:
             tracemalloc.stop()
@@ -282,9 +282,9 @@ def test_a_task_is_the_same_when_its_session_opens() -> None:
     }
 
     async def play(told: Told) -> list[Any]:
-        await told.episodes.named("a", {"config": task}).session()
+        await told.episodes.get_or_create("a", {"config": task}).session()
         await told.episodes.reset("a", 1)
-        await told.episodes.named("a").session()
+        await told.episodes.get_or_create("a").session()
         return told.notes
 
     assert played(play) == [("open", None, task), "close", ("open", 1, task)]

@@ -32,7 +32,7 @@ def require_store(address: DatasetAddress) -> ObjectStore:
     for package in ("fsspec", store.package):
         if find_spec(package) is None:
             by = f"fetching from {address.shown}"
-            raise MissingExtra.needed(store.extra, by=by, package=package)
+            raise MissingExtra.build(store.extra, by=by, package=package)
     return store
 
 

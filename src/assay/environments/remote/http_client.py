@@ -85,9 +85,11 @@ class ServerResponse:
     @property
     def excerpt(self) -> str:
         """The beginning of the body as one printable line, redacted."""
-        return self.shown(self.body[:_EXCERPT_BYTES].decode("utf-8", "replace")) or "(nothing)"
+        return (
+            self.format_text(self.body[:_EXCERPT_BYTES].decode("utf-8", "replace")) or "(nothing)"
+        )
 
-    def shown(self, text: str, *, most: int = 300) -> str:
+    def format_text(self, text: str, *, most: int = 300) -> str:
         """Return text of the server as one printable line, redacted and shortened."""
         # Redact before cutting: half a token would not be recognised.
         text = self.redactor.clean(text)

@@ -147,7 +147,7 @@ async def _wait_for_process(
     if not alive():
         message = f"the server exited with status {process.returncode} before it was ready"
         hint = "see its log above, or run the command by hand"
-    raise EnvironmentFault(f"{message}\n{log.shown()}", where=fault.where, hint=hint)
+    raise EnvironmentFault(f"{message}\n{log.format_log()}", where=fault.where, hint=hint)
 
 
 async def _stop_process(process: "subprocess.Popen[bytes]") -> None:
@@ -204,7 +204,7 @@ class _LogTail:
     def lines(self) -> tuple[str, ...]:
         return tuple(self._kept)
 
-    def shown(self) -> str:
+    def format_log(self) -> str:
         """Return the lines with a heading, for an error message."""
         self._settled.clear()
         os.write(self.write_end, _LOG_MARK)

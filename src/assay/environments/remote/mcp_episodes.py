@@ -96,7 +96,7 @@ class Episodes:
         self._bytes = 0
         """An upper bound of the size of all tasks, corrected when it reaches the limit."""
 
-    def named(self, name: str, extra: Mapping[str, Any] | None = None) -> Episode:
+    def get_or_create(self, name: str, extra: Mapping[str, Any] | None = None) -> Episode:
         """Return the episode of this name, created if necessary."""
         episode = self._named.get(name)
         if episode is None:
@@ -113,13 +113,13 @@ class Episodes:
         episode.used = self._clock()
         return episode
 
-    def known(self, name: str) -> Episode:
+    def get_existing(self, name: str) -> Episode:
         """Return the episode of this name. Raises `NoSuchSession` if it does not exist."""
         if name not in self._named:
             raise NoSuchSession(
                 f"Session {name[:6]}… not found", hint="request its initial state first"
             )
-        return self.named(name)
+        return self.get_or_create(name)
 
     async def reset(
         self, name: str, seed: int | None, task: Mapping[str, Any] | None = None
@@ -143,7 +143,7 @@ class Episodes:
 
     async def close(self, name: str) -> None:
         """End the episode and drop its name. Raises `NoSuchSession` if it does not exist."""
-        episode = self.known(name)
+        episode = self.get_existing(name)
         del self._named[name]
         await episode.close()
 
@@ -154,7 +154,7 @@ class Episodes:
         if not isinstance(name, str) or not name:
             name = transport
         self._make_room(name, 0)
-        self.named(name, extra)
+        self.get_or_create(name, extra)
         self._transports[transport] = (name, self._clock())
         return transport
 
@@ -164,7 +164,7 @@ class Episodes:
         if name not in self._named:
             return None
         self._transports[transport] = (name, self._clock())
-        return self.named(name)
+        return self.get_or_create(name)
 
     async def end_transport(self, transport: str) -> bool:
         """End a transport and its episode. Return False if it does not exist."""

@@ -150,7 +150,7 @@ class _DataPlane:
                     )
                 return {
                     **await self._call_tool(
-                        self._episodes.named(named, _get_client_extra(client)), params
+                        self._episodes.get_or_create(named, _get_client_extra(client)), params
                     ),
                     "resultType": "complete",
                 }
@@ -252,7 +252,7 @@ class _ControlPlane:
         return handle
 
     async def initial_state(self, name: str, request: "web.Request") -> dict[str, Any]:
-        session = await self._episodes.named(name).session()
+        session = await self._episodes.get_or_create(name).session()
         return {"observation": "\n".join(message.text for message in session.opening)}
 
     async def reset(self, name: str, request: "web.Request") -> dict[str, Any]:
@@ -270,12 +270,12 @@ class _ControlPlane:
         return {"message": "Session closed"}
 
     async def reward(self, name: str, request: "web.Request") -> dict[str, Any]:
-        steps = [step for step in self._episodes.known(name).steps() if step.acted]
+        steps = [step for step in self._episodes.get_existing(name).steps() if step.acted]
         # None if the environment gave no reward or took no step; never 0.0.
         return {"reward": steps[-1].reward if steps else None, "step_count": len(steps)}
 
     async def status(self, name: str, request: "web.Request") -> dict[str, Any]:
-        steps = self._episodes.known(name).steps()
+        steps = self._episodes.get_existing(name).steps()
         rewards = RewardSum()
         for index, step in enumerate(steps):
             rewards.add(index, step)
@@ -287,7 +287,7 @@ class _ControlPlane:
         }
 
     async def info(self, name: str, request: "web.Request") -> dict[str, Any]:
-        steps = self._episodes.known(name).steps()
+        steps = self._episodes.get_existing(name).steps()
         return dict(steps[-1].info) if steps else {}
 
 

@@ -121,7 +121,8 @@ class NativeEnvironment:
             except ValueError as error:
                 problem = list_problems(error)[0]
             raise InvalidResponse(
-                f"the answer does not fit the protocol: {answer.shown(problem)}: {answer.excerpt}",
+                "the answer does not fit the protocol: "
+                f"{answer.format_text(problem)}: {answer.excerpt}",
                 where=answer.where,
             )
 
@@ -152,9 +153,9 @@ def _build_native_fault(answer: ServerResponse) -> EnvironmentFault:
         error = ConnectionFailed if answer.status in _PROXY_ERRORS else EnvironmentFault
         return error(answer.summary, where=answer.where)
     hint = TOKEN_HINT if answer.status == 401 else problem.hint
-    kind, message = answer.shown(problem.kind), answer.shown(problem.message, most=2000)
+    kind, message = answer.format_text(problem.kind), answer.format_text(problem.message, most=2000)
     return EnvironmentFault(
         f"HTTP {answer.status} ({kind}): {message}",
         where=answer.where,
-        hint=None if hint is None else answer.shown(hint),
+        hint=None if hint is None else answer.format_text(hint),
     )

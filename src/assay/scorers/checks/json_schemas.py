@@ -42,7 +42,7 @@ class Schema:
 def compile_schema(given: Any) -> Schema:
     """Compile a JSON Schema (2020-12) of a check file. Raises `InvalidValue` for an invalid one."""
     if find_spec("jsonschema") is None:
-        raise MissingExtra.needed("checks", by="`json_schema` in a check", package="jsonschema")
+        raise MissingExtra.build("checks", by="`json_schema` in a check", package="jsonschema")
     import jsonschema
     from referencing import Registry
 

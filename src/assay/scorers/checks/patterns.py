@@ -51,7 +51,7 @@ def compile_pattern(source: Any) -> Pattern:
     if not isinstance(source, str) or not source:
         raise InvalidValue(f"the value is {quote_value(source)}, not a pattern")
     if find_spec("re2") is None:
-        raise MissingExtra.needed("checks", by="a pattern in a check", package="google-re2")
+        raise MissingExtra.build("checks", by="a pattern in a check", package="google-re2")
     if len(source) > _MAX_PATTERN_LENGTH:
         raise InvalidValue(f"the pattern is longer than {_MAX_PATTERN_LENGTH} characters")
     re2 = import_module("re2")

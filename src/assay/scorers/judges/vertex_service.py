@@ -172,7 +172,7 @@ def _import_sdk() -> Any:
 
 def _build_missing_sdk_error() -> MissingExtra:
     package = "google-cloud-aiplatform"
-    return MissingExtra.needed("vertex", by="judging with Vertex", package=package)
+    return MissingExtra.build("vertex", by="judging with Vertex", package=package)
 
 
 def _load_credentials() -> Any:
