@@ -73,10 +73,9 @@ def test_a_conversation_may_begin_with_a_system_message_of_the_agent() -> None:
 
 
 def test_parts_that_a_message_cannot_represent_are_counted() -> None:
-    content = [{"type": "output_text", "text": "four"}]
-    message = {"type": "message", "role": "assistant", "content": content}
+    parts = [{"part_kind": "text", "content": "four"}, {"part_kind": "hologram"}]
 
-    trajectory = build([{"type": "hologram_call", "id": "x"}, message])
+    trajectory = build([{"kind": "response", "parts": parts}])
 
     assert trajectory.messages[-1].text == "four"
     assert sum((trajectory.model_extra or {})["dropped"].values()) == 1
