@@ -172,6 +172,30 @@ def test_a_summary_that_cannot_be_written_fails_the_session(tmp_path: Path) -> N
     assert list((tmp_path / ".assay" / "summary.json.parts").iterdir())
 
 
+def test_a_store_that_is_gone_at_the_end_fails_the_session(tmp_path: Path) -> None:
+    write_tests(
+        tmp_path,
+        """
+        @evaluation_test(rows(a="yes"))
+        def test_first(reply):
+            return 1.0
+
+        def test_second(pytestconfig):
+            for path in (pytestconfig.rootpath / ".assay").glob("assay.db*"):
+                path.unlink()
+        """,
+    )
+
+    session = run(tmp_path)
+
+    assert session.status == 1
+    told = " ".join(session.output.split())
+    assert "ERROR: " in told
+    assert "the store does not exist" in told
+    assert not (tmp_path / ".assay" / "summary.json").exists()
+    assert list((tmp_path / ".assay" / "summary.json.parts").iterdir())
+
+
 def test_the_commands_find_what_a_session_recorded(tmp_path: Path) -> None:
     (tmp_path / "evals").mkdir()
     (tmp_path / "pytest.ini").write_text("[pytest]\n")

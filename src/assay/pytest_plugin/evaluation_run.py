@@ -179,8 +179,8 @@ class Evaluation:
     ) -> tuple[EvalReport, str]:
         """Return the report of a run, and a description of the skipped rows."""
         store, stop = self._settings.store, Stop()
-        metadata = self._build_metadata(config, name)
         with _stop_on_ctrl_c(stop):
+            metadata = self._build_metadata(config, name)
             samples = self._load_samples().with_metadata(metadata)
             report = await evaluate(samples, config, store=store, stop=stop)
             for _ in range(self.options.retries):
