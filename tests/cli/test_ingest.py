@@ -9,9 +9,11 @@ import pytest
 
 from assay.cli import main
 from assay.cli.ingest import find_default_path
+from assay.errors import AssayError, StoreError, WireError
 from assay.formats.atif import from_atif
 from assay.formats.eval_record import from_eval_record
 from assay.store import Store
+from assay.store.writer import Writer
 from assay.types import Sample
 from opencode_archives import (
     RECORDED,
@@ -410,3 +412,30 @@ def test_each_recorder_has_its_folder(tmp_path: Path) -> None:
     assert find_default_path("claude-code", {"CLAUDE_CONFIG_DIR": "/c"}) == Path("/c")
     assert find_default_path("codex", {}) == Path.home() / ".codex"
     assert find_default_path("codex", {"CODEX_HOME": "/x"}) == Path("/x")
+
+
+@pytest.mark.parametrize(
+    ("error", "printed", "status"),
+    [
+        (WireError("odd"), "skipped ", "completed"),
+        (StoreError("the disk is full"), "the disk is full", "interrupted"),
+    ],
+)
+def test_a_bad_sample_is_skipped_and_a_failing_store_ends_the_import(
+    error: AssayError,
+    printed: str,
+    status: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def refuse(*_: object) -> bool:
+        raise error
+
+    monkeypatch.setattr(Writer, "record", refuse)
+
+    assert ingest(DATA, "--store", str(tmp_path / "a.db")) == 3
+
+    assert capsys.readouterr().err.startswith(printed)
+    with Store.open(tmp_path / "a.db", create=False) as store:
+        assert [row.status for row in store.runs()] == [status]

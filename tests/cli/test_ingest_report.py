@@ -5,7 +5,7 @@ import json
 import pytest
 
 from assay.cli.ingest_report import IngestReport, format_sample_line
-from assay.errors import BadRow, StoreError, WireError
+from assay.errors import BadRow
 from assay.sessions import read_opencode
 from assay.types import Message
 from make import asked, said, sample
@@ -55,11 +55,6 @@ def test_the_same_is_told_as_json() -> None:
 
     assert told["skipped"] == [{"session": "ses_x", "problem": "here: odd"}]
     assert (told["written"], told["file"], told["format"]) == (2, "s.jsonl", "eval")
-
-
-def test_a_store_that_fails_is_not_about_a_sample() -> None:
-    assert account().is_about_sample(WireError("odd"))
-    assert not account().is_about_sample(StoreError("full"))
 
 
 def test_unknown_kinds_are_counted_most_frequent_first() -> None:

@@ -1,5 +1,6 @@
 """Labels beside ids."""
 
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -47,7 +48,7 @@ def test_a_session_is_known_by_title_date_and_place() -> None:
     )
 
     assert found is not None
-    assert found.plain() == {
+    assert asdict(found) == {
         "title": "Failing test",
         "created": "2026-02-13T23:30:00Z",
         "project": "shop",
@@ -72,7 +73,7 @@ def test_what_was_not_recorded_is_unknown() -> None:
     found = build_session_label(session_sample(created=5, directory=["x"]))
 
     assert found is not None
-    assert set(found.plain().values()) == {None}
+    assert set(asdict(found).values()) == {None}
     assert (found.date, found.place) == ("date unknown", "")
 
 

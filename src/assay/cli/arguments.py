@@ -4,7 +4,7 @@ Imports nothing of assay: every command loads it.
 """
 
 import re
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -60,6 +60,18 @@ def add_grace_option(parser: ArgumentParser, what: str) -> None:
         metavar="SECONDS",
         help=f"time for {what} in flight to end after Ctrl-C (default: 30)",
     )
+
+
+def add_report_options(
+    parser: ArgumentParser, *, quiet: bool = False, action: bool = False
+) -> None:
+    """Declare `--json` and, for commands with progress, `--quiet`."""
+    # The default of an action would override a flag that was given before the action.
+    default = SUPPRESS if action else False
+    text = "print one JSON object instead"
+    parser.add_argument("--json", action="store_true", default=default, help=text)
+    if quiet:
+        add_flag(parser, "--quiet", "show no progress")
 
 
 def parse_count(text: str) -> int:

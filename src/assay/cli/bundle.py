@@ -32,7 +32,7 @@ from assay.types import (
     redact,
 )
 
-from .arguments import add_flag
+from .arguments import add_flag, add_report_options
 from .bundle_input import BundleInput, open_bundle_input
 from .exit_status import EXIT_PASS
 from .output import format_field, print_report, write_whole
@@ -85,7 +85,7 @@ def configure(parser: ArgumentParser) -> None:
         help="bundle this file although it contains a suspected secret (repeatable)",
     )
     add_store_option(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
+    add_report_options(parser)
 
 
 def main(args: Namespace) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 from assay.certify import ChangeClass, ManifestChange, compare_manifests
 from assay.types import Manifest
 
-from .arguments import add_flag
+from .arguments import add_flag, add_report_options
 from .exit_status import EXIT_FAIL, EXIT_PASS
 from .output import format_field, print_report
 
@@ -24,7 +24,7 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("new", type=Path, metavar="NEW.yaml", help="the new manifest")
     parser.add_argument("--agent", metavar="ID", help="compare one agent (default: all of them)")
     add_guard_options(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
+    add_report_options(parser)
 
 
 def add_guard_options(parser: ArgumentParser) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from assay.certify import generate_key
 from assay.errors import ConfigError
 
+from .arguments import add_report_options
 from .exit_status import EXIT_PASS
 from .output import format_field, print_report
 
@@ -22,7 +23,7 @@ def configure(parser: ArgumentParser) -> None:
         help="file for the private key; the public key is written to KEY.pub.pem beside it",
     )
     add_passphrase_option(parser, "a passphrase for the private key")
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
+    add_report_options(parser)
 
 
 def add_passphrase_option(parser: ArgumentParser, purpose: str) -> None:

@@ -14,6 +14,7 @@ from assay.certify import (
     report_plan,
 )
 
+from .arguments import add_report_options
 from .certify_options import add_certify_options, build_certify_settings
 from .exit_status import EXIT_PASS
 from .output import (
@@ -31,7 +32,7 @@ _PLAN_WIDTHS = (18, 24, 11, 24)
 def configure(parser: ArgumentParser) -> None:
     """Declare the arguments of the action."""
     add_certify_options(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
+    add_report_options(parser)
 
 
 def main(args: Namespace) -> int:

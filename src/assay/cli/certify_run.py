@@ -1,6 +1,5 @@
 """`assay certify run`: run a certification, record it, and report the result."""
 
-import asyncio
 import json
 import os
 import re
@@ -30,7 +29,7 @@ from assay.runner import Stop
 from assay.store import Store
 from assay.types import Manifest
 
-from .arguments import add_flag, add_grace_option
+from .arguments import add_flag, add_grace_option, add_report_options
 from .certify_diff import changes_to_dict, has_refused_change
 from .certify_format import format_certification, write_github_summary
 from .certify_options import (
@@ -58,7 +57,7 @@ from .output import (
 )
 from .progress_bar import choose_display
 from .resume import format_options, format_resume_hint, join_resume_command
-from .signals import exit_interrupted, stop_on_signals, tick_periodically
+from .signals import exit_interrupted, run_until_stopped
 from .store_option import add_store_option, build_next_command, find_store_location
 
 _CERTIFY_RESUME_OPTIONS = (
@@ -90,8 +89,7 @@ def configure(parser: ArgumentParser) -> None:
     )
     add_grace_option(parser, "samples")
     add_store_option(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
-    parser.add_argument("--quiet", action="store_true", help="show no progress")
+    add_report_options(parser, quiet=True)
 
 
 def main(args: Namespace) -> int:
@@ -210,7 +208,7 @@ def _certify_and_report(
 ) -> _AgentOutcome:
     agent = plan.definition.id
     try:
-        result = asyncio.run(_certify_with_display(plan, store, args))
+        result = _certify_with_display(plan, store, args)
     except CertificationInterrupted as stopped:
         problem = f"interrupted; {_format_hint(args, agent, stopped.run_id)}"
         return _AgentOutcome(agent, EXIT_INTERRUPTED, problem=problem)
@@ -237,18 +235,19 @@ def _certify_and_report(
     return _AgentOutcome(agent, status, result, written)
 
 
-async def _certify_with_display(
+def _certify_with_display(
     plan: CertificationPlan, store: Store, args: Namespace
 ) -> CertificationResult:
     stop = Stop(grace_s=args.grace)
-    with choose_display(quiet=args.quiet) as display, stop_on_signals(stop, display):
+    with choose_display(quiet=args.quiet) as display:
         display.print_line(
             f"certifying {plan.definition.id}: {plan.agent_calls} calls of the agent"
         )
-        async with tick_periodically(display):
-            return await certify(
-                plan, store=store, resume=args.resume, watch=display.watch, stop=stop
-            )
+        return run_until_stopped(
+            lambda: certify(plan, store=store, resume=args.resume, watch=display.watch, stop=stop),
+            stop,
+            display,
+        )
 
 
 def _print_certifications(

@@ -14,7 +14,7 @@ from assay.datasets import FetchRules
 from assay.stats import format_plural
 from assay.types import Endpoint
 
-from .arguments import add_count, add_flag, parse_duration
+from .arguments import add_count, add_flag, add_report_options, parse_duration
 from .certify_options import is_endpoint_file, parse_digest
 from .exit_status import EXIT_FAIL, EXIT_PASS
 from .judge_backends import read_endpoint_option
@@ -91,7 +91,7 @@ def configure(parser: ArgumentParser) -> None:
     )
     add_flag(parser, "--allow-private", "allow a dataset on a private network address")
     add_flag(parser, "--allow-outside", "allow a dataset outside the manifest's folder")
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
+    add_report_options(parser)
 
 
 def main(args: Namespace) -> int:

@@ -12,7 +12,7 @@ from assay.errors import ConfigError
 from assay.scorers import Checks, checks_from
 from assay.types import Sample
 
-from .arguments import add_count
+from .arguments import add_count, add_report_options
 from .exit_status import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_PASS
 from .output import cut, format_field, pad, print_report, write_samples
 from .sample_input import (
@@ -45,7 +45,7 @@ def configure(parser: ArgumentParser) -> None:
         "-o", "--output", metavar="FILE", help="write the samples with their results, - for stdout"
     )
     add_store_option(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
+    add_report_options(parser)
 
 
 def main(args: Namespace) -> int:

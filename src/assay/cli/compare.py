@@ -7,7 +7,7 @@ from assay.stats import Conclusion, find_shared_bounds
 from assay.stats import compare as compare_results
 from assay.store import PROVENANCE, Run
 
-from .arguments import add_count, add_flag
+from .arguments import add_count, add_flag, add_report_options
 from .exit_status import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_PASS
 from .output import format_field, print_report
 from .store_option import add_store_option, open_store
@@ -24,7 +24,7 @@ def configure(parser: ArgumentParser) -> None:
         "exit 1 when B is worse, 3 when the samples are too few to decide",
     )
     add_store_option(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
+    add_report_options(parser)
 
 
 def main(args: Namespace) -> int:

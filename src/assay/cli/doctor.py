@@ -18,9 +18,9 @@ from assay.providers import PROVIDERS, EndpointCheck, check_endpoint, parse_mode
 from assay.stats import format_labelled
 from assay.types import Endpoint
 
+from .arguments import add_report_options
 from .eval_overrides import (
-    add_key_option,
-    add_plain_http_option,
+    add_endpoint_options,
     apply_key_option,
     apply_plain_http_option,
 )
@@ -43,10 +43,9 @@ def configure(parser: ArgumentParser) -> None:
         metavar="PROVIDER:MODEL[@URL]",
         help="check this endpoint by listing its models (repeatable)",
     )
-    add_key_option(parser)
-    add_plain_http_option(parser)
+    add_endpoint_options(parser)
     add_store_option(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
+    add_report_options(parser)
 
 
 def main(args: Namespace) -> int:

@@ -1,6 +1,5 @@
 """`assay eval`: run the evaluation that a file defines, and record it."""
 
-import asyncio
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
@@ -18,12 +17,12 @@ from .arguments import (
     add_count,
     add_flag,
     add_grace_option,
+    add_report_options,
     parse_dollars,
 )
 from .eval_file import EvalFile, load_eval_file
 from .eval_overrides import (
-    add_key_option,
-    add_plain_http_option,
+    add_endpoint_options,
     names_model,
     override_config,
     parse_failure_limit,
@@ -39,7 +38,7 @@ from .progress_bar import Display, choose_display
 from .resume import build_resume_command, format_resume_hint
 from .run_code import describe_run_code
 from .run_summary import EvalCommandReport
-from .signals import exit_interrupted, stop_on_signals, tick_periodically
+from .signals import exit_interrupted, run_until_stopped
 from .store_option import add_store_option, build_next_command, find_store_location
 
 if TYPE_CHECKING:
@@ -66,8 +65,7 @@ def configure(parser: ArgumentParser) -> None:
         metavar="PROVIDER:MODEL[@URL]",
         help="use this model instead, with the sampling settings of the file's endpoint",
     )
-    add_key_option(parser)
-    add_plain_http_option(parser)
+    add_endpoint_options(parser)
     add_count(parser, "--max-samples", "stop after N samples")
     add_count(parser, "--repeats", "run N rollouts of each sample")
     add_count(parser, "--concurrency", "run N samples and N requests at once")
@@ -77,8 +75,7 @@ def configure(parser: ArgumentParser) -> None:
     _add_session_options(parser)
     _add_resume_options(parser)
     add_store_option(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
-    parser.add_argument("--quiet", action="store_true", help="show no progress")
+    add_report_options(parser, quiet=True)
 
 
 def _add_limit_options(parser: ArgumentParser) -> None:
@@ -302,7 +299,7 @@ class _EvalInvocation:
         """
         try:
             with choose_display(quiet=self.args.quiet) as store.display:
-                return asyncio.run(self._evaluate(store, store.display))
+                return self._evaluate(store, store.display)
         except Exception as error:
             if store.started is not None and not isinstance(error, ConfigError):
                 hint = format_resume_hint(build_resume_command(self.args, store.started.id))
@@ -314,20 +311,23 @@ class _EvalInvocation:
                     raise InconclusiveError(text) from error
             raise
 
-    async def _evaluate(self, store: _RunTrackingStore, display: Display) -> EvalReport:
+    def _evaluate(self, store: _RunTrackingStore, display: Display) -> EvalReport:
         stop = Stop(grace_s=self.args.grace)
 
         def resume_command() -> str | None:
             run = store.started
             return None if run is None else build_resume_command(self.args, run.id)
 
-        with stop_on_signals(stop, display, resume_command):
-            async with tick_periodically(display):
-                return await evaluate(
-                    self.file.dataset,
-                    self.config,
-                    store=store,
-                    resume=self.resume,
-                    watch=display.watch,
-                    stop=stop,
-                )
+        return run_until_stopped(
+            lambda: evaluate(
+                self.file.dataset,
+                self.config,
+                store=store,
+                resume=self.resume,
+                watch=display.watch,
+                stop=stop,
+            ),
+            stop,
+            display,
+            resume_command,
+        )

@@ -58,20 +58,16 @@ def names_model(args: Namespace) -> bool:
     return args.model is not None or getattr(args, "session", None) is not None
 
 
-def add_plain_http_option(parser: ArgumentParser) -> None:
-    """Declare `--allow-plain-http`."""
-    add_flag(
-        parser, "--allow-plain-http", "allow sending a key to an http:// address of another machine"
-    )
-
-
-def add_key_option(parser: ArgumentParser) -> None:
-    """Declare `--key-env`."""
+def add_endpoint_options(parser: ArgumentParser) -> None:
+    """Declare `--key-env` and `--allow-plain-http`."""
     parser.add_argument(
         "--key-env",
         metavar="NAME",
         type=_parse_variable_name,
         help="read the endpoint's key from this environment variable",
+    )
+    add_flag(
+        parser, "--allow-plain-http", "allow sending a key to an http:// address of another machine"
     )
 
 

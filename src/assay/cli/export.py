@@ -2,7 +2,6 @@
 
 import sys
 from argparse import ArgumentParser, Namespace
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -29,7 +28,7 @@ from assay.formats import find_tools
 from assay.stats import format_plural
 from assay.types import Sample, ToolSpec
 
-from .arguments import add_count, add_flag, parse_finite_number
+from .arguments import add_count, add_flag, add_report_options, parse_finite_number
 from .exit_status import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_PASS
 from .output import cut, format_field, print_message, print_report
 from .sample_input import SampleInput, open_sample_input, refuse_to_overwrite
@@ -38,7 +37,8 @@ from .store_option import add_store_option
 if TYPE_CHECKING:
     from assay.train import Retokenizer
 
-_EXPORT_LINE_WIDTH = 80
+# Three lines of a terminal, which is enough to recognise a reason.
+_MAX_REASON_WIDTH = 240
 # The n-gram length that GPT-3 and later models were decontaminated with.
 _OVERLAP_WORDS = 13
 _MAX_LISTED_EXAMPLES = 5
@@ -58,13 +58,6 @@ def configure(parser: ArgumentParser) -> None:
         "-o", "--output", metavar="FILE", type=Path, required=True, help="file to write"
     )
     add_flag(parser, "--force", "overwrite the file if it exists")
-    _add_selection_options(parser)
-    _add_filter_options(parser)
-    add_store_option(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
-
-
-def _add_selection_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--min-score",
         type=parse_finite_number,
@@ -97,9 +90,6 @@ def _add_selection_options(parser: ArgumentParser) -> None:
     )
     add_flag(parser, "--dedupe", "export each conversation once, ignoring ids and times")
     add_count(parser, "--limit", "write at most N rows")
-
-
-def _add_filter_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--split",
         type=Split.parse,
@@ -125,6 +115,8 @@ def _add_filter_options(parser: ArgumentParser) -> None:
         "consecutive words that count as an overlap",
         default=_OVERLAP_WORDS,
     )
+    add_store_option(parser)
+    add_report_options(parser)
 
 
 def main(args: Namespace) -> int:
@@ -140,23 +132,41 @@ def main(args: Namespace) -> int:
         limit=args.limit,
     )
     tokens = Tokens(args.tokenizer) if args.format == "trl-sft-tokens" else None
+    lengths: Lengths | None = None
+    if args.max_tokens is not None and args.tokenizer is not None:
+        lengths = Lengths.from_tokenizer(args.max_tokens, args.tokenizer)
+    elif args.max_tokens is not None:
+        lengths = Lengths.from_usage(args.max_tokens)
+    elif args.tokenizer is not None and tokens is None:
+        raise ConfigError(
+            "--tokenizer has no effect with this format",
+            hint="it counts for --max-tokens, and tokenizes for trl-sft-tokens",
+        )
     with ExitStack() as stack:
         given = open_sample_input(args, stack)
         targets = [args.output] if args.split is None else args.split.files(args.output).values()
         for target in targets:
             refuse_to_overwrite(target, given.files)
+        overlap: EvaluationTexts | None = None
+        if args.exclude_overlap is not None:
+            # Bad rows are not skipped here: an unreadable row could be the one that is repeated.
+            evaluated = load_samples(args.exclude_overlap).with_repeats()
+            overlap = EvaluationTexts(evaluated, words=args.overlap_words)
         options = ExportOptions(
             split=args.split,
-            lengths=_build_length_limit(args),
-            overlap=_load_overlap_texts(args),
+            lengths=lengths,
+            overlap=overlap,
             tokenise=tokens,
             force=args.force,
         )
         report = export_samples(
             given.samples, args.output, args.format, selection=selection, options=options
         )
-    unfinished = [] if given.unfinished is None else [given.unfinished]
-    report.notes[:0] = [*unfinished, *(() if tokens is None else tokens.notes())]
+    if tokens is not None and tokens.made:
+        text = f"{tokens.made} samples have no recorded tokens; their text was retokenized"
+        report.notes.insert(0, text)
+    if given.unfinished is not None:
+        report.notes.insert(0, given.unfinished)
     _print_export_report(args, given, report)
     # Also when nothing was written: an unreadable row might have been the one to write.
     if given.unread:
@@ -189,32 +199,6 @@ class Tokens:
         self.made += 1
         return found
 
-    def notes(self) -> Iterator[str]:
-        """Yield the notes for the report of the export."""
-        if self.made:
-            yield f"{self.made} samples have no recorded tokens; their text was retokenized"
-
-
-def _build_length_limit(args: Namespace) -> Lengths | None:
-    if args.max_tokens is None:
-        if args.tokenizer is not None and args.format != "trl-sft-tokens":
-            raise ConfigError(
-                "--tokenizer has no effect with this format",
-                hint="it counts for --max-tokens, and tokenizes for trl-sft-tokens",
-            )
-        return None
-    if args.tokenizer is None:
-        return Lengths.from_usage(args.max_tokens)
-    return Lengths.from_tokenizer(args.max_tokens, args.tokenizer)
-
-
-def _load_overlap_texts(args: Namespace) -> EvaluationTexts | None:
-    if args.exclude_overlap is None:
-        return None
-    # Bad rows are not skipped here: an unreadable row could be the one that is repeated.
-    evaluated = load_samples(args.exclude_overlap).with_repeats()
-    return EvaluationTexts(evaluated, words=args.overlap_words)
-
 
 def _print_export_report(args: Namespace, given: SampleInput, report: ExportReport) -> None:
     # Omissions go to stderr, where they are also seen when stdout is a pipe.
@@ -238,21 +222,18 @@ def _print_export_report(args: Namespace, given: SampleInput, report: ExportRepo
 def _format_left_out(given: SampleInput, report: ExportReport) -> Iterator[str]:
     if given.stream is not None and given.unread:
         yield format_field("not read", given.stream.skipped)
-    yield from _format_counts("left out", report.left_out)
+    for index, (reason, times) in enumerate(report.left_out.most_common()):
+        yield format_field("" if index else "left out", f"{times} {cut(reason, _MAX_REASON_WIDTH)}")
     detailed = [each for each in report.examples if each.detail]
     for each in detailed[:_MAX_LISTED_EXAMPLES]:
-        yield f"  {cut(each.sample, 40)}: {cut(each.detail, 4 * _EXPORT_LINE_WIDTH)}"
-    yield from _format_counts("not in format", report.lost)
+        yield f"  {cut(each.sample, 40)}: {cut(each.detail, _MAX_REASON_WIDTH)}"
+    for index, (reason, times) in enumerate(report.lost.most_common()):
+        text = f"{times} {cut(reason, _MAX_REASON_WIDTH)}"
+        yield format_field("" if index else "not in format", text)
     for note in report.notes:
         yield format_field("note", note)
     if not report.rows:
         yield f"nothing was written{_suggest_export_option(report)}"
-
-
-def _format_counts(label: str, counts: Counter[str]) -> Iterator[str]:
-    for index, (reason, times) in enumerate(counts.most_common()):
-        text = f"{times} {cut(reason, 3 * _EXPORT_LINE_WIDTH)}"
-        yield format_field("" if index else label, text)
 
 
 def _suggest_export_option(report: ExportReport) -> str:

@@ -16,7 +16,7 @@ from assay.stats import (
 )
 from assay.store import Run, RunRow, Store
 
-from .arguments import add_flag
+from .arguments import add_flag, add_report_options
 from .output import format_field, print_report
 from .store_option import add_store_option, open_store
 
@@ -53,7 +53,7 @@ def configure(parser: ArgumentParser) -> None:
         "judge also a run that was interrupted, failed or is still in progress",
     )
     add_store_option(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
+    add_report_options(parser)
 
 
 def main(args: Namespace) -> int:

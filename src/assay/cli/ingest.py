@@ -10,7 +10,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import get_args
 
-from assay.errors import AssayError, BadRow, ConfigError
+from assay.errors import AssayError, BadRow, ConfigError, StoreError
 from assay.sessions import (
     Children,
     SampleOptions,
@@ -25,7 +25,7 @@ from assay.sessions import (
 from assay.store import Run, RunSpec, Store, sample_key
 from assay.types import Sample, stable_id
 
-from .arguments import add_count, add_flag, parse_moment
+from .arguments import add_count, add_flag, add_report_options, parse_moment
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_PASS
 from .ingest_report import FORMATS, IngestReport
 from .output import print_message, print_report, write_samples
@@ -74,23 +74,6 @@ def configure(parser: ArgumentParser) -> None:
         "--max-output-chars",
         "truncate longer tool outputs in the file, with a note (default: no limit)",
     )
-    add_session_filter_options(parser)
-    parser.add_argument(
-        "--children",
-        choices=get_args(Children),
-        default="inline",
-        help="import sessions of subagents as samples of their own, inside their parent's "
-        "(default), or not at all",
-    )
-    add_flag(parser, "--keep-reverted", "keep messages that the user reverted")
-    add_flag(parser, "--synthetic", "keep text that the agent program inserted into user messages")
-    add_flag(parser, "--raw-records", "keep records that are not messages, unchanged (claude-code)")
-    add_store_option(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
-
-
-def add_session_filter_options(parser: ArgumentParser) -> None:
-    """Declare the options that select sessions."""
     parser.add_argument(
         "--since",
         type=parse_moment,
@@ -110,6 +93,18 @@ def add_session_filter_options(parser: ArgumentParser) -> None:
         help="only this session (repeatable)",
     )
     parser.add_argument("--title", metavar="TEXT", help="only sessions with this text in the title")
+    parser.add_argument(
+        "--children",
+        choices=get_args(Children),
+        default="inline",
+        help="import sessions of subagents as samples of their own, inside their parent's "
+        "(default), or not at all",
+    )
+    add_flag(parser, "--keep-reverted", "keep messages that the user reverted")
+    add_flag(parser, "--synthetic", "keep text that the agent program inserted into user messages")
+    add_flag(parser, "--raw-records", "keep records that are not messages, unchanged (claude-code)")
+    add_store_option(parser)
+    add_report_options(parser)
 
 
 def main(args: Namespace) -> int:
@@ -263,8 +258,8 @@ async def _record_sessions(
             try:
                 inserted = await writer.record(key, sample)
             except AssayError as error:
-                # A failing store would fail for every further sample.
-                if not account.is_about_sample(error):
+                # Other errors are about this sample; a failing store fails for every sample.
+                if isinstance(error, StoreError):
                     raise
                 account.skip(sample.id, BadRow(error.message, where=f"session {sample.id}"))
                 return

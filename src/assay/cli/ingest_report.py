@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from assay.errors import AssayError, BadRow, StoreError
+from assay.errors import BadRow
 from assay.formats import Converted, cut_outputs, to_atif, to_eval_record, to_vertex
 from assay.sessions import CONVERSION_ERRORS, SessionStream, UnreadableSession
 from assay.stats import format_plural
@@ -104,10 +104,6 @@ class IngestReport:
             hint="write both to a file with -o FILE",
         )
         self.skip(session_id, problem)
-
-    def is_about_sample(self, error: AssayError) -> bool:
-        """Whether an error of the store is about one sample, so that others can be written."""
-        return not isinstance(error, StoreError)
 
     def lines(self) -> list[str]:
         """Return the report as text; `plain` has the same content."""

@@ -20,7 +20,7 @@ from assay.runner import (
 from assay.scorers import Calibrator, Judge, VertexJudge, read_labels
 from assay.store import Store
 
-from .arguments import add_count
+from .arguments import add_count, add_report_options
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_PASS, InconclusiveError
 from .judge_backends import add_backend_options, build_judge
 from .judge_report import JudgeReport
@@ -75,8 +75,7 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("--name", help="name of the new run")
     parser.add_argument("--resume", metavar="RUN", help="resume an interrupted judge run")
     add_store_option(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
-    parser.add_argument("--quiet", action="store_true", help="show no progress")
+    add_report_options(parser, quiet=True)
 
 
 def main(args: Namespace) -> int:

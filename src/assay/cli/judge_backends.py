@@ -14,8 +14,7 @@ from assay.types import Endpoint
 
 from .arguments import add_count
 from .eval_overrides import (
-    add_key_option,
-    add_plain_http_option,
+    add_endpoint_options,
     apply_key_option,
     apply_plain_http_option,
 )
@@ -51,8 +50,7 @@ def add_backend_options(parser: ArgumentParser) -> None:
         metavar="MODEL,...",
         help="further judge models, written like --endpoint, with equal weight",
     )
-    add_key_option(parser)
-    add_plain_http_option(parser)
+    add_endpoint_options(parser)
     add_count(parser, "--votes", "call each judge N times", default=1)
     parser.add_argument(
         "--project", metavar="ID", help="project for Vertex (default: $GOOGLE_CLOUD_PROJECT)"

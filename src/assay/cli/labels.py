@@ -1,6 +1,6 @@
 """Short labels beside ids: the question of a sample, or the title of its session."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from assay.types import Sample
@@ -19,10 +19,6 @@ class SessionLabel:
 
     project: str | None
     directory: str | None
-
-    def plain(self) -> dict[str, str | None]:
-        """Return the label as plain values."""
-        return asdict(self)
 
     @property
     def date(self) -> str:

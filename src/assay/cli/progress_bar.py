@@ -23,6 +23,8 @@ _PROGRESS_LINE_WIDTH = 80
 class Display:
     """Shows the progress of a run while its context is entered. This one shows nothing."""
 
+    _progress: Progress | None = None
+
     def __enter__(self) -> Self:
         return self
 
@@ -31,6 +33,7 @@ class Display:
 
     def watch(self, progress: Progress) -> None:
         """Receive the progress after a recorded sample."""
+        self._progress = progress
 
     def tick(self) -> None:
         """Called about once a second, whether or not anything happened."""
@@ -83,11 +86,7 @@ class PlainDisplay(Display):
 
     def __init__(self, *, every_s: float = _PROGRESS_INTERVAL_S) -> None:
         self._every_s = every_s
-        self._progress: Progress | None = None
         self._started = self._last = time.monotonic()
-
-    def watch(self, progress: Progress) -> None:
-        self._progress = progress
 
     def tick(self) -> None:
         now = time.monotonic()
@@ -108,7 +107,6 @@ class LiveDisplay(Display):
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(stderr=True, highlight=False)
-        self._progress: Progress | None = None
         self._started = time.monotonic()
         self._live = build_live_display(self._console, self._render)
 
@@ -118,9 +116,6 @@ class LiveDisplay(Display):
 
     def __exit__(self, *raised: object) -> None:
         self._live.stop()
-
-    def watch(self, progress: Progress) -> None:
-        self._progress = progress
 
     def print_line(self, text: str) -> None:
         self._console.print(text, soft_wrap=True, markup=False)

@@ -14,7 +14,7 @@ from assay.stats import Comparison, GateRule, Verdict, compare, judge_gate
 from assay.store import Store
 from assay.types import make_private_folder
 
-from .arguments import add_count, add_flag
+from .arguments import add_count, add_flag, add_report_options
 from .eval_file import EvalFile, load_eval_file
 from .output import print_report
 from .quickstart_task import evaluate_with_display, find_task_file
@@ -52,8 +52,7 @@ def configure(parser: ArgumentParser) -> None:
         help=f"write files here (default: {FOLDER}/)",
     )
     add_store_option(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
-    parser.add_argument("--quiet", action="store_true", help="show no progress")
+    add_report_options(parser, quiet=True)
 
 
 def main(args: Namespace) -> int:

@@ -1,6 +1,6 @@
 """`assay runs`: list, delete, prune, import and back up recorded runs."""
 
-from argparse import SUPPRESS, ArgumentParser, Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
@@ -13,7 +13,7 @@ from assay.errors import AssayError, ConfigError
 from assay.store import RunRow, Store
 from assay.types import Sample
 
-from .arguments import add_count, add_flag, parse_moment, parse_whole_number
+from .arguments import add_count, add_flag, add_report_options, parse_moment, parse_whole_number
 from .labels import build_label, build_session_label
 from .output import cut, format_field, print_report, sanitize_to_line
 from .store_option import add_store_option, build_next_command, find_store_location, open_store
@@ -35,7 +35,7 @@ def configure(parser: ArgumentParser) -> None:
     """Declare the arguments of the command."""
     add_count(parser, "--limit", "list the newest N runs", default=20)
     add_store_option(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
+    add_report_options(parser)
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
     delete, prune, import_, backup = (
         actions.add_parser(name, help=does, description=f"{does.capitalize()}.", allow_abbrev=False)
@@ -64,10 +64,7 @@ def configure(parser: ArgumentParser) -> None:
     )
     for each in (delete, prune, import_, backup):
         add_store_option(each, action=True)
-        # Without a default: that of the action would override a flag before the action.
-        each.add_argument(
-            "--json", action="store_true", default=SUPPRESS, help="print one JSON object instead"
-        )
+        add_report_options(each, action=True)
 
 
 def main(args: Namespace) -> int:
@@ -109,7 +106,7 @@ def _list_runs(store: Store, args: Namespace) -> None:
     if not shown:
         lines = ["the store has no runs yet; `assay eval FILE.py` records one"]
     labels = {
-        run_id: {"first_session": label.plain()}
+        run_id: {"first_session": asdict(label)}
         for run_id, sample in sessions.items()
         if (label := build_session_label(sample)) is not None
     }

@@ -11,10 +11,9 @@ from assay.providers import connect, parse_model
 from assay.store import SessionRow, Store
 from assay.types import AgentSession, Message, Status
 
-from .arguments import add_count
+from .arguments import add_count, add_report_options
 from .eval_overrides import (
-    add_key_option,
-    add_plain_http_option,
+    add_endpoint_options,
     apply_key_option,
     apply_plain_http_option,
 )
@@ -32,7 +31,7 @@ def configure(parser: ArgumentParser) -> None:
         "--status", choices=[str(each) for each in Status], help="list only sessions of this status"
     )
     add_store_option(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
+    add_report_options(parser)
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
     show = actions.add_parser(
         "show", help="show a session", description="Show a session.", allow_abbrev=False
@@ -53,8 +52,7 @@ def configure(parser: ArgumentParser) -> None:
         metavar="NEW_ID",
         help="continue a copy of the session and leave the session unchanged",
     )
-    add_key_option(resume)
-    add_plain_http_option(resume)
+    add_endpoint_options(resume)
     add_store_option(resume, action=True)
 
 
@@ -125,7 +123,16 @@ def _continue_session(store: Store, args: Namespace) -> int:
             hint="continue it in Python: run_agent(client, environment, messages, session=session)",
         )
     try:
-        asyncio.run(_ask_model(session, args.message))
+
+        async def ask() -> None:
+            client = connect(session.endpoint)
+            try:
+                question = [Message(role="user", content=args.message)]
+                await run_agent(client, BasicEnvironment(), question, session=session)
+            finally:
+                await client.close()
+
+        asyncio.run(ask())
     except RolloutFailed as error:
         raise InconclusiveError(
             f"the model call failed and the session is unchanged: {error}"
@@ -139,12 +146,3 @@ def _continue_session(store: Store, args: Namespace) -> int:
     plain = {"session": continued, "messages": messages, "status": session.status}
     print_report(args, [added[-1].text], plain)
     return 0
-
-
-async def _ask_model(session: AgentSession, text: str) -> None:
-    client = connect(session.endpoint)
-    try:
-        question = [Message(role="user", content=text)]
-        await run_agent(client, BasicEnvironment(), question, session=session)
-    finally:
-        await client.close()

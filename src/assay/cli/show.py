@@ -12,7 +12,7 @@ from assay.stats import summarise_recorded
 from assay.store import ResultRow, Run
 from assay.types import Sample
 
-from .arguments import add_count, add_flag
+from .arguments import add_count, add_flag, add_report_options
 from .labels import SessionLabel, build_label, build_session_label
 from .output import (
     cut,
@@ -52,7 +52,7 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("--repeat", type=int, metavar="N", help="show rollout N of the sample")
     add_flag(parser, "--full", "show long texts in full")
     add_store_option(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
+    add_report_options(parser)
 
 
 def main(args: Namespace) -> int:
@@ -155,7 +155,7 @@ class _ListedSample:
             "score": row.score if row.valid else None,
             "failed": row.boundary,
             "reason": self.reason,
-            **({} if self.session is None else self.session.plain()),
+            **({} if self.session is None else asdict(self.session)),
         }
 
 

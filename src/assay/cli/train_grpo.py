@@ -1,6 +1,5 @@
 """`assay train grpo`: train a model on the scores of its own rollouts, as a file defines."""
 
-import asyncio
 import shlex
 import sys
 from argparse import ArgumentParser, Namespace
@@ -30,7 +29,7 @@ from assay.train import (
     grpo_train_async,
 )
 
-from .arguments import add_count, add_flag, add_grace_option
+from .arguments import add_count, add_flag, add_grace_option, add_report_options
 from .eval_file import locate_dataset
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_PASS, InconclusiveError
 from .output import (
@@ -41,7 +40,7 @@ from .output import (
 )
 from .resume import format_options, format_resume_hint
 from .show_training import format_reward
-from .signals import exit_interrupted, stop_on_signals
+from .signals import exit_interrupted, run_until_stopped
 from .store_option import add_store_option, build_next_command, find_store_location
 from .train_display import TrainDisplay
 
@@ -62,8 +61,7 @@ def configure(parser: ArgumentParser) -> None:
     add_flag(parser, "--take-over", "resume even if another process holds the run")
     add_grace_option(parser, "rollouts")
     add_store_option(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
-    parser.add_argument("--quiet", action="store_true", help="show no progress")
+    add_report_options(parser, quiet=True)
 
 
 def main(args: Namespace) -> int:
@@ -163,7 +161,7 @@ class _TrainingMonitor:
     def run(self) -> GRPOResult:
         """Train to the end or until stopped. Raises `InconclusiveError` when aborted midway."""
         try:
-            return asyncio.run(self._train())
+            return self._train()
         except Exception as error:
             if not self._started or isinstance(error, ConfigError):
                 raise
@@ -176,7 +174,7 @@ class _TrainingMonitor:
             text = f"the training was aborted in your code\n{shown}\n{hint}"
             raise InconclusiveError(text) from error
 
-    async def _train(self) -> GRPOResult:
+    def _train(self) -> GRPOResult:
         file, stop = self._file, Stop(grace_s=self._args.grace)
         session = TrainingSession(
             store=find_store_location(self._args),
@@ -185,8 +183,8 @@ class _TrainingMonitor:
             watch=self.show_event,
             stop=stop,
         )
-        with stop_on_signals(stop, self._display):
-            return await grpo_train_async(
+        return run_until_stopped(
+            lambda: grpo_train_async(
                 file.config,
                 file.prompts,
                 file.score_fn,
@@ -194,7 +192,10 @@ class _TrainingMonitor:
                 prepare_messages=file.prepare_messages,
                 model=file.model,
                 session=session,
-            )
+            ),
+            stop,
+            self._display,
+        )
 
     def show_event(self, event: TrainingEvent) -> None:
         """Show an event of the training."""

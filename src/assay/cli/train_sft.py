@@ -11,7 +11,7 @@ from assay.errors import ConfigError, TrainingError
 from assay.runner import Stop
 from assay.train import Lora, SFTConfig, SFTResult, SFTStep, sft_train
 
-from .arguments import add_flag, parse_count
+from .arguments import add_flag, add_report_options, parse_count
 from .exit_status import EXIT_INTERRUPTED, EXIT_PASS, InconclusiveError
 from .output import format_field, print_message, print_report
 from .resume import format_options, format_resume_hint
@@ -87,8 +87,7 @@ def configure(parser: ArgumentParser) -> None:
             text += f" (default: {shown})"
         parser.add_argument(f"--{name.replace('_', '-')}", **kind, help=text)
     add_flag(parser, "--resume", "resume the training in the output folder")
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
-    parser.add_argument("--quiet", action="store_true", help="show no progress")
+    add_report_options(parser, quiet=True)
 
 
 def main(args: Namespace) -> int:
