@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.providers.argument_types import ArgumentTypes
+from assay.providers.tool_call_tags import ArgumentTypes
 from assay.providers.tool_text import (
     STYLES,
     CallStyle,

@@ -12,11 +12,11 @@ from .client import ModelNameRecorder as ModelNameRecorder
 from .client import reported_models as reported_models
 from .clock import REAL_TIME as REAL_TIME
 from .clock import Timing as Timing
+from .connection import EndpointCheck as EndpointCheck
+from .connection import check_endpoint as check_endpoint
 from .connection import connect as connect
 from .connection import format_endpoint_name as format_endpoint_name
 from .daemon_threads import EXIT_GROUP as EXIT_GROUP
-from .endpoint_check import EndpointCheck as EndpointCheck
-from .endpoint_check import check_endpoint as check_endpoint
 from .in_process import MAX_BATCH as MAX_BATCH
 from .in_process import Generated as Generated
 from .in_process import LocalClient as LocalClient

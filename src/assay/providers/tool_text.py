@@ -11,7 +11,6 @@ from typing import Any, Literal, get_args
 
 from assay.types import ToolCall, ToolSpec
 
-from .argument_types import ArgumentTypes
 from .tool_call_json import (
     ParsedTurn,
     make_call,
@@ -21,7 +20,7 @@ from .tool_call_json import (
     read_mistral,
 )
 from .tool_call_literals import read_gemma, read_python_calls
-from .tool_call_tags import read_glm_tags, read_muse_tags, read_qwen_tags
+from .tool_call_tags import ArgumentTypes, read_glm_tags, read_muse_tags, read_qwen_tags
 
 _MESSAGE = "<|message|>"
 _HARMONY_MARKS = re.compile(r"<\|(?:start|end|call|return)\|>")

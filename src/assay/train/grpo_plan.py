@@ -1,5 +1,8 @@
-"""The plan of a GRPO training, checked before a model is loaded, and its recorded run."""
+"""The plan of a GRPO training: the order of its prompts, its evaluation, and its recorded run."""
 
+import json
+import random
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +19,7 @@ from assay.agents import (
 )
 from assay.datasets import SampleStream, SkippedRows, Source, load_samples
 from assay.environments import EnvironmentLike
-from assay.errors import ConfigError
+from assay.errors import ConfigError, WireError
 from assay.runner import (
     EvalConfig,
     create_run_id,
@@ -25,17 +28,85 @@ from assay.runner import (
 )
 from assay.scorers import ScoreFunction
 from assay.store import SCORER_SETTINGS, Run, RunSpec, Store, check_same_config
-from assay.types import Endpoint, Sample, stable_id
+from assay.types import Endpoint, Sample, Status, stable_id
 
 from .grpo_config import GRPOConfig, build_policy_endpoint
 from .output_folder import OutputFolder
-from .prompt_order import PromptOrder, fingerprint_prompts
 
 if TYPE_CHECKING:
     from .policy import Policy
     from .training_session import TrainingSession
 
 _GRPO_WHERE = "grpo_train()"
+
+UNROLLED_FIELDS: dict[str, Any] = {
+    "trajectory": None,
+    "score": None,
+    "tokens": [],
+    "loss_mask": [],
+    "rollout_log_probs": None,
+    "status": Status.PENDING,
+    "failure": None,
+}
+"""A prompt may be a sample with an earlier rollout: these fields are reset."""
+
+
+@dataclass(frozen=True)
+class PromptDraw:
+    """A prompt at its position in the order."""
+
+    sample: Sample
+    position: int
+    """How many prompts came before, over all epochs."""
+
+    epoch: int
+    """How often this prompt came before."""
+
+
+class PromptOrder:
+    """All prompts in a random order, then all in another, endlessly."""
+
+    def __init__(self, prompts: Sequence[Sample], seed: int) -> None:
+        self._prompts = prompts
+        self._seed = seed
+        self._epoch = -1
+        self._order: list[int] = []
+
+    def take(self, position: int, count: int) -> list[PromptDraw]:
+        """Return `count` prompts, starting at `position`."""
+        drawn = []
+        for each in range(position, position + count):
+            epoch, place = divmod(each, len(self._prompts))
+            if epoch != self._epoch:
+                self._epoch = epoch
+                self._order = list(range(len(self._prompts)))
+                # Seeded by epoch: any position can be reached without drawing those before it.
+                random.Random(f"{self._seed}:{epoch}").shuffle(self._order)
+            drawn.append(PromptDraw(self._prompts[self._order[place]], each, epoch))
+        return drawn
+
+
+def fingerprint_prompts(
+    prompts: Iterable[Sample], sent: Callable[[Sample], str | None] = lambda prompt: None
+) -> str:
+    """Return a digest of the prompts in order: ids, rows, messages, answers and metadata.
+
+    `sent` returns a digest of the messages that the model gets. Raises `ConfigError` for a prompt
+    that cannot be recorded.
+    """
+    digests = []
+    for prompt in prompts:
+        try:
+            # A prompt may bring an earlier rollout, which is not used and may change.
+            content = prompt.model_copy(update={**UNROLLED_FIELDS, "index": None}).to_json_bytes()
+        except WireError as error:
+            raise ConfigError(
+                f"the prompt cannot be recorded: {error.message}",
+                where=f"sample {prompt.id!r}",
+                hint=error.hint,
+            ) from error
+        digests.append([stable_id(json.loads(content)), sent(prompt)])
+    return stable_id(digests)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from assay.types import Boundary, Sample, Status, Trajectory
 from .batches import RolloutGroup
 from .deterministic_batches import Lockstep
 from .grpo_config import GRPOConfig
-from .prompt_order import UNROLLED_FIELDS, PromptDraw, PromptOrder
+from .grpo_plan import UNROLLED_FIELDS, PromptDraw, PromptOrder
 
 STEP_KEY = "training_step"
 """Key of `Sample.metadata`: the step that a rollout was made for."""

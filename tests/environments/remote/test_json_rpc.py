@@ -10,12 +10,12 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer as LocalServer
 
-from assay.environments.remote.capacity import ServerBusy
 from assay.environments.remote.http_client import (
     MAX_SERVER_RESPONSE_BYTES,
     ConnectionFailed,
     EnvironmentClient,
     InvalidResponse,
+    ServerBusy,
     TimedOut,
 )
 from assay.environments.remote.json_rpc import JsonRpc, RpcError, TokenRejected

@@ -9,11 +9,11 @@ import aiohttp
 from assay.errors import ConfigError, EnvironmentFault
 
 from ..environment import Environment
-from .capacity import ServerBusy
 from .http_client import (
     TOKEN_HINT,
     ConnectionFailed,
     EnvironmentClient,
+    ServerBusy,
     ServerKind,
     build_redactor,
     normalize_server_url,

@@ -11,8 +11,13 @@ from urllib.parse import urlsplit, urlunsplit
 
 from assay.errors import EnvironmentFault
 
-from .capacity import ServerBusy, retry_while_busy
-from .http_client import EnvironmentClient, InvalidResponse, ServerResponse
+from .http_client import (
+    EnvironmentClient,
+    InvalidResponse,
+    ServerBusy,
+    ServerResponse,
+    retry_while_busy,
+)
 
 MCP_SESSION_HEADER = "mcp-session-id"
 """Names the episode on the control plane. On the data plane MCP uses it for its own sessions."""

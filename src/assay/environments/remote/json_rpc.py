@@ -13,13 +13,13 @@ from pydantic_core import from_json, to_json
 
 from assay.errors import EnvironmentFault
 
-from .capacity import ServerBusy
 from .http_client import (
     STEP_TIMEOUT_HINT,
     TOKEN_HINT,
     ConnectionFailed,
     EnvironmentClient,
     InvalidResponse,
+    ServerBusy,
     ServerResponse,
     TimedOut,
 )

@@ -13,8 +13,7 @@ from assay import __version__
 from assay.errors import EnvironmentFault
 from assay.types import ToolSpec
 
-from .capacity import retry_while_busy
-from .http_client import EnvironmentClient, InvalidResponse
+from .http_client import EnvironmentClient, InvalidResponse, retry_while_busy
 from .json_rpc import JsonRpc, RpcError, RpcResult
 
 Era = Literal["modern", "legacy"]

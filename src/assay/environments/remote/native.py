@@ -10,13 +10,14 @@ from assay.errors import EnvironmentFault
 from assay.types import JsonModel, Message, ToolSpec
 
 from ..environment import Step
-from .capacity import ServerBusy, retry_while_busy
 from .http_client import (
     TOKEN_HINT,
     ConnectionFailed,
     EnvironmentClient,
     InvalidResponse,
+    ServerBusy,
     ServerResponse,
+    retry_while_busy,
 )
 from .protocol import (
     SESSION_HEADER,

@@ -15,14 +15,15 @@ from assay.types import Message, ToolCall, ToolSpec
 
 from ..environment import Step, add_rewards
 from ..tools import ToolError
-from .capacity import ServerBusy, retry_while_busy
 from .http_client import (
     MAX_SERVER_RESPONSE_BYTES,
     STEP_TIMEOUT_HINT,
     TOKEN_HINT,
     EnvironmentClient,
     InvalidResponse,
+    ServerBusy,
     TimedOut,
+    retry_while_busy,
 )
 
 if TYPE_CHECKING:
