@@ -5,9 +5,9 @@ with the answer of the agent are not ended from here.
 """
 
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiohttp import web
 from pydantic_core import from_json, to_json
@@ -39,9 +39,6 @@ from .mcp_session import (
     encode_header_value,
 )
 
-if TYPE_CHECKING:
-    Handler = Callable[[web.Request], Awaitable[web.Response]]
-
 _PARSE_ERROR = -32700
 _INVALID_REQUEST = -32600
 _AT_CAPACITY = -32000
@@ -53,18 +50,15 @@ def build_mcp_routes(
     sessions: SessionPool, tools: Sequence[ToolSpec], name: str
 ) -> "list[web.RouteDef]":
     """Return the routes for MCP clients of both eras."""
-    episodes = Episodes(sessions)
-    data, control = _DataPlane(episodes, tools, name), _ControlPlane(episodes)
+    handlers = _McpHandlers(Episodes(sessions), tools, name)
+    read = ("initial_state", "reward", "status", "info")
     return [
         # Both spellings: clients need not follow a redirect of a POST.
-        *(web.post(path, data.post) for path in ("/mcp", "/mcp/")),
-        *(web.delete(path, data.delete) for path in ("/mcp", "/mcp/")),
-        web.get("/control/initial_state", control.make_handler(control.initial_state)),
-        web.get("/control/reward", control.make_handler(control.reward)),
-        web.get("/control/status", control.make_handler(control.status)),
-        web.get("/control/info", control.make_handler(control.info)),
-        web.post("/control/reset_session", control.make_handler(control.reset)),
-        web.post("/control/close_session", control.make_handler(control.close)),
+        *(web.post(path, handlers.post) for path in ("/mcp", "/mcp/")),
+        *(web.delete(path, handlers.delete) for path in ("/mcp", "/mcp/")),
+        *(web.get(f"/control/{action}", handlers.control) for action in read),
+        web.post("/control/reset_session", handlers.control),
+        web.post("/control/close_session", handlers.control),
     ]
 
 
@@ -79,8 +73,8 @@ class _McpRequestError(Exception):
     wait_s: float = 0.0
 
 
-class _DataPlane:
-    """The MCP endpoint."""
+class _McpHandlers:
+    """The MCP endpoint, and the control endpoints for the episode that a header names."""
 
     def __init__(self, episodes: Episodes, tools: Sequence[ToolSpec], name: str) -> None:
         self._episodes = episodes
@@ -215,80 +209,61 @@ class _DataPlane:
                 blocks.append({"type": "text", "text": reply.content})
         return {"content": blocks, "isError": False}
 
+    async def control(self, request: "web.Request") -> "web.Response":
+        name = request.headers.get(MCP_SESSION_HEADER)
+        if not name:
+            return _build_json_response({"error": f"Missing {MCP_SESSION_HEADER} header"}, 400)
+        wait: dict[str, str] = {}
+        try:
+            return _build_json_response(await self._answer_control(name, request))
+        except _McpRequestError as refused:
+            return _build_json_response({"error": refused.message}, refused.status)
+        except AssayError as problem:
+            match problem:
+                case AtCapacity():
+                    status = 429
+                    wait["Retry-After"] = str(math.ceil(problem.retry_after_s))
+                case NoSuchSession():
+                    status = 404
+                case SessionRefused():
+                    status = 409
+                case _:
+                    status = 500
+            return _build_json_response({"error": problem.message}, status, wait)
 
-class _ControlPlane:
-    """The control endpoints, for the episode that a header names."""
-
-    def __init__(self, episodes: Episodes) -> None:
-        self._episodes = episodes
-
-    def make_handler(
-        self, read: "Callable[[str, web.Request], Awaitable[dict[str, Any]]]"
-    ) -> "Handler":
-        """Return a handler that answers with the result or the error of `read`."""
-
-        async def handle(request: "web.Request") -> "web.Response":
-            name = request.headers.get(MCP_SESSION_HEADER)
-            if not name:
-                return _build_json_response({"error": f"Missing {MCP_SESSION_HEADER} header"}, 400)
-            try:
-                return _build_json_response(await read(name, request))
-            except _McpRequestError as refused:
-                return _build_json_response({"error": refused.message}, refused.status)
-            except AssayError as problem:
-                wait: dict[str, str] = {}
-                match problem:
-                    case AtCapacity():
-                        status = 429
-                        wait["Retry-After"] = str(math.ceil(problem.retry_after_s))
-                    case NoSuchSession():
-                        status = 404
-                    case SessionRefused():
-                        status = 409
-                    case _:
-                        status = 500
-                return _build_json_response({"error": problem.message}, status, wait)
-
-        return handle
-
-    async def initial_state(self, name: str, request: "web.Request") -> dict[str, Any]:
-        session = await self._episodes.get_or_create(name).session()
-        return {"observation": "\n".join(message.text for message in session.opening)}
-
-    async def reset(self, name: str, request: "web.Request") -> dict[str, Any]:
-        body = await _read_json_body(request)
-        seed, task = body.get("seed"), body.get("task")
-        if seed is not None and type(seed) is not int:
-            raise _McpRequestError(f"`seed` is {seed!r}, not an integer", code=INVALID_PARAMS)
-        if task is not None and not isinstance(task, dict):
-            raise _McpRequestError("`task` is not an object", code=INVALID_PARAMS)
-        await self._episodes.reset(name, seed, task)
-        return {"message": "Session reset successfully"}
-
-    async def close(self, name: str, request: "web.Request") -> dict[str, Any]:
-        await self._episodes.close(name)
-        return {"message": "Session closed"}
-
-    async def reward(self, name: str, request: "web.Request") -> dict[str, Any]:
-        steps = [step for step in self._episodes.get_existing(name).steps() if step.acted]
-        # None if the environment gave no reward or took no step; never 0.0.
-        return {"reward": steps[-1].reward if steps else None, "step_count": len(steps)}
-
-    async def status(self, name: str, request: "web.Request") -> dict[str, Any]:
+    async def _answer_control(self, name: str, request: "web.Request") -> dict[str, Any]:
+        action = request.path.rpartition("/")[2]
+        if action == "initial_state":
+            session = await self._episodes.get_or_create(name).session()
+            return {"observation": "\n".join(message.text for message in session.opening)}
+        if action == "reset_session":
+            body = await _read_json_body(request)
+            seed, task = body.get("seed"), body.get("task")
+            if seed is not None and type(seed) is not int:
+                raise _McpRequestError(f"`seed` is {seed!r}, not an integer", code=INVALID_PARAMS)
+            if task is not None and not isinstance(task, dict):
+                raise _McpRequestError("`task` is not an object", code=INVALID_PARAMS)
+            await self._episodes.reset(name, seed, task)
+            return {"message": "Session reset successfully"}
+        if action == "close_session":
+            await self._episodes.close(name)
+            return {"message": "Session closed"}
         steps = self._episodes.get_existing(name).steps()
+        if action == "info":
+            return dict(steps[-1].info) if steps else {}
+        taken = [step for step in steps if step.acted]
+        if action == "reward":
+            # None if the environment gave no reward or took no step; never 0.0.
+            return {"reward": taken[-1].reward if taken else None, "step_count": len(taken)}
         rewards = RewardSum()
         for index, step in enumerate(steps):
             rewards.add(index, step)
         return {
             "terminated": bool(steps) and steps[-1].terminated,
             "truncated": bool(steps) and steps[-1].truncated,
-            "step_count": sum(step.acted for step in steps),
+            "step_count": len(taken),
             "total_reward": rewards.total,
         }
-
-    async def info(self, name: str, request: "web.Request") -> dict[str, Any]:
-        steps = self._episodes.get_existing(name).steps()
-        return dict(steps[-1].info) if steps else {}
 
 
 _CAPABILITIES: dict[str, Any] = {"tools": {}, "experimental": {CONTROL_CAPABILITY: {}}}
