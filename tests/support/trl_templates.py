@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from assay.formats.huggingface import to_huggingface
-from assay.providers.tool_text import CallStyle, to_template_tools
+from assay.providers.adapter import to_function_tools
+from assay.providers.tool_text import CallStyle
 from assay.types import Message, ToolSpec
 
 FORMATS: dict[str, CallStyle] = {
@@ -87,7 +88,7 @@ def render(source: str, messages: Sequence[dict[str, Any]], *, tools: Any, ask: 
 
 def write_turn(name: str, said: Message, tools: Sequence[ToolSpec]) -> Turn:
     """What a model has to write for the template to write this message."""
-    source, offered = template(name), to_template_tools(tools)
+    source, offered = template(name), to_function_tools(tools)
     question = [{"role": "user", "content": "What?"}]
     (wire,) = to_huggingface([said]).value
     if "reasoning_content" not in source and "reasoning_content" in wire:

@@ -1,5 +1,6 @@
 from .active_time import ActiveTimer as ActiveTimer
 from .adapter import check_tools as check_tools
+from .adapter import to_function_tools as to_function_tools
 from .address import is_loopback as is_loopback
 from .attempt_errors import fills_context as fills_context
 from .attempt_errors import is_context_length_error as is_context_length_error

@@ -88,3 +88,19 @@ def check_extra_params(endpoint: Endpoint) -> None:
             where=where,
             hint="call the model several times instead, each time with another seed",
         )
+
+
+def to_function_tools(tools: Iterable[ToolSpec]) -> list[dict[str, Any]]:
+    """Convert tools to the form of OpenAI's API, which chat templates expect too."""
+    return [
+        {
+            "type": "function",
+            "function": {
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": tool.parameters,
+                **(tool.__pydantic_extra__ or {}),
+            },
+        }
+        for tool in tools
+    ]

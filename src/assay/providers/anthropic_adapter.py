@@ -14,7 +14,7 @@ from assay.types import Endpoint, Message, ModelCall, ToolSpec, Usage
 from .adapter import Attempt, collect_sampling, count_dropped_fields
 from .attempt_errors import AttemptError, ErrorKind
 from .http import HttpEndpoint, encode_json_body
-from .prices import Price
+from .prices import Price, add_cost
 from .reply import Reply
 from .token_counts import drop_absurd_counts
 
@@ -138,10 +138,7 @@ class AnthropicAdapter:
         creation = usage.get("cache_creation")
         # The one-hour cache has a higher price, which the table lacks: the cost is then unknown.
         hour_long = isinstance(creation, dict) and creation.get("ephemeral_1h_input_tokens")
-        if self._price is None or hour_long:
-            return known
-        cost = self._price.cost_usd(known, cache_writes=written)
-        return known.model_copy(update={"cost_usd": cost})
+        return known if hour_long else add_cost(known, self._price, cache_writes=written)
 
 
 def _read_anthropic_message(blocks: list[Any]) -> Message:

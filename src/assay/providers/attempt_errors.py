@@ -86,6 +86,11 @@ class AttemptError(Exception):
         )
 
 
+def build_timeout_error(timeout_s: float | None) -> AttemptError:
+    """Build the error of an attempt that took longer than its limit."""
+    return AttemptError(ErrorKind.TIMEOUT, f"the request timed out after {timeout_s:g} s")
+
+
 def classify_status(status: int) -> ErrorKind:
     """Return the error kind of an HTTP status other than success."""
     if status in (401, 403):

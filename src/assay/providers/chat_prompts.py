@@ -16,9 +16,8 @@ from assay.errors import ConfigError
 from assay.formats import to_huggingface
 from assay.types import Message, TextBlock, ToolSpec
 
-from .adapter import count_dropped_fields
+from .adapter import count_dropped_fields, to_function_tools
 from .attempt_errors import AttemptError, ErrorKind
-from .tool_text import to_template_tools
 
 _MAX_CACHED_TURNS = 20_000
 _ENCODE_CACHE_SIZE = 16
@@ -77,7 +76,7 @@ class ChatPrompts:
 
     def template(self, tools: Sequence[ToolSpec]) -> str:
         """Return the template text; some models have a separate one for tools."""
-        return str(self._tokenizer.get_chat_template(None, tools=to_template_tools(tools) or None))
+        return str(self._tokenizer.get_chat_template(None, tools=to_function_tools(tools) or None))
 
     def prompt(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Prompt:
         """Render the prompt for the next message. Raises `AttemptError` if the template fails."""
@@ -138,7 +137,7 @@ class ChatPrompts:
     def _apply_template(self, wire: Sequence[Mapping[str, Any]], tools: Sequence[ToolSpec]) -> str:
         text = self._tokenizer.apply_chat_template(
             list(wire),
-            tools=to_template_tools(tools) or None,
+            tools=to_function_tools(tools) or None,
             tokenize=False,
             add_generation_prompt=True,
             **self._settings,

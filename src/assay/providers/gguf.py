@@ -13,8 +13,8 @@ from assay.errors import ConfigError
 from assay.formats import to_openai_chat
 from assay.types import Endpoint, Message, ModelCall, ToolSpec, Usage, encode_stable_json
 
-from .adapter import Attempt, count_dropped_fields
-from .attempt_errors import AttemptError, ErrorKind
+from .adapter import Attempt, count_dropped_fields, to_function_tools
+from .attempt_errors import AttemptError, ErrorKind, build_timeout_error
 from .daemon_threads import run_in_thread
 from .gguf_engine import (
     GgufAnswer,
@@ -32,7 +32,7 @@ from .local_settings import (
     refuse_unsupported_settings,
 )
 from .model_hub import EMBEDDED_MODELS, find_embedded_weights
-from .prices import Price
+from .prices import Price, add_cost
 from .reply import Reply
 from .schema_calls import build_calls_schema, render_tools_as_text
 from .tool_call_json import ParsedTurn
@@ -42,7 +42,6 @@ from .tool_text import (
     opens_reasoning,
     read_calls,
     read_turn,
-    to_template_tools,
 )
 
 DEFAULT_SLOTS = 4
@@ -125,7 +124,7 @@ class GgufAdapter:
         if in_words and not (first_only and answered):
             body["call_schema"] = build_calls_schema(tools)
         elif tools and not in_words:
-            body["tools"] = to_template_tools(tools)
+            body["tools"] = to_function_tools(tools)
         if seed is not None:
             # The turns of a rollout share one seed: used directly, they would repeat the choices.
             source = f"{seed}:".encode() + encode_stable_json(body["messages"])
@@ -152,9 +151,7 @@ class GgufAdapter:
                 engine = self._engine
                 parts = await run_in_thread(lambda: engine.chat(request.body, lambda: given_up))
         except TimeoutError as error:
-            raise AttemptError(
-                ErrorKind.TIMEOUT, f"the request timed out after {self._timeout_s:g} s"
-            ) from error
+            raise build_timeout_error(self._timeout_s) from error
         finally:
             given_up = True
         return assemble_answer(parts), request
@@ -253,9 +250,7 @@ class GgufAdapter:
             output_tokens=usage.get("completion_tokens"),
             cached_tokens=details.get("cached_tokens"),
         )
-        if self._price is None:
-            return known
-        return known.model_copy(update={"cost_usd": self._price.cost_usd(known)})
+        return add_cost(known, self._price)
 
 
 def _check_gguf_params(endpoint: Endpoint) -> None:

@@ -19,7 +19,13 @@ from assay.errors import ConfigError, EndpointError, WireError
 from assay.formats import make_storable
 
 from .address import DEFAULT_PORTS, percent_encode
-from .attempt_errors import AttemptError, ErrorKind, classify_status, parse_retry_after
+from .attempt_errors import (
+    AttemptError,
+    ErrorKind,
+    build_timeout_error,
+    classify_status,
+    parse_retry_after,
+)
 from .clock import REAL_TIME, Timing
 from .pool import ConnectionBroken, ConnectTimeout, Origin, Pool, RawResponse
 from .proxies import CREDENTIALS_HINT, Proxy
@@ -131,7 +137,7 @@ class HttpEndpoint:
                     self._origin, request, timeout_s=timeout_s, longest=_get_max_body_bytes
                 )
         except TimeoutError:
-            fault = AttemptError(ErrorKind.TIMEOUT, f"the request timed out after {timeout_s:g} s")
+            fault = build_timeout_error(timeout_s)
         except (OSError, ConnectionBroken) as error:
             fault = build_connection_error(error)
         else:

@@ -11,7 +11,7 @@ from assay.errors import AssayError, ConfigError
 from assay.types import Endpoint, Message, ModelCall, ToolSpec, Usage
 
 from .adapter import Attempt
-from .attempt_errors import AttemptError, ErrorKind
+from .attempt_errors import AttemptError, ErrorKind, build_timeout_error
 from .chat_prompts import ChatPrompts, Prompt
 from .daemon_threads import run_in_thread
 from .in_process_batches import BatchAnswer, Job
@@ -19,7 +19,7 @@ from .in_process_decoder import NEVER, Generated, Sampling
 from .in_process_folder import LocalOptions, check_folder, load_shared_model, parse_local_options
 from .in_process_model import LocalModel
 from .local_settings import build_unreadable_calls_error
-from .prices import FREE_PRICE, Price
+from .prices import FREE_PRICE, Price, add_cost
 from .reply import Reply
 from .tool_call_json import ParsedTurn
 from .tool_text import (
@@ -93,9 +93,7 @@ class LocalAdapter:
             async with asyncio.timeout(self._timeout_s):
                 answered = await local.batches.answer(job, local, max_batch=self.at_once)
         except TimeoutError as error:
-            raise AttemptError(
-                ErrorKind.TIMEOUT, f"the request timed out after {self._timeout_s:g} s"
-            ) from error
+            raise build_timeout_error(self._timeout_s) from error
         return _LocalAnswer(prompts, prompt, tools, sampling, answered)
 
     def read(self, answer: _LocalAnswer, attempt: Attempt) -> Reply:
@@ -105,8 +103,7 @@ class LocalAdapter:
         answer.prompts.remember(message, answer.prompt, generated.ids)
         finish = generated.finish_reason
         usage = Usage(input_tokens=len(answer.prompt.ids), output_tokens=len(generated.ids))
-        if self._price is not None:
-            usage = usage.model_copy(update={"cost_usd": self._price.cost_usd(usage)})
+
         recorded: dict[str, Any] = {
             name: getattr(answer.sampling, name)
             for name in ("temperature", "top_p", "top_k", "max_tokens")
@@ -125,7 +122,7 @@ class LocalAdapter:
             "model": self._model,
             "weight_version": answer.answered.weight_version,
             "finish_reason": "tool_calls" if message.tool_calls and finish == "stop" else finish,
-            "usage": usage,
+            "usage": add_cost(usage, self._price),
             "latency_s": attempt.latency_s,
             "attempts": attempt.number,
             "message_index": attempt.message_index,

@@ -12,10 +12,10 @@ from assay.errors import ConfigError
 from assay.types import Endpoint, Message, ModelCall, ToolSpec, Usage, construct_unchecked, validate
 
 from .adapter import Attempt
-from .attempt_errors import AttemptError, ErrorKind
+from .attempt_errors import AttemptError, ErrorKind, build_timeout_error
 from .clock import Timing
 from .http import build_http_error
-from .prices import Price
+from .prices import Price, add_cost
 from .reply import Reply
 
 _MOCK_PARAMS = {
@@ -72,9 +72,7 @@ class MockAdapter:
         if self._latency_s:
             await self._sleep(min(self._latency_s, self._timeout_s))
             if self._latency_s > self._timeout_s:
-                raise AttemptError(
-                    ErrorKind.TIMEOUT, f"the request timed out after {self._timeout_s:g} s"
-                )
+                raise build_timeout_error(self._timeout_s)
         if isinstance(outcome, AttemptError):
             # A copy, since raising adds a traceback, and the script may repeat the error.
             raise replace(outcome)
@@ -86,9 +84,7 @@ class MockAdapter:
         text = message.text
         words = len(text.split())
         read = sum([len(each.text.split()) for each in messages])
-        usage = _build_word_usage(read, words)
-        if self._price is not None:
-            usage = usage.model_copy(update={"cost_usd": self._price.cost_usd(usage)})
+        usage = add_cost(_build_word_usage(read, words), self._price)
         fields: dict[str, Any] = {
             "sampling": {**self._sampling} if seed is None else {**self._sampling, "seed": seed},
             "model": self._model,

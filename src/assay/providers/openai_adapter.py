@@ -9,10 +9,10 @@ from assay.errors import ConfigError
 from assay.formats import to_openai_chat
 from assay.types import Endpoint, Message, ModelCall, ToolSpec, Usage, validate
 
-from .adapter import Attempt, collect_sampling, count_dropped_fields
+from .adapter import Attempt, collect_sampling, count_dropped_fields, to_function_tools
 from .attempt_errors import AttemptError, ErrorKind
 from .http import HttpEndpoint, encode_json_body
-from .prices import Price
+from .prices import Price, add_cost
 from .reply import Reply
 from .token_counts import completion_ids, drop_absurd_counts, prompt_ids, read_logprobs
 
@@ -59,15 +59,7 @@ class OpenAIAdapter:
         if seed is not None:
             body["seed"] = seed
         if tools or self._own_tools:
-            body["tools"] = list(self._own_tools)
-            for tool in tools:
-                function = {
-                    "name": tool.name,
-                    "description": tool.description,
-                    "parameters": tool.parameters,
-                    **(tool.__pydantic_extra__ or {}),
-                }
-                body["tools"].append({"type": "function", "function": function})
+            body["tools"] = [*self._own_tools, *to_function_tools(tools)]
         lost = converted.dropped
         return encode_json_body(body, self._where), count_dropped_fields(lost) if lost else None
 
@@ -131,9 +123,7 @@ class OpenAIAdapter:
             "reasoning_tokens": made.get("reasoning_tokens") if isinstance(made, dict) else None,
         }
         known = drop_absurd_counts(validate(Usage, fields))
-        if self._price is None:
-            return known
-        return known.model_copy(update={"cost_usd": self._price.cost_usd(known)})
+        return add_cost(known, self._price)
 
 
 def _read_choice_message(wire: dict[str, Any]) -> Message:

@@ -57,6 +57,13 @@ class Price(BaseModel):
         return total / _TOKENS_PER_UNIT
 
 
+def add_cost(usage: Usage, price: Price | None, *, cache_writes: int = 0) -> Usage:
+    """Return the usage with its cost, which is None if it is unknown."""
+    if price is None:
+        return usage
+    return usage.model_copy(update={"cost_usd": price.cost_usd(usage, cache_writes=cache_writes)})
+
+
 FREE_PRICE = Price(input=0.0, output=0.0, cached_input=0.0)
 """For models in this process. A user's table may override it."""
 

@@ -4,10 +4,10 @@ One table of formats. The format is detected by marks in the chat template.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from assay.types import ToolCall, ToolSpec
 
@@ -152,22 +152,6 @@ def detect_call_style(template: str) -> CallStyle | None:
     return next(
         (name for name, known in _CALL_FORMATS.items() if known.marks.search(template)), None
     )
-
-
-def to_template_tools(tools: Iterable[ToolSpec]) -> list[dict[str, Any]]:
-    """Convert tools to the form that chat templates expect."""
-    return [
-        {
-            "type": "function",
-            "function": {
-                "name": tool.name,
-                "description": tool.description,
-                "parameters": tool.parameters,
-                **(tool.__pydantic_extra__ or {}),
-            },
-        }
-        for tool in tools
-    ]
 
 
 def read_calls(text: str, style: CallStyle | None, tools: Sequence[ToolSpec] = ()) -> ParsedTurn:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from assay.errors import TokenError
 from assay.formats import to_huggingface
+from assay.providers import to_function_tools
 from assay.types import DataBlock, Message, ToolSpec
 
 from .token_spans import TokenTurn
@@ -62,16 +63,7 @@ class ChatTemplate:
             )
         self.marks_spans = bool(_GENERATION.search(source))
         self._tokenizer = tokenizer
-        described = [
-            {
-                "name": tool.name,
-                "description": tool.description,
-                "parameters": tool.parameters,
-                **(tool.__pydantic_extra__ or {}),
-            }
-            for tool in tools
-        ]
-        self._tools = [{"type": "function", "function": each} for each in described] or None
+        self._tools = to_function_tools(tools) or None
         added = tokenizer.added_tokens_decoder.items()
         self._special = frozenset(
             {*tokenizer.all_special_ids, *(token for token, each in added if each.special)}
