@@ -110,7 +110,7 @@ def test_a_falling_rate_starts_whole_and_never_reaches_zero(schedule: str) -> No
     ],
 )
 def test_what_decides_nothing_that_is_learned_may_change(fields: dict[str, Any]) -> None:
-    assert config(**fields).fingerprint() == config().fingerprint()
+    assert config(**fields).describe() == config().describe()
 
 
 @pytest.mark.parametrize(
@@ -126,13 +126,13 @@ def test_what_decides_nothing_that_is_learned_may_change(fields: dict[str, Any])
     ],
 )
 def test_what_decides_what_is_learned_may_not(fields: dict[str, Any]) -> None:
-    assert config(**fields).fingerprint() != config().fingerprint()
+    assert config(**fields).describe() != config().describe()
 
 
 def test_the_number_of_steps_matters_where_the_rate_follows_it() -> None:
     short, long = (config(schedule="cosine", num_steps=steps) for steps in (10, 20))
 
-    assert short.fingerprint() != long.fingerprint()
+    assert short.describe() != long.describe()
 
 
 def test_the_description_is_plain_values() -> None:
@@ -176,5 +176,5 @@ def test_the_model_of_an_endpoint_is_no_part_of_the_training() -> None:
     one = config(endpoint=endpoint(api_key="secret"))
     other = config(endpoint=Endpoint(provider="openai", model="gpt-5"))
 
-    assert one.fingerprint() == other.fingerprint() == config().fingerprint()
+    assert one.describe() == other.describe() == config().describe()
     assert "secret" not in one.model_dump_json()

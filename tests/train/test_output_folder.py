@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from assay.errors import ConfigError, StoreError, TrainingError
 from assay.store import Run, RunSpec, Store
-from assay.train.output_folder import MetricsFile, OutputFolder, RecordedMetrics
+from assay.train.output_folder import MetricsFile, OutputFolder, RecordedMetrics, TrainingStep
 
 
 class Begun(BaseModel):
@@ -60,7 +60,7 @@ def test_a_place_where_nothing_can_be_written_is_refused(name: str, tmp_path: Pa
     with pytest.raises(ConfigError, match="the folder cannot be written: Not a directory"):
         output.check(resume=False)
     with pytest.raises(ConfigError, match="the folder cannot be written"):
-        output.make()
+        output.begin(Begun(run_id="r"))
 
 
 @pytest.mark.parametrize("name", ["model", "checkpoints", "metrics.jsonl", "reward.svg"])
@@ -194,7 +194,7 @@ def test_what_a_training_forked_does_not_keep_its_folder(output: OutputFolder) -
             pass
 
 
-class Numbers(BaseModel):
+class Numbers(TrainingStep):
     step: int
     loss: float | None = None
 

@@ -62,7 +62,7 @@ def test_what_differs_for_trl_is_part_of_what_a_training_is() -> None:
         for size in (None, 32)
     )
 
-    assert plain.fingerprint() != halved.fingerprint()
+    assert plain.describe() != halved.describe()
 
 
 def test_every_setting_is_one_of_the_installed_trl() -> None:

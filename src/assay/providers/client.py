@@ -72,8 +72,8 @@ class Client:
     ) -> None:
         self.endpoint = endpoint
         self._adapter = adapter
-        self._limiter = deps.limiter
-        self._cache = deps.cache
+        self.limiter = deps.limiter
+        self.cache = deps.cache
         self._timing = deps.timing
         self._where = deps.where
         self._redactor = deps.redactor
@@ -84,16 +84,6 @@ class Client:
 
     def __repr__(self) -> str:
         return f"Client({self._where})"
-
-    @property
-    def limiter(self) -> Limiter:
-        """The limiter, with the number of requests in flight."""
-        return self._limiter
-
-    @property
-    def cache(self) -> ResponseCache | None:
-        """The response cache, with its counts."""
-        return self._cache
 
     async def __aenter__(self) -> Self:
         return self
@@ -119,9 +109,9 @@ class Client:
         """Return the model's next message. Raises `EndpointError` if the call fails."""
         if seed is None:
             seed = self.endpoint.seed
-        if self._cache is None:
+        if self.cache is None:
             return self._ask(messages, tools, seed)
-        return self._ask_cached(self._cache, messages, tools, seed)
+        return self._ask_cached(self.cache, messages, tools, seed)
 
     async def _ask_cached(
         self,
@@ -141,7 +131,7 @@ class Client:
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], seed: int | None
     ) -> Reply:
         request, lost = self._adapter.write(messages, tools, seed)
-        limiter, clock = self._limiter, self._timing.clock
+        limiter, clock = self.limiter, self._timing.clock
         retries: RetryBudget | None = None
         waited_s = 0.0
         number = 0

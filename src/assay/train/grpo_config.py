@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 from assay.agents import Limits
 from assay.providers import CallStyle, to_endpoint
 from assay.runner import PrepareMessages
-from assay.types import Endpoint, stable_id
+from assay.types import Endpoint
 
 from .lora import Lora
 from .schedule import Schedule, compute_learning_rate
@@ -228,9 +228,6 @@ class GRPOConfig(BaseModel):
         # The key of recorded trainings, which could not be resumed under another name.
         described["rollout_timeout_s"] = described.pop("timeout_s")
         return described
-
-    def fingerprint(self) -> str:
-        return stable_id(self.describe())
 
 
 def _disable_importance_cap(data: dict[str, Any]) -> dict[str, Any]:

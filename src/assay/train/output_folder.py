@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from assay.errors import ConfigError, TrainingError
 from assay.store import Run
@@ -93,16 +93,12 @@ class OutputFolder:
 
                     fcntl.flock(file, fcntl.LOCK_UN)
 
-    def make(self) -> None:
-        """Create the folder, unless it exists."""
+    def begin(self, begun: BaseModel) -> None:
+        """Record the start of a training, which owns the folder from now on."""
         try:
             self.checkpoints.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise _make_write_error(self.folder, error) from None
-
-    def begin(self, begun: BaseModel) -> None:
-        """Record the start of a training, which owns the folder from now on."""
-        self.make()
         replace_text(self._begun, begun.model_dump_json() + "\n")
 
     def read_start(self, kind: type[StartT]) -> StartT:
@@ -149,19 +145,15 @@ def _make_write_error(folder: Path, error: OSError) -> ConfigError:
     return ConfigError(f"the folder cannot be written: {error.strerror}", where=str(folder))
 
 
-class StepModel(Protocol):
-    """The numbers of a step, as a pydantic model."""
+class TrainingStep(BaseModel):
+    """The metrics of one step."""
 
-    @property
-    def step(self) -> int: ...
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
-    def model_dump_json(self) -> str: ...
-
-    @classmethod
-    def model_validate(cls, obj: object) -> Self: ...
+    step: int
 
 
-StepT = TypeVar("StepT", bound=StepModel)
+StepT = TypeVar("StepT", bound=TrainingStep)
 
 
 class MetricsFile(Generic[StepT]):
@@ -246,7 +238,7 @@ class RecordedMetrics(Generic[StepT]):
         return kept
 
 
-def _to_plain_metrics(metrics: StepModel) -> dict[str, Any]:
+def _to_plain_metrics(metrics: TrainingStep) -> dict[str, Any]:
     # By way of JSON, as in the file: there, values that are not finite become null.
     found: dict[str, Any] = json.loads(metrics.model_dump_json())
     return found

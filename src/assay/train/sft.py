@@ -17,7 +17,7 @@ from assay.runner import Stop
 
 from .checkpoints import Checkpoints, TrainingProgress, digest_weights, write_folder
 from .memory_estimate import compute_logits_per_pass
-from .output_folder import MetricsFile, OutputFolder
+from .output_folder import MetricsFile, OutputFolder, TrainingStep
 from .packages import check_training_packages
 from .policy import fix_seed
 from .recomputation import should_recompute
@@ -42,12 +42,9 @@ from .trained_weights import (
 )
 
 
-class SFTStep(BaseModel):
+class SFTStep(TrainingStep):
     """The metrics of one update. Values that were not measured are None."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    step: int
     of: int
     """The number of the last step."""
 

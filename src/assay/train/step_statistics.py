@@ -5,22 +5,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from pydantic import BaseModel, ConfigDict
-
 from assay.stats import mean_interval
 from assay.types import Sample
 
 from .batches import TrainedRollout, is_truncated
+from .output_folder import TrainingStep
 from .policy import UpdateStats
 from .rollout_collector import StepRollouts
 
 
-class StepMetrics(BaseModel):
+class StepMetrics(TrainingStep):
     """The metrics of one step. Values that were not measured are None."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    step: int
     reward: float | None
     """Mean of the judged rollouts, prompts weighing the same; None if none was judged."""
 

@@ -45,7 +45,7 @@ class ServerProcess:
     @property
     def log(self) -> tuple[str, ...]:
         """The last 100 lines of the server log."""
-        return self._log.lines()
+        return tuple(self._log.kept)
 
 
 @asynccontextmanager
@@ -183,7 +183,7 @@ class _LogTail:
 
     def __init__(self) -> None:
         self._read_end, self.write_end = os.pipe()
-        self._kept: deque[str] = deque(maxlen=_LOG_LINES)
+        self.kept: deque[str] = deque(maxlen=_LOG_LINES)
         self._ended = False
         self._settled = threading.Event()
         self._thread = threading.Thread(target=self._read, name="environment log", daemon=True)
@@ -201,16 +201,13 @@ class _LogTail:
         os.close(self.write_end)
         os.close(self._read_end)
 
-    def lines(self) -> tuple[str, ...]:
-        return tuple(self._kept)
-
     def format_log(self) -> str:
         """Return the lines with a heading, for an error message."""
         self._settled.clear()
         os.write(self.write_end, _LOG_MARK)
         # Bounded: the message is worth more than the very last lines.
         self._settled.wait(1.0)
-        lines = self.lines()
+        lines = tuple(self.kept)
         if not lines:
             return "the server wrote nothing"
         return "\n".join(["the last lines of its log:", *(f"  | {line}" for line in lines)])
@@ -225,7 +222,7 @@ class _LogTail:
                 # The log is shown in a terminal, where control characters would act.
                 text = "".join(c if c.isprintable() else " " for c in text).rstrip()
                 if text:
-                    self._kept.append(text)
+                    self.kept.append(text)
             if _LOG_MARK.strip() in lines:
                 self._settled.set()
             # An endless line must not fill the memory.
