@@ -35,7 +35,7 @@ from assay.types import (
 from .arguments import add_flag, add_report_options
 from .bundle_input import BundleInput, open_bundle_input
 from .exit_status import EXIT_PASS
-from .output import format_field, print_report, write_whole
+from .output import format_field, format_fields, print_report, write_whole
 from .store_option import add_store_option
 
 # The fields of a dataset row before its evaluation.
@@ -213,18 +213,20 @@ def format_bundle_manifest(manifest: BundleManifest) -> Iterator[str]:
         yield format_field("run", f"{run.test or run.id}{model}")
         rows = format_plural(run.rows, "dataset row")
         yield format_field("", f"{format_plural(run.results, 'result')} of {rows}")
-    if manifest.code is None:
-        yield format_field("code", "none")
-    else:
-        names = sorted(name.removeprefix(CODE) for name in manifest.files if name.startswith(CODE))
-        for index, name in enumerate(names[:_MAX_LISTED_CODE_FILES]):
-            yield format_field("" if index else "code", name)
-        if len(names) > _MAX_LISTED_CODE_FILES:
-            yield format_field("", f"and {len(names) - _MAX_LISTED_CODE_FILES} more")
-    for name in manifest.left_out:
-        yield format_field("left out", f"{name} (a file for secrets)")
-    if manifest.redacted:
-        yield format_field("redacted", f"secrets in {format_plural(manifest.redacted, 'line')}")
+    names = sorted(name.removeprefix(CODE) for name in manifest.files if name.startswith(CODE))
+    code = names[:_MAX_LISTED_CODE_FILES]
+    if len(code) < len(names):
+        code.append(f"and {len(names) - len(code)} more")
+    redacted = (
+        f"secrets in {format_plural(manifest.redacted, 'line')}" if manifest.redacted else None
+    )
+    yield from format_fields(
+        {
+            "code": code if manifest.code is not None else "none",
+            "left out": [f"{name} (a file for secrets)" for name in manifest.left_out],
+            "redacted": redacted,
+        }
+    )
 
 
 def _format_size(count: int) -> str:

@@ -2,7 +2,6 @@
 
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,7 +29,7 @@ from assay.types import Sample, ToolSpec
 
 from .arguments import add_count, add_flag, add_report_options, parse_finite_number
 from .exit_status import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_PASS
-from .output import cut, format_field, print_message, print_report
+from .output import cut, format_fields, print_message, print_report
 from .sample_input import SampleInput, open_sample_input, refuse_to_overwrite
 from .store_option import add_store_option
 
@@ -202,14 +201,12 @@ class Tokens:
 
 def _print_export_report(args: Namespace, given: SampleInput, report: ExportReport) -> None:
     # Omissions go to stderr, where they are also seen when stdout is a pipe.
-    lines = [
-        format_field("source", given.name, columns=66),
-        format_field("samples", f"{report.read} read, {report.used} used"),
-        *(
-            format_field("file", f"{file} ({report.format}, {format_plural(rows, 'row')})")
-            for file, rows in report.files.items()
-        ),
+    files = [
+        f"{file} ({report.format}, {format_plural(rows, 'row')})"
+        for file, rows in report.files.items()
     ]
+    read = f"{report.read} read, {report.used} used"
+    lines = format_fields({"source": cut(given.name, 66), "samples": read, "file": files})
     unread = {"count": given.unread, "problems": given.problems}
     print_report(args, lines, {"source": given.name, **report.json(), "not_read": unread})
     omissions = "\n".join(_format_left_out(given, report))
@@ -219,24 +216,22 @@ def _print_export_report(args: Namespace, given: SampleInput, report: ExportRepo
         print_message(omissions)
 
 
-def _format_left_out(given: SampleInput, report: ExportReport) -> Iterator[str]:
-    if given.stream is not None and given.unread:
-        yield format_field("not read", given.stream.skipped)
-    for index, (reason, times) in enumerate(report.left_out.most_common()):
-        yield format_field("" if index else "left out", f"{times} {cut(reason, _MAX_REASON_WIDTH)}")
-    detailed = [each for each in report.examples if each.detail]
-    for each in detailed[:_MAX_LISTED_EXAMPLES]:
-        yield f"  {cut(each.sample, 40)}: {cut(each.detail, _MAX_REASON_WIDTH)}"
-    for index, (reason, times) in enumerate(report.lost.most_common()):
-        text = f"{times} {cut(reason, _MAX_REASON_WIDTH)}"
-        yield format_field("" if index else "not in format", text)
-    for note in report.notes:
-        yield format_field("note", note)
-    if not report.rows:
-        yield f"nothing was written{_suggest_export_option(report)}"
+def _format_left_out(given: SampleInput, report: ExportReport) -> list[str]:
+    left_out, lost = (
+        [f"{times} {cut(reason, _MAX_REASON_WIDTH)}" for reason, times in counts.most_common()]
+        for counts in (report.left_out, report.lost)
+    )
+    unread = given.stream.skipped if given.stream is not None and given.unread else None
+    detailed = [each for each in report.examples if each.detail][:_MAX_LISTED_EXAMPLES]
+    lines = [
+        *format_fields({"not read": unread, "left out": left_out}),
+        *(f"  {cut(each.sample, 40)}: {cut(each.detail, _MAX_REASON_WIDTH)}" for each in detailed),
+        *format_fields({"not in format": lost, "note": report.notes}),
+    ]
+    return lines if report.rows else [*lines, f"nothing was written{_suggest_option(report)}"]
 
 
-def _suggest_export_option(report: ExportReport) -> str:
+def _suggest_option(report: ExportReport) -> str:
     if not report.read:
         return ": the input has no samples"
     if report.format == "trl-sft-tokens" and report.left_out.keys() - {NOT_JUDGED, FAILED, TOO_LOW}:

@@ -1,7 +1,6 @@
 """The report of `assay ingest`: sessions read, written and left out."""
 
 import json
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +11,7 @@ from assay.sessions import CONVERSION_ERRORS, SessionStream, UnreadableSession
 from assay.stats import format_plural
 from assay.types import Sample
 
-from .output import format_field
+from .output import format_fields
 
 # --json lists all of them.
 _MAX_LISTED_MISSING = 20
@@ -116,38 +115,41 @@ class IngestReport:
             "empty": reading.empty,
             "of subagents": reading.dropped,
         }
-        lines = [
-            format_field("source", str(self.stream.path)),
-            format_field("sessions", sessions),
-        ]
-        if any(left.values()):
-            counted = ", ".join(f"{count} {what}" for what, count in left.items() if count)
-            lines.append(format_field("left out", counted))
-        if self.skipped:
-            lines.append(
-                format_field("skipped", f"{len(self.skipped)} that cannot be read or written")
-            )
-        lines += [format_field("missing", each) for each in reading.missing[:_MAX_LISTED_MISSING]]
-        if len(reading.missing) > _MAX_LISTED_MISSING:
-            lines.append(format_field("", f"and {len(reading.missing) - _MAX_LISTED_MISSING} more"))
+        left_out = ", ".join(f"{count} {what}" for what, count in left.items() if count)
+        skipped = f"{len(self.skipped)} that cannot be read or written" if self.skipped else None
+        missing = reading.missing[:_MAX_LISTED_MISSING]
+        if len(missing) < len(reading.missing):
+            missing.append(f"and {len(reading.missing) - len(missing)} more")
+        unplaced, outputs, unknown = None, None, None
         if self.unplaced:
-            values = format_plural(self.unplaced, "value")
-            lines.append(format_field("format", f"{self.format} cannot represent {values}"))
+            unplaced = f"{self.format} cannot represent {format_plural(self.unplaced, 'value')}"
         if self.max_output_chars is not None:
-            cut = f"{self.outputs_cut} truncated after {self.max_output_chars} characters"
-            lines.append(format_field("outputs", cut))
-        if reading.unknown_kinds:
-            lines.append(format_field("unknown", _format_unknown_kinds(reading.unknown_kinds)))
-        lines += [format_field("note", note) for note in reading.notes]
+            outputs = f"{self.outputs_cut} truncated after {self.max_output_chars} characters"
+        if kinds := reading.unknown_kinds:
+            # Such as `12 records of 2 unknown kinds: hologram (11), mirror (1)`.
+            named = [f"{kind} ({count})" for kind, count in kinds.most_common(_MAX_LISTED_KINDS)]
+            if len(named) < len(kinds):
+                named.append(f"and {format_plural(len(kinds) - len(named), 'more kind')}")
+            records = format_plural(kinds.total(), "record")
+            unknown = (
+                f"{records} of {format_plural(len(kinds), 'unknown kind')}: {', '.join(named)}"
+            )
+        fields = {
+            "source": self.stream.path,
+            "sessions": sessions,
+            "left out": left_out or None,
+            "skipped": skipped,
+            "missing": missing,
+            "format": unplaced,
+            "outputs": outputs,
+            "unknown": unknown,
+            "note": reading.notes,
+        }
         if self.run is not None:
-            lines += [
-                format_field("run", self.run),
-                format_field("store", str(self.store)),
-            ]
-            lines += ["next:", f"  {self.next}"]
+            fields |= {"run": self.run, "store": self.store}
         elif self.output != "-":
-            lines.append(format_field("file", f"{self.output} ({self.format})"))
-        return lines
+            fields["file"] = f"{self.output} ({self.format})"
+        return [*format_fields(fields), *(["next:", f"  {self.next}"] if self.next else [])]
 
     def plain(self) -> dict[str, Any]:
         """Return the report as plain values."""
@@ -174,12 +176,3 @@ class IngestReport:
             "run": self.run,
             "store": self.store,
         }
-
-
-def _format_unknown_kinds(kinds: Counter[str]) -> str:
-    # Such as `12 records of 2 unknown kinds: hologram (11), mirror (1)`.
-    records, named = kinds.total(), kinds.most_common(_MAX_LISTED_KINDS)
-    text = f"{format_plural(records, 'record')} of {format_plural(len(kinds), 'unknown kind')}: "
-    text += ", ".join(f"{kind} ({count})" for kind, count in named)
-    left = len(kinds) - len(named)
-    return f"{text}, and {format_plural(left, 'more kind')}" if left else text

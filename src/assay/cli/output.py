@@ -194,8 +194,13 @@ def format_field(label: str, text: object, *, columns: int | None = None) -> str
 
 
 def format_fields(fields: Mapping[str, object], *, columns: int | None = None) -> list[str]:
-    """Return a report line for each label and text."""
-    return [format_field(label, text, columns=columns) for label, text in fields.items()]
+    """Return the report lines of labels and texts: none for None, several for a list."""
+    lines = []
+    for label, value in fields.items():
+        texts = value if isinstance(value, list) else [] if value is None else [value]
+        for index, text in enumerate(texts):
+            lines.append(format_field("" if index else label, text, columns=columns))
+    return lines
 
 
 def format_row(cells: Sequence[str], widths: Sequence[int]) -> str:

@@ -34,6 +34,7 @@ from .eval_file import locate_dataset
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_PASS, InconclusiveError
 from .output import (
     format_field,
+    format_fields,
     print_message,
     print_report,
     redirect_output_to_stderr,
@@ -231,26 +232,22 @@ def format_grpo_step(step: StepMetrics) -> str:
 def format_grpo_result(result: GRPOResult) -> list[str]:
     """Return the report of a training as text."""
     steps = result.steps
-    lines = [format_field("steps", len(steps))]
+    fields: dict[str, object] = {"steps": len(steps)}
     if steps:
         for label, step in (("first reward", steps[0]), ("last reward", steps[-1])):
-            reward = format_reward(step.reward, step.reward_low, step.reward_high)
-            lines.append(format_field(label, reward))
+            fields[label] = format_reward(step.reward, step.reward_low, step.reward_high)
         failed = sum(sum(step.failed.values()) for step in steps)
         invalid = sum(step.invalid for step in steps)
         total = sum(step.rollouts for step in steps)
-        text = f"{total}, {failed} failed, {invalid} not judged"
-        lines.append(format_field("rollouts", text))
-    if result.skipped:
-        lines.append(format_field("prompts", result.skipped))
-    if result.model_path is not None:
-        lines.append(format_field("model", result.model_path))
-    return [
-        *lines,
-        format_field("curve", result.curve_path),
-        format_field("run", result.run_id),
-        format_field("store", result.store),
-    ]
+        fields["rollouts"] = f"{total}, {failed} failed, {invalid} not judged"
+    fields |= {
+        "prompts": result.skipped or None,
+        "model": result.model_path,
+        "curve": result.curve_path,
+        "run": result.run_id,
+        "store": result.store,
+    }
+    return format_fields(fields)
 
 
 def grpo_result_to_dict(result: GRPOResult) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from assay.train import Lora, SFTConfig, SFTResult, SFTStep, sft_train
 
 from .arguments import add_flag, add_report_options, parse_count
 from .exit_status import EXIT_INTERRUPTED, EXIT_PASS, InconclusiveError
-from .output import format_field, print_message, print_report
+from .output import format_fields, print_message, print_report
 from .resume import format_options, format_resume_hint
 from .train_display import TrainDisplay, stop_after_step
 
@@ -92,25 +92,21 @@ def configure(parser: ArgumentParser) -> None:
 
 def main(args: Namespace) -> int:
     """Exit status: 0 trained, 3 aborted, 130 interrupted with a checkpoint."""
-    result = _train_with_display(_build_sft_config_from_options(args), args)
-    print_report(args, format_sft_result(result), sft_result_to_dict(result))
-    if not result.interrupted:
-        return EXIT_PASS
-    print_message(f"interrupted; {_format_hint(args)}")
-    return EXIT_INTERRUPTED
-
-
-def _train_with_display(config: SFTConfig, args: Namespace) -> SFTResult:
-    stop = Stop()
+    config, stop = _build_sft_config_from_options(args), Stop()
     with TrainDisplay(quiet=args.quiet) as display, stop_after_step(stop, display):
 
         def watch(step: SFTStep) -> None:
             display.show(step.step, step.of, format_sft_step(step))
 
         try:
-            return sft_train(config, args.data, resume=args.resume, watch=watch, stop=stop)
+            result = sft_train(config, args.data, resume=args.resume, watch=watch, stop=stop)
         except TrainingError as error:
             raise InconclusiveError(f"{error}\n{_format_hint(args)}") from error
+    print_report(args, format_sft_result(result), sft_result_to_dict(result))
+    if not result.interrupted:
+        return EXIT_PASS
+    print_message(f"interrupted; {_format_hint(args)}")
+    return EXIT_INTERRUPTED
 
 
 def _build_sft_config_from_options(args: Namespace) -> SFTConfig:
@@ -141,27 +137,28 @@ def format_sft_step(step: SFTStep) -> str:
 def format_sft_result(result: SFTResult) -> list[str]:
     """Return the report of a training as text."""
     data, steps = result.data, result.steps
-    text = f"{data.samples} read, {len(data.train)} sequences to train on"
-    lines = [format_field("samples", text)]
-    for reason, times in sorted(data.left_out.items()):
-        lines.append(format_field("", f"{times} left out: {reason}"))
+    samples = [f"{data.samples} read, {len(data.train)} sequences to train on"]
+    samples += [f"{times} left out: {reason}" for reason, times in sorted(data.left_out.items())]
     if data.retokenized:
-        lines.append(format_field("", f"{data.retokenized} retokenized from text"))
+        samples.append(f"{data.retokenized} retokenized from text")
     if data.untold:
-        lines.append(format_field("", f"{data.untold} call tools without a definition"))
-    lines.append(format_field("steps", len(steps)))
-    if steps:
-        text = f"{steps[0].loss:.4f} first, {steps[-1].loss:.4f} last"
-        lines.append(format_field("loss", text))
-    if result.held_out_before is not None:
+        samples.append(f"{data.untold} call tools without a definition")
+    held_out, model = None, None
+    if (before := result.held_out_before) is not None:
         after = result.held_out_after
         then = "not measured" if after is None else f"{after:.4f}"
-        text = f"{result.held_out_before:.4f} before, {then} after ({len(data.held_out)} sequences)"
-        lines.append(format_field("held out", text))
+        held_out = f"{before:.4f} before, {then} after ({len(data.held_out)} sequences)"
     if result.model_path is not None:
-        text = f"{result.model_path} (model string: local:{result.model_path})"
-        lines.append(format_field("model", text))
-    return lines
+        model = f"{result.model_path} (model string: local:{result.model_path})"
+    return format_fields(
+        {
+            "samples": samples,
+            "steps": len(steps),
+            "loss": f"{steps[0].loss:.4f} first, {steps[-1].loss:.4f} last" if steps else None,
+            "held out": held_out,
+            "model": model,
+        }
+    )
 
 
 def sft_result_to_dict(result: SFTResult) -> dict[str, Any]:
