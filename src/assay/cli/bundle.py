@@ -23,14 +23,7 @@ from assay.datasets import (
 )
 from assay.errors import ConfigError
 from assay.stats import format_plural
-from assay.types import (
-    Sample,
-    Status,
-    compute_file_sha256,
-    create_private,
-    open_private,
-    redact,
-)
+from assay.types import Sample, Status, compute_file_sha256, create_private, open_private, redact
 
 from .arguments import add_flag, add_report_options
 from .bundle_input import BundleInput, open_bundle_input

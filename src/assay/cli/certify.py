@@ -3,13 +3,7 @@
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 
-from . import (
-    certify_diff,
-    certify_keygen,
-    certify_plan,
-    certify_run,
-    certify_verify,
-)
+from . import certify_diff, certify_keygen, certify_plan, certify_run, certify_verify
 from .arguments import Command, add_actions
 
 CERTIFY_ACTIONS: dict[str, tuple[Command, str]] = {

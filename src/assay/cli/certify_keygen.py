@@ -29,9 +29,7 @@ def configure(parser: ArgumentParser) -> None:
 def add_passphrase_option(parser: ArgumentParser, purpose: str) -> None:
     """Declare `--passphrase-env`: arguments are visible in process lists, variables are not."""
     parser.add_argument(
-        "--passphrase-env",
-        metavar="NAME",
-        help=f"environment variable with {purpose}",
+        "--passphrase-env", metavar="NAME", help=f"environment variable with {purpose}"
     )
 
 

@@ -17,13 +17,7 @@ from assay.certify import (
 from .arguments import add_report_options
 from .certify_options import add_certify_options, build_certify_settings
 from .exit_status import EXIT_PASS
-from .output import (
-    format_field,
-    format_fields,
-    format_row,
-    print_report,
-    redirect_output_to_stderr,
-)
+from .output import format_field, format_fields, format_row, print_report, redirect_output_to_stderr
 
 # Of the columns name, grader, threshold and samples needed: 80 with the gaps.
 _PLAN_WIDTHS = (18, 24, 11, 24)

@@ -83,9 +83,7 @@ def configure(parser: ArgumentParser) -> None:
     add_issue_options(parser)
     add_flag(parser, "--fail-on-warn", "exit 1 when a criterion that only warns is missed")
     parser.add_argument(
-        "--resume",
-        metavar="RUN",
-        help="resume a run; recorded answers are not requested again",
+        "--resume", metavar="RUN", help="resume a run; recorded answers are not requested again"
     )
     add_grace_option(parser, "samples")
     add_store_option(parser)

@@ -4,12 +4,7 @@ import json
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from assay.certify import (
-    Verification,
-    VerifyPolicy,
-    read_verifying_key,
-    verify_certificate,
-)
+from assay.certify import Verification, VerifyPolicy, read_verifying_key, verify_certificate
 from assay.datasets import FetchRules
 from assay.stats import format_plural
 from assay.types import Endpoint

@@ -13,13 +13,7 @@ from assay.scorers import format_user_traceback
 from assay.stats import format_plural
 from assay.store import Run, RunSpec, Store
 
-from .arguments import (
-    add_count,
-    add_flag,
-    add_grace_option,
-    add_report_options,
-    parse_dollars,
-)
+from .arguments import add_count, add_flag, add_grace_option, add_report_options, parse_dollars
 from .eval_file import EvalFile, load_eval_file
 from .eval_overrides import (
     add_endpoint_options,
@@ -29,11 +23,7 @@ from .eval_overrides import (
     read_resume_options,
 )
 from .exit_status import EXIT_USAGE_ERROR, InconclusiveError
-from .output import (
-    print_message,
-    print_report,
-    redirect_output_to_stderr,
-)
+from .output import print_message, print_report, redirect_output_to_stderr
 from .progress_bar import Display, choose_display
 from .resume import build_resume_command, format_resume_hint
 from .run_code import describe_run_code

@@ -152,11 +152,7 @@ def main(args: Namespace) -> int:
             evaluated = load_samples(args.exclude_overlap).with_repeats()
             overlap = EvaluationTexts(evaluated, words=args.overlap_words)
         options = ExportOptions(
-            split=args.split,
-            lengths=lengths,
-            overlap=overlap,
-            tokenise=tokens,
-            force=args.force,
+            split=args.split, lengths=lengths, overlap=overlap, tokenise=tokens, force=args.force
         )
         report = export_samples(
             given.samples, args.output, args.format, selection=selection, options=options

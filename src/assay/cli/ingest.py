@@ -121,10 +121,7 @@ def main(args: Namespace) -> int:
     path = args.path if args.path is not None else find_default_path(args.source, os.environ)
     stream = _read_sessions(args, path)
     account = IngestReport(
-        stream,
-        output=args.output,
-        format=args.format,
-        max_output_chars=args.max_output_chars,
+        stream, output=args.output, format=args.format, max_output_chars=args.max_output_chars
     )
     if args.output is None:
         _store_sessions(stream, account, args)

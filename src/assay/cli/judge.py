@@ -8,15 +8,7 @@ from pathlib import Path
 
 from assay.datasets import SampleStream, load_samples
 from assay.errors import ConfigError, EndpointError, RunStopped
-from assay.runner import (
-    EvalConfig,
-    EvalReport,
-    Progress,
-    RescoreOptions,
-    Stop,
-    evaluate,
-    rescore,
-)
+from assay.runner import EvalConfig, EvalReport, Progress, RescoreOptions, Stop, evaluate, rescore
 from assay.scorers import Calibrator, Judge, VertexJudge, read_labels
 from assay.store import Store
 
@@ -24,12 +16,7 @@ from .arguments import add_count, add_report_options
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_PASS, InconclusiveError
 from .judge_backends import add_backend_options, build_judge
 from .judge_report import JudgeReport
-from .output import (
-    format_field,
-    print_message,
-    print_report,
-    write_samples,
-)
+from .output import format_field, print_message, print_report, write_samples
 from .progress_bar import choose_display
 from .resume import format_options, format_resume_hint, join_resume_command
 from .sample_input import is_sample_file, refuse_to_overwrite
@@ -53,9 +40,7 @@ _JUDGE_DEFAULTS = {
 def configure(parser: ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument(
-        "target",
-        metavar="FILE|RUN",
-        help="file of samples; or run id, unique prefix, or `latest`",
+        "target", metavar="FILE|RUN", help="file of samples; or run id, unique prefix, or `latest`"
     )
     add_backend_options(parser)
     parser.add_argument(

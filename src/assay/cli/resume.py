@@ -36,9 +36,7 @@ def join_resume_command(words: Sequence[str], run_id: str) -> str:
 
 
 def format_options(
-    args: Namespace,
-    names: Iterable[str],
-    defaults: Mapping[str, object] = MappingProxyType({}),
+    args: Namespace, names: Iterable[str], defaults: Mapping[str, object] = MappingProxyType({})
 ) -> list[str]:
     """Return the given options as words of a command, without those at their default."""
     words: list[str] = []

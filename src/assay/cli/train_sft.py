@@ -24,10 +24,7 @@ _SFT_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "steps": (_COUNT, "number of weight updates, instead of epochs"),
     "epochs": (_COUNT, "passes over the data"),
     "learning_rate": (_NUMBER, "learning rate"),
-    "schedule": (
-        {"choices": ("constant", "linear", "cosine")},
-        "schedule of the learning rate",
-    ),
+    "schedule": ({"choices": ("constant", "linear", "cosine")}, "schedule of the learning rate"),
     "warmup_steps": ({"type": int, "metavar": "N"}, "steps of linear warmup"),
     "batch_tokens": (_COUNT, "tokens of one weight update"),
     "micro_batch_tokens": (_COUNT, "tokens of one forward pass"),
