@@ -13,8 +13,10 @@ READERS := $(PIP) --no-deps llamafactory skyrl verl
 # The tests start hundreds of processes. Without bytecode each one compiles the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
+MEASURING_TESTS := test_benchmarks test_import_cost test_ingest_benchmark
+
 .DEFAULT_GOAL := help
-.PHONY: help quickstart quickstart-train check test format lint types tests reference changelog \
+.PHONY: help quickstart quickstart-train check test format lint types tests coverage reference changelog \
 	benchmark clean
 
 help: ## list these commands
@@ -46,6 +48,13 @@ types: .venv/.installed-dev ## check types
 tests: .venv/.installed-dev ## run all tests
 	$(BIN)/python -m pytest -n auto
 
+# Left out are tests of what a process loads and takes: here it loads coverage as well.
+coverage: .venv/.installed-dev ## measure which lines and branches the tests run: long
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -n auto $(patsubst %,--ignore=tests/%.py,$(MEASURING_TESTS))
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
+
 reference: .venv/.installed-dev ## write docs/reference.md from the docstrings
 	$(BIN)/python docs/make_reference.py
 
@@ -59,7 +68,7 @@ benchmark: .venv/.installed-dev ## measure the budgets: long
 	$(BIN)/python benchmarks/environments.py
 
 clean: ## remove the virtual environment and caches
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .coverage*
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
