@@ -32,10 +32,11 @@ class ForwardProxy:
         self, kind: type[BaseException] | None, error: object, trace: TracebackType | None
     ) -> None:
         self._server.close()
-        await self._server.wait_closed()
         for task in self._serving:
             task.cancel()
         await asyncio.gather(*self._serving, return_exceptions=True)
+        # Last: from Python 3.12 on it waits for the connections that are served.
+        await self._server.wait_closed()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
