@@ -5,6 +5,7 @@ from .insert_rows import build_result_row as build_result_row
 from .lease import Holder as Holder
 from .result_reader import AttemptRow as AttemptRow
 from .result_reader import FailureGroup as FailureGroup
+from .result_reader import KeptRollout as KeptRollout
 from .result_reader import ResultRow as ResultRow
 from .result_reader import RetriedAttempts as RetriedAttempts
 from .run import Run as Run
@@ -20,7 +21,6 @@ from .run_rows import now as now
 from .sample_keys import DoneKeys as DoneKeys
 from .sample_keys import sample_key as sample_key
 from .store import Store as Store
-from .stored_prompts import KeptRollout as KeptRollout
 from .stored_sessions import SessionRow as SessionRow
 from .training_steps import StepRow as StepRow
 from .writer import Writer as Writer

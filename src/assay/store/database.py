@@ -9,11 +9,11 @@ import sqlite3
 import time
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from assay.errors import ConfigError, MissingExtra, StoreError
 from assay.types import Redactor
@@ -61,16 +61,8 @@ class StoreSettings:
             )
 
 
-class DriverConnection(Protocol):
-    """What the connections of both drivers have in common, in autocommit mode."""
-
-    def execute(self, statement: Any, values: Any = ..., /) -> Any: ...
-
-    def cursor(self) -> Any: ...
-
-    def commit(self) -> None: ...
-
-    def close(self) -> None: ...
+DriverConnection = Any
+"""A connection of `sqlite3` or of `psycopg`, in autocommit mode. The two have no type in common."""
 
 
 class StatementResult:
@@ -78,14 +70,15 @@ class StatementResult:
 
     def __init__(self, cursor: Any) -> None:
         self._cursor = cursor
+        self.rowcount: int = cursor.rowcount
 
     def all(self) -> list[Any]:
-        return list(map(self._make_row, self._cursor.fetchall()))
+        make_row = _create_row_maker(tuple(column[0] for column in self._cursor.description))
+        return list(map(make_row, self._cursor.fetchall()))
 
     def first(self) -> Any:
-        """Return the first row, or None."""
-        values = self._cursor.fetchone()
-        return None if values is None else self._make_row(values)
+        """Return the first row, or None. For statements that return few rows."""
+        return next(iter(self.all()), None)
 
     def scalar(self) -> Any:
         """Return the first column of the first row, or None."""
@@ -95,14 +88,6 @@ class StatementResult:
     def scalars(self) -> list[Any]:
         """Return the first column of every row."""
         return [values[0] for values in self._cursor.fetchall()]
-
-    @property
-    def rowcount(self) -> int:
-        return int(self._cursor.rowcount)
-
-    @property
-    def _make_row(self) -> Callable[[Sequence[Any]], Any]:
-        return _create_row_maker(tuple(column[0] for column in self._cursor.description))
 
 
 @lru_cache(maxsize=64)
@@ -117,6 +102,9 @@ class Transaction:
 
     def __init__(self, connection: DriverConnection, *, is_postgresql: bool) -> None:
         self.is_postgresql = is_postgresql
+        self.lock_clause = " FOR UPDATE" if is_postgresql else ""
+        """The end of a SELECT that locks its rows; SQLite has a single writer anyway."""
+
         self._connection = connection
 
     def execute(self, statement: str, *values: object) -> StatementResult:
@@ -129,11 +117,6 @@ class Transaction:
 
     def _translate(self, statement: str) -> str:
         return statement.replace("?", "%s") if self.is_postgresql else statement
-
-    @property
-    def lock_clause(self) -> str:
-        """The end of a SELECT that locks its rows; SQLite has a single writer anyway."""
-        return " FOR UPDATE" if self.is_postgresql else ""
 
     def has_table(self, name: str) -> bool:
         query = "SELECT name FROM sqlite_master WHERE name = ?"
@@ -173,23 +156,26 @@ class Database:
         self._pid = os.getpid()
         self._closed = False
 
-    @contextmanager
-    def read_transaction(self) -> Iterator[Transaction]:
+    def read_transaction(self) -> AbstractContextManager[Transaction]:
         """Open a transaction that only reads."""
-        with self._open_transaction("BEGIN") as transaction:
-            yield transaction
+        return self._open_transaction("BEGIN")
 
-    @contextmanager
-    def write_transaction(self) -> Iterator[Transaction]:
+    def write_transaction(self) -> AbstractContextManager[Transaction]:
         """Open a transaction that takes the write lock at its start: it cannot deadlock later."""
         # A deferred transaction of SQLite that reads first and writes later fails without waiting
         # when another one wrote in between. BEGIN IMMEDIATE waits for the write lock.
-        with self._open_transaction("BEGIN" if self.is_postgresql else "BEGIN IMMEDIATE") as opened:
-            yield opened
+        return self._open_transaction("BEGIN" if self.is_postgresql else "BEGIN IMMEDIATE")
 
     @contextmanager
     def _open_transaction(self, begin: str) -> Iterator[Transaction]:
-        self._check_usable()
+        if self._closed:
+            raise StoreError("the store is closed", where=self.where)
+        if os.getpid() != self._pid:
+            raise StoreError(
+                "the store was opened in another process, and connections do not survive a fork",
+                where=self.where,
+                hint="open the store in the process that uses it",
+            )
         try:
             connection = self._acquire()
             try:
@@ -232,16 +218,6 @@ class Database:
             connection.close()
         else:
             self._idle.append(connection)
-
-    def _check_usable(self) -> None:
-        if self._closed:
-            raise StoreError("the store is closed", where=self.where)
-        if os.getpid() != self._pid:
-            raise StoreError(
-                "the store was opened in another process, and connections do not survive a fork",
-                where=self.where,
-                hint="open the store in the process that uses it",
-            )
 
     def close(self) -> None:
         """Close all connections. Later transactions raise `StoreError`."""

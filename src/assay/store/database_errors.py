@@ -1,7 +1,6 @@
 """Translate driver errors into `StoreError`s with a hint for the user."""
 
 import sqlite3
-from typing import Any
 
 from assay.errors import StoreError
 
@@ -62,30 +61,26 @@ _CONNECTION_FAILED = (
 )
 
 
-def to_store_error(
-    error: BaseException, *, where: str, secrets: tuple[str, ...] = ()
-) -> StoreError:
+def to_store_error(error: Exception, *, where: str, secrets: tuple[str, ...] = ()) -> StoreError:
     """Return the `StoreError` for a driver's error, without statement values and secrets."""
-    problem, hint = _classify_error(error)
+    state = getattr(error, "sqlstate", None) or ""
+    found: tuple[str, str | None] = ("", None)
+    if isinstance(error, sqlite3.Error):
+        found = _find_by_prefix(_SQLITE_ERRORS, getattr(error, "sqlite_errorname", "") or "")
+    elif state:
+        found = _find_by_prefix(_POSTGRESQL_ERRORS, state)
+    elif str(error).startswith(("connection ", "failed to resolve host")):
+        # psycopg sets no SQLSTATE when the connection was never established: only its text differs.
+        found = _CONNECTION_FAILED
+    elif type(error).__name__ == "OperationalError":
+        found = _POSTGRESQL_ERRORS["08"]
+    problem, hint = found
     # Later lines may quote the statement.
     lines = str(error).strip().splitlines()
     detail = lines[0] if lines else type(error).__name__
     for secret in secrets:
         detail = detail.replace(secret, "***")
     return StoreError(f"{problem}: {detail}" if problem else detail, where=where, hint=hint)
-
-
-def _classify_error(error: Any) -> tuple[str, str | None]:
-    if isinstance(error, sqlite3.Error):
-        return _find_by_prefix(_SQLITE_ERRORS, getattr(error, "sqlite_errorname", "") or "")
-    state = getattr(error, "sqlstate", None) or ""
-    if not state and str(error).startswith(("connection ", "failed to resolve host")):
-        # psycopg sets no SQLSTATE when the connection was never established: only its text differs.
-        return _CONNECTION_FAILED
-    problem, hint = _find_by_prefix(_POSTGRESQL_ERRORS, state)
-    if not problem and not state and type(error).__name__ == "OperationalError":
-        return _POSTGRESQL_ERRORS["08"]
-    return problem, hint
 
 
 def _find_by_prefix(table: dict[str, tuple[str, str]], code: str) -> tuple[str, str | None]:

@@ -12,7 +12,7 @@ from assay.errors import ConfigError, StoreError, WireError
 from assay.types import replace_lone_surrogates
 
 if TYPE_CHECKING:
-    from assay.types import EvaluateResult, ModelCall, Sample, Trajectory, Usage
+    from assay.types import ModelCall, Sample, Trajectory, Usage
 
 NO_POSITION = 2**62
 """The position of a sample without an index. Sorts last; NULLs sort differently per database."""
@@ -63,7 +63,13 @@ def build_result_row(key: str, sample: "Sample", repeat: int) -> InsertRow:
     if result is None:
         judged: tuple[Any, ...] = (None, False, None)
     else:
-        metrics = _encode_metric_scores(result) if result.metrics else None
+        metrics = None
+        if result.metrics:
+            found = {
+                name: metric.score if metric.is_score_valid else None
+                for name, metric in result.metrics.items()
+            }
+            metrics = to_json(found).decode()
         judged = (result.score, result.is_score_valid, metrics)
     body = sample.to_json_bytes()
     return InsertRow(key, (*_build_shared_values(key, sample, repeat), *judged), body)
@@ -89,12 +95,12 @@ def build_failure_row(key: str, sample: "Sample", repeat: int) -> InsertRow:
 
 
 def _build_shared_values(key: str, sample: "Sample", repeat: int) -> tuple[Any, ...]:
-    if (
-        not key.isprintable()
-        or not 0 < len(key) <= _MAX_SAMPLE_ID_LENGTH
-        or not 0 <= repeat < _INT64
-    ):
-        _raise_invalid_key(key, repeat)
+    if not 0 <= repeat < _INT64:
+        raise ConfigError(f"repeat must be at least 0 and below 2**63, not {repeat!r}")
+    if not key.isprintable() or not 0 < len(key) <= _MAX_SAMPLE_ID_LENGTH:
+        raise ConfigError(
+            f"{key[:50]!r} is not a valid sample key", hint="create keys with sample_key()"
+        )
     index, group = sample.index, sample.group_index
     if (index is not None and not -_INT64 <= index < NO_POSITION) or (
         group is not None and not -_INT64 <= group < _INT64
@@ -115,22 +121,6 @@ def _build_shared_values(key: str, sample: "Sample", repeat: int) -> tuple[Any, 
     )
 
 
-def _raise_invalid_key(key: str, repeat: int) -> None:
-    if not 0 <= repeat < _INT64:
-        raise ConfigError(f"repeat must be at least 0 and below 2**63, not {repeat!r}")
-    raise ConfigError(
-        f"{key[:50]!r} is not a valid sample key", hint="create keys with sample_key()"
-    )
-
-
-def _encode_metric_scores(result: "EvaluateResult") -> str:
-    found = {
-        name: metric.score if metric.is_score_valid else None
-        for name, metric in result.metrics.items()
-    }
-    return to_json(found).decode()
-
-
 def _compute_consumption(trajectory: "Trajectory | None") -> tuple[Any, ...]:
     """Return input tokens, output tokens, cost, latency and whether a cache answered.
 
@@ -142,32 +132,30 @@ def _compute_consumption(trajectory: "Trajectory | None") -> tuple[Any, ...]:
     # The common case, without the lists below.
     if len(calls) == 1 and latency is not None and calls[0].usage is not None:
         usage: Usage = calls[0].usage
-        cached = _is_cached(calls[0])
         read, written = (
-            _drop_implausible_count(usage.input_tokens),
-            _drop_implausible_count(usage.output_tokens),
+            _drop_implausible(usage.input_tokens),
+            _drop_implausible(usage.output_tokens),
         )
-        return (read, written, usage.cost_usd if cost is None else cost, latency, cached)
+        return (
+            read,
+            written,
+            usage.cost_usd if cost is None else cost,
+            latency,
+            _is_cached(calls[0]),
+        )
     if latency is None and calls and all(call.latency_s is not None for call in calls):
         latency = sum(call.latency_s or 0.0 for call in calls)
-    usages = [call.usage for call in calls]
+    sums: list[Any] = []
+    for name in ("input_tokens", "output_tokens", "cost_usd"):
+        found = [getattr(call.usage, name, None) for call in calls]
+        if name != "cost_usd":
+            found = [_drop_implausible(tokens) for tokens in found]
+        sums.append(None if not found or None in found else sum(found))
+    read, written = map(_drop_implausible, sums[:2])
     return (
-        _drop_implausible_count(
-            _sum_if_all_known(
-                [_drop_implausible_count(usage.input_tokens) if usage else None for usage in usages]
-            )
-        ),
-        _drop_implausible_count(
-            _sum_if_all_known(
-                [
-                    _drop_implausible_count(usage.output_tokens) if usage else None
-                    for usage in usages
-                ]
-            )
-        ),
-        _sum_if_all_known([usage.cost_usd if usage else None for usage in usages])
-        if cost is None
-        else cost,
+        read,
+        written,
+        sums[2] if cost is None else cost,
         latency,
         any(map(_is_cached, calls)),
     )
@@ -179,13 +167,9 @@ def _is_cached(call: "ModelCall") -> bool:
     return extra is not None and extra.get("cached") is True
 
 
-def _drop_implausible_count(tokens: int | None) -> int | None:
+def _drop_implausible(tokens: int | None) -> int | None:
     # Servers report nonsense at times; one such number would spoil the sums of the run.
     return tokens if tokens is not None and 0 <= tokens <= _MAX_ROLLOUT_TOKENS else None
-
-
-def _sum_if_all_known(found: list[Any]) -> Any:
-    return None if not found or None in found else sum(found)
 
 
 def to_column_text(text: str) -> str:

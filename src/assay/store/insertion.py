@@ -17,11 +17,6 @@ _BODY_COLUMNS = ("result_no", "codec", "blob")
 # Batch sizes of one statement. Few, so that the driver's cache of prepared statements fits all.
 _ROWS_PER_STATEMENT = (128, 32, 8, 1)
 
-_TALLY_COLUMNS = (
-    "recorded valid score_sum score_square_sum cost_usd cost_known input_tokens output_tokens "
-    "tokens_known attempts"
-).split()
-
 # Indexes into `InsertRow.values`, which lacks the run's number.
 _INPUT, _OUTPUT, _COST, _SCORE, _VALID = (
     RESULT_COLUMNS.index(name) - 1
@@ -58,17 +53,29 @@ def _insert_results(
         return []
     # In the order of the key index, so that its pages are written sequentially.
     ordered = [by_key[key] for key in sorted(by_key)]
-    first = _reserve_result_numbers(transaction, run_no, len(ordered))
+    # Locks the run's tally, so that processes that write to one run queue up and never deadlock.
+    last = transaction.execute(
+        "UPDATE assay_tally SET last_result_no = last_result_no + ? "
+        "WHERE run_no = ? RETURNING last_result_no",
+        len(ordered),
+        run_no,
+    ).scalar()
+    first = last - len(ordered) + 1
     plain = not transaction.is_postgresql
     columns = _collect_known_columns(ordered, plain=plain)
     rows = zip(count(first), repeat(run_no), *columns.values(), strict=False)
-    names = ("result_no", "run_no", *columns)
-    for statement, values in _build_inserts("result", names, rows, len(ordered)):
-        transaction.execute(statement, *values)
-    numbered = _filter_inserted(transaction, list(enumerate(ordered, first)))
-    bodies = _encode_bodies(numbered, plain=plain)
-    for statement, values in _build_inserts("body", _BODY_COLUMNS, bodies, len(numbered)):
-        transaction.execute(statement, *values)
+    _insert_rows(transaction, "result", ("result_no", "run_no", *columns), rows, len(ordered))
+    # One count, because RETURNING for every row costs a tenth more CPU. Not `rowcount`: drivers
+    # disagree about it after ON CONFLICT.
+    between = "FROM assay_result WHERE result_no BETWEEN ? AND ?"
+    numbered = list(enumerate(ordered, first))
+    if transaction.execute(f"SELECT count(*) {between}", first, last).scalar() < len(ordered):
+        # The keys of the others already existed.
+        found = set(transaction.execute(f"SELECT result_no {between}", first, last).scalars())
+        numbered = [(number, entry) for number, entry in numbered if number in found]
+    encoded = ((number, *encode_body(entry.body)) for number, entry in numbered)
+    bodies = ((no, codec, bytearray(blob) if plain else blob) for no, codec, blob in encoded)
+    _insert_rows(transaction, "body", _BODY_COLUMNS, bodies, len(numbered))
     return [entry for _, entry in numbered]
 
 
@@ -92,43 +99,6 @@ def _collect_known_columns(entries: list[InsertRow], *, plain: bool) -> dict[str
     return known
 
 
-def _encode_bodies(
-    numbered: list[tuple[int, InsertRow]], *, plain: bool
-) -> Iterator[tuple[Any, ...]]:
-    for number, entry in numbered:
-        codec, blob = encode_body(entry.body)
-        yield number, codec, bytearray(blob) if plain else blob
-
-
-def _reserve_result_numbers(transaction: Transaction, run_no: int, count: int) -> int:
-    """Reserve `count` result numbers and return the first.
-
-    Locks the run's tally, so that processes that write to one run queue up and never deadlock.
-    """
-    last = transaction.execute(
-        "UPDATE assay_tally SET last_result_no = last_result_no + ? "
-        "WHERE run_no = ? RETURNING last_result_no",
-        count,
-        run_no,
-    ).scalar()
-    return int(last) - count + 1
-
-
-def _filter_inserted(
-    transaction: Transaction, numbered: list[tuple[int, InsertRow]]
-) -> list[tuple[int, InsertRow]]:
-    """Return the entries whose number is in the table; the keys of the others already existed."""
-    # One count, because RETURNING for every row costs a tenth more CPU. Not `rowcount`: drivers
-    # disagree about it after ON CONFLICT.
-    between = "FROM assay_result WHERE result_no BETWEEN ? AND ?"
-    bounds = (numbered[0][0], numbered[-1][0])
-    present = transaction.execute(f"SELECT count(*) {between}", *bounds).scalar()
-    if present == len(numbered):
-        return numbered
-    found = set(transaction.execute(f"SELECT result_no {between}", *bounds).scalars())
-    return [(number, entry) for number, entry in numbered if number in found]
-
-
 def _insert_attempts(transaction: Transaction, run_no: int, entries: list[InsertRow]) -> None:
     if not entries:
         return
@@ -145,58 +115,52 @@ def _insert_attempts(transaction: Transaction, run_no: int, entries: list[Insert
 
 
 def _update_tally(
-    transaction: Transaction,
-    run_no: int,
-    inserted: list[InsertRow],
-    attempts: int,
+    transaction: Transaction, run_no: int, entries: list[InsertRow], attempts: int
 ) -> None:
-    if not inserted and not attempts:
+    if not entries and not attempts:
         return
-    added = ", ".join(f"{name} = {name} + ?" for name in _TALLY_COLUMNS)
-    transaction.execute(
-        f"UPDATE assay_tally SET {added} WHERE run_no = ?",
-        *_compute_tally(inserted),
-        attempts,
-        run_no,
-    )
-
-
-def _compute_tally(entries: list[InsertRow]) -> tuple[float, ...]:
-    if not entries:
-        return (0,) * (len(_TALLY_COLUMNS) - 1)
     # Column by column: zip, compress and sum run in C, in a fraction of the time.
     columns = list(zip(*[entry.values for entry in entries], strict=True))
-    scores = list(compress(columns[_SCORE], columns[_VALID]))
-    costs = [cost for cost in columns[_COST] if cost is not None]
-    tokens = [
-        (read, written)
-        for read, written in zip(columns[_INPUT], columns[_OUTPUT], strict=True)
-        if read is not None and written is not None
-    ]
-    return (
-        len(entries),
-        len(scores),
-        float(sum(scores)),
-        float(sum(map(mul, scores, scores))),
-        float(sum(costs)),
-        len(costs),
-        sum([read for read, _ in tokens]),
-        sum([written for _, written in tokens]),
-        len(tokens),
+    scores: list[float] = []
+    costs: list[float] = []
+    tokens: list[tuple[int, int]] = []
+    if columns:
+        scores = list(compress(columns[_SCORE], columns[_VALID]))
+        costs = [cost for cost in columns[_COST] if cost is not None]
+        tokens = [
+            (read, written)
+            for read, written in zip(columns[_INPUT], columns[_OUTPUT], strict=True)
+            if read is not None and written is not None
+        ]
+    added = {
+        "recorded": len(entries),
+        "valid": len(scores),
+        "score_sum": float(sum(scores)),
+        "score_square_sum": float(sum(map(mul, scores, scores))),
+        "cost_usd": float(sum(costs)),
+        "cost_known": len(costs),
+        "input_tokens": sum([read for read, _ in tokens]),
+        "output_tokens": sum([written for _, written in tokens]),
+        "tokens_known": len(tokens),
+        "attempts": attempts,
+    }
+    changes = ", ".join(f"{name} = {name} + ?" for name in added)
+    transaction.execute(
+        f"UPDATE assay_tally SET {changes} WHERE run_no = ?", *added.values(), run_no
     )
 
 
-def _build_inserts(
+def _insert_rows(
+    transaction: Transaction,
     table: str,
     columns: tuple[str, ...],
     rows: Iterator[tuple[Any, ...]],
     left: int,
-) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """Yield the statements that insert all rows, each with its values."""
+) -> None:
     for size in _ROWS_PER_STATEMENT:
         statement = _build_insert_sql(table, columns, size)
         for _ in range(left // size):
-            yield statement, tuple(chain.from_iterable(islice(rows, size)))
+            transaction.execute(statement, *chain.from_iterable(islice(rows, size)))
         left %= size
 
 

@@ -2,7 +2,6 @@
 
 import os
 import socket
-import threading
 import weakref
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,9 +15,9 @@ from .database import Database, Transaction
 STALE_AFTER_S = 30.0
 """A holder whose heartbeat is older than this is considered dead."""
 
+# The tokens of this process, and whether each has an open writer. Threads set and pop single
+# entries, which is atomic.
 _claims: dict[str, bool] = {}
-# Guards `_claims`: the tokens of this process, and whether each has an open writer.
-_claims_lock = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -41,14 +40,13 @@ class Lease:
         self._database = database
         self._run_no = run_no
         self.token = token
-
-        _register_claim(token, writing=False)
+        self.mark_writing(False)
         # A lease that is garbage-collected without a release must not block this process.
-        weakref.finalize(self, _unregister_claim, token)
+        weakref.finalize(self, _claims.pop, token, None)
 
     def mark_writing(self, is_open: bool) -> None:
         """Record whether a writer is open under this lease."""
-        _register_claim(self.token, writing=is_open)
+        _claims[self.token] = is_open
 
     def renew(self) -> None:
         """Renew the heartbeat. Does nothing once another process has taken over."""
@@ -67,18 +65,8 @@ class Lease:
             self._run_no,
             self.token,
         )
-        _unregister_claim(self.token)
+        _claims.pop(self.token, None)
         return deleted.first() is not None
-
-
-def _register_claim(token: str, *, writing: bool) -> None:
-    with _claims_lock:
-        _claims[token] = writing
-
-
-def _unregister_claim(token: str) -> None:
-    with _claims_lock:
-        _claims.pop(token, None)
 
 
 def claim_run(
@@ -129,38 +117,36 @@ def create_lease(database: Database, transaction: Transaction, run_no: int) -> L
 
 def find_live_holder(transaction: Transaction, run_no: int) -> Holder | None:
     """Return the process that holds a run, if it is alive."""
-    row = transaction.execute("SELECT * FROM assay_lease WHERE run_no = ?", run_no).first()
-    return _to_live_holder(row, transaction.now()) if row is not None else None
+    return find_live_holders(transaction).get(run_no)
 
 
 def find_live_holders(transaction: Transaction) -> dict[int, Holder]:
     """Return the live holders of all runs, by the run's number."""
     now = transaction.now()
     rows = transaction.execute("SELECT * FROM assay_lease").all()
-    found = {row.run_no: _to_live_holder(row, now) for row in rows}
-    return {run_no: holder for run_no, holder in found.items() if holder is not None}
+    return {
+        row.run_no: Holder(pid=row.pid, host=row.host, since=row.since, token=row.token)
+        for row in rows
+        if _is_alive(row, now)
+    }
 
 
-def _to_live_holder(row: Any, now: float) -> Holder | None:
-    holder = Holder(pid=row.pid, host=row.host, since=row.since, token=row.token)
+def _is_alive(row: Any, now: float) -> bool:
     # abs: after the clock was set back, a heartbeat lies in the future and proves nothing.
     if abs(now - row.heartbeat_at) > STALE_AFTER_S:
-        return None
-    # Process ids are only comparable on the same host; elsewhere the heartbeat decides.
-    if holder.host != socket.gethostname():
-        return holder
-    if holder.pid == os.getpid():
-        return holder if holder.token in _claims else None
-    return holder if _process_exists(holder.pid) else None
-
-
-def _process_exists(pid: int) -> bool:
+        return False
+    # Process ids are only comparable on the same host; elsewhere the heartbeat decides. So it does
+    # on Windows, where os.kill(pid, 0) is not harmless.
+    if row.host != socket.gethostname():
+        return True
+    if row.pid == os.getpid():
+        return row.token in _claims
     if os.name == "nt":
-        return True  # os.kill(pid, 0) is not harmless on Windows
+        return True
     try:
-        os.kill(pid, 0)
+        os.kill(row.pid, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
-        return True
+        pass
     return True

@@ -1,35 +1,35 @@
-"""Schema migrations of a store: one function for each version, run in order and only once.
+"""Schema migrations of a store: one script for each version, run in order and only once.
 
-A function is never changed after its version was released; a change of the schema is another
-function at the end.
+A script is never changed after its version was released; a change of the schema is another script
+at the end.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from assay.errors import StoreError
 
 from .database import VERSION_TABLE, Database, Transaction
 
-Migration = Callable[[Transaction], None]
-
 # Key of the PostgreSQL advisory lock that serializes migrations: `assay` in ASCII.
 _MIGRATION_LOCK = 0x6173736179
 
 
-def migrate(database: Database, steps: Sequence[Migration] | None = None) -> int:
+def migrate(database: Database, steps: Sequence[str] | None = None) -> int:
     """Migrate a store to the newest schema in one transaction. Return the version.
 
     Raises `StoreError` for a store that a newer assay wrote.
     """
     steps = MIGRATIONS if steps is None else steps
-    version = _read_version(database)
+    # A read first: taking the write lock would wait for running evaluations on every open.
+    with database.read_transaction() as transaction:
+        version = _select_version(transaction) if transaction.has_table(VERSION_TABLE) else 0
     if version < len(steps):
         with database.write_transaction() as transaction:
             # Another process may have migrated while this one waited for the lock.
             version = _lock_and_read_version(transaction, database.where)
             if version < len(steps):
                 for step in steps[version:]:
-                    step(transaction)
+                    _run_script(transaction, step)
                 version = len(steps)
                 transaction.execute("DELETE FROM assay_schema_version")
                 transaction.execute(
@@ -43,12 +43,6 @@ def migrate(database: Database, steps: Sequence[Migration] | None = None) -> int
             hint="upgrade assay, or open another store",
         )
     return version
-
-
-def _read_version(database: Database) -> int:
-    # A read first: taking the write lock would wait for running evaluations on every open.
-    with database.read_transaction() as transaction:
-        return _select_version(transaction) if transaction.has_table(VERSION_TABLE) else 0
 
 
 def _lock_and_read_version(transaction: Transaction, where: str) -> int:
@@ -69,7 +63,7 @@ def _select_version(transaction: Transaction) -> int:
     return int(transaction.execute("SELECT version FROM assay_schema_version").scalar() or 0)
 
 
-def _run_ddl(transaction: Transaction, ddl: str) -> None:
+def _run_script(transaction: Transaction, script: str) -> None:
     """Run statements separated by `;`, with the dialect's names of types substituted."""
     postgresql = transaction.is_postgresql
     words = {
@@ -83,16 +77,10 @@ def _run_ddl(transaction: Transaction, ddl: str) -> None:
         "BYTES": "BYTEA" if postgresql else "BLOB",
     }
     for word, spelling in words.items():
-        ddl = ddl.replace(word, spelling)
-    for statement in ddl.split(";"):
+        script = script.replace(word, spelling)
+    for statement in script.split(";"):
         if statement.strip():
             transaction.execute(statement)
-
-
-def _create_schema(transaction: Transaction) -> None:
-    _run_ddl(transaction, _RUN_DDL)
-    _run_ddl(transaction, _RESULT_DDL)
-    _run_ddl(transaction, _SESSION_DDL)
 
 
 _RUN_DDL = """
@@ -135,8 +123,8 @@ CREATE TABLE assay_lease (
 )
 """
 
-# Without foreign keys: checking them would slow down every insert. `deletion.py` lists the tables
-# of a run instead.
+# Without foreign keys: checking them would slow down every insert. `Store.delete_run` lists the
+# tables of a run instead.
 _RESULT_DDL = """
 CREATE TABLE assay_result (
     result_no OTHER_KEY,
@@ -213,10 +201,6 @@ CREATE TABLE assay_message (
 """
 
 
-def _add_steps(transaction: Transaction) -> None:
-    _run_ddl(transaction, _STEP_DDL)
-
-
 # Without a foreign key: its check would lock the run after the lease, while resuming locks the
 # lease after the run. The opposite orders would deadlock.
 _STEP_DDL = """
@@ -230,10 +214,6 @@ CREATE TABLE assay_step (
 """
 
 
-def _add_prompts(transaction: Transaction) -> None:
-    _run_ddl(transaction, _PROMPT_DDL)
-
-
 # NULL in rows of older versions: their prompts can only be found in the bodies.
 _PROMPT_DDL = """
 ALTER TABLE assay_result ADD COLUMN prompt_digest STRING;
@@ -242,4 +222,4 @@ ALTER TABLE assay_run ADD COLUMN key_fingerprint STRING;
 ALTER TABLE assay_run ADD COLUMN reuses STRING
 """
 
-MIGRATIONS: tuple[Migration, ...] = (_create_schema, _add_steps, _add_prompts)
+MIGRATIONS = (";".join((_RUN_DDL, _RESULT_DDL, _SESSION_DDL)), _STEP_DDL, _PROMPT_DDL)

@@ -1,4 +1,4 @@
-"""Read results of a run: narrow rows or whole samples, in dataset order, a page at a time.
+"""Read a run: narrow rows or whole samples in dataset order, a page at a time.
 
 Failed attempts are stored apart from results. Reading merges in the last failed attempt of each
 sample without a result, so that failed samples are counted.
@@ -6,20 +6,23 @@ sample without a result, so that failed samples are counted.
 
 import heapq
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import StoreError
 
 from .database import Database
 from .insert_rows import NO_POSITION, decode_body, to_column_id
+from .insertion import compute_first_result_no
+from .sample_keys import DoneKeys, RecordedPrompts
 
 if TYPE_CHECKING:
-    from assay.types import Sample, Status
+    from assay.types import Sample, Status, Trajectory
 
-SCORER_BOUNDARY = "scorer"
-"""`Boundary.SCORER` in a column: a rollout whose scorer failed is kept, to be scored again."""
+# `Boundary.SCORER` in a column: a rollout whose scorer failed is kept, to be scored again.
+_SCORER = "scorer"
 
 # The columns read for a result or an attempt: the fields of `ResultRow` in order, and a number
 # that breaks ties.
@@ -39,6 +42,7 @@ _IS_FINAL_FAILURE = (
 
 _ROWS_PER_PAGE = 1000
 _BODIES_PER_PAGE = 50
+_KEYS_PER_PAGE = 10_000
 
 
 # Not frozen: creating a frozen one takes 18 times as long, and a report may read a million.
@@ -106,199 +110,250 @@ class FailureGroup:
 
 
 @dataclass(frozen=True)
-class ResultFilter:
-    """Which samples of a run to read."""
+class KeptRollout:
+    """A recorded rollout that can be scored again without model calls."""
 
-    status: "Status | None" = None
-    valid: bool | None = None
-    sample_id: str | None = None
-    failed: bool = True
-    """Whether to include failed samples without a result."""
+    trajectory: "Trajectory"
+    prompt_digest: str | None
+    """None in rows of older versions of assay."""
 
-
-def read_results(database: Database, run_no: int, chosen: ResultFilter) -> Iterator[ResultRow]:
-    for row in _merge_rows(database, run_no, chosen, bodies=False):
-        yield _parse_result_row(row)
+    metadata: dict[str, Any] = field(default_factory=dict)
+    """Metadata of the sample, including entries of its scorer before it failed."""
 
 
-def read_samples(database: Database, run_no: int, chosen: ResultFilter) -> "Iterator[Sample]":
-    for row in _merge_rows(database, run_no, chosen, bodies=True):
-        yield parse_body(row.codec, row.blob, where=f"{database.where}, key {row.key}")
+class RunReader:
+    """What a run has recorded. No transaction is open while its rows are used."""
 
+    def __init__(self, database: Database, run_no: int) -> None:
+        self._database = database
+        self._run_no = run_no
 
-def parse_body(codec: str, blob: bytes, *, where: str) -> "Sample":
-    """Parse the sample of a body. Raises `StoreError` for an invalid one."""
-    # Not above: lists and gates read numbers only, and need none of these models.
-    from pydantic import ValidationError
+    def results(
+        self,
+        *,
+        status: "Status | None" = None,
+        valid: bool | None = None,
+        sample_id: str | None = None,
+        failed: bool = True,
+    ) -> Iterator[ResultRow]:
+        """Yield narrow rows in dataset order; repeats of a sample are adjacent.
 
-    from assay.types import Sample
+        A sample whose attempts all failed is included once, with its `boundary`, unless `failed`
+        is False.
+        """
+        for row in self._merge_rows(status, valid, sample_id, failed=failed, bodies=False):
+            # By position, not by name: looking up attributes of a million rows is slow.
+            *values, metrics, position, _ = row
+            # SQLite has no booleans.
+            values[_VALID], values[_CACHED] = bool(values[_VALID]), bool(values[_CACHED])
+            values.append({} if metrics is None else json.loads(metrics))
+            values.append(None if position == NO_POSITION else position)
+            yield ResultRow(*values)
 
-    try:
-        return Sample.from_json(decode_body(codec, blob, where=where))
-    except ValidationError as error:
-        problem = error.errors(include_url=False, include_input=False)[0]["msg"]
-        raise StoreError(f"a stored sample cannot be read: {problem}", where=where) from None
+    def samples(
+        self,
+        *,
+        status: "Status | None" = None,
+        valid: bool | None = None,
+        sample_id: str | None = None,
+        failed: bool = True,
+    ) -> "Iterator[Sample]":
+        """Yield whole samples, ordered and filtered as in `results`, with one page in memory."""
+        for row in self._merge_rows(status, valid, sample_id, failed=failed, bodies=True):
+            yield self._parse_body(row)
 
-
-def read_attempts(database: Database, run_no: int, *, key: str | None) -> Iterator[AttemptRow]:
-    """Yield failed attempts, oldest first."""
-    query = (
-        "SELECT attempt_no, key, sample_id, position, repeat, boundary, kind, message, retryable, "
-        "recorded_at FROM assay_attempt WHERE run_no = ? AND attempt_no > ?"
-        f"{'' if key is None else ' AND key = ?'} ORDER BY attempt_no LIMIT {_ROWS_PER_PAGE}"
-    )
-    last = 0
-    while True:
-        with database.read_transaction() as transaction:
+    def attempts(self, *, key: str | None = None) -> Iterator[AttemptRow]:
+        """Yield failed attempts, oldest first, of one key or of all."""
+        query = (
+            "SELECT attempt_no, key, sample_id, position, repeat, boundary, kind, message, "
+            "retryable, recorded_at FROM assay_attempt WHERE run_no = ? AND attempt_no > ?"
+            f"{'' if key is None else ' AND key = ?'} ORDER BY attempt_no LIMIT {_ROWS_PER_PAGE}"
+        )
+        last = 0
+        while True:
             values = () if key is None else (key,)
-            rows = transaction.execute(query, run_no, last, *values).all()
-        for row in rows:
-            yield AttemptRow(
-                key=row.key,
-                sample_id=row.sample_id,
-                index=None if row.position == NO_POSITION else row.position,
-                repeat=row.repeat,
-                boundary=row.boundary,
-                kind=row.kind,
-                message=row.message,
-                retryable=bool(row.retryable),
-                recorded_at=row.recorded_at,
-            )
-        if len(rows) < _ROWS_PER_PAGE:
+            with self._database.read_transaction() as transaction:
+                rows = transaction.execute(query, self._run_no, last, *values).all()
+            for row in rows:
+                yield AttemptRow(
+                    key=row.key,
+                    sample_id=row.sample_id,
+                    index=None if row.position == NO_POSITION else row.position,
+                    repeat=row.repeat,
+                    boundary=row.boundary,
+                    kind=row.kind,
+                    message=row.message,
+                    retryable=bool(row.retryable),
+                    recorded_at=row.recorded_at,
+                )
+            if len(rows) < _ROWS_PER_PAGE:
+                return
+            last = rows[-1].attempt_no
+
+    def read_retries(self) -> RetriedAttempts:
+        """Return number and cost of the retried attempts, which `results` does not include."""
+        # A rollout whose scorer failed is rescored without model calls: count its cost once, with
+        # the later attempt.
+        cost = f"CASE WHEN t.boundary = '{_SCORER}' THEN 0.0 ELSE t.cost_usd END"
+        query = (
+            f"SELECT count(*) AS attempts, sum({cost}) AS cost, count({cost}) AS known "
+            f"FROM assay_attempt t WHERE t.run_no = ? AND NOT ({_IS_FINAL_FAILURE})"
+        )
+        with self._database.read_transaction() as transaction:
+            return RetriedAttempts(*transaction.execute(query, self._run_no).first())
+
+    def failure_groups(self, *, limit: int = 5) -> list[FailureGroup]:
+        """Return the reasons of failed samples, the most frequent first."""
+        query = (
+            "SELECT boundary, kind, message, count(*) AS samples FROM assay_attempt t "
+            f"WHERE t.run_no = ? AND {_IS_FINAL_FAILURE} GROUP BY boundary, kind, message "
+            "ORDER BY samples DESC, boundary, kind, message LIMIT ?"
+        )
+        with self._database.read_transaction() as transaction:
+            rows = transaction.execute(query, self._run_no, limit).all()
+        return [FailureGroup(*row) for row in rows]
+
+    def attempts_cost_usd(self) -> float:
+        """Return the known cost of all failed attempts."""
+        # A rollout whose scorer failed is paid for once, however often it is rescored.
+        query = (
+            "SELECT sum(t.cost_usd) FROM assay_attempt t WHERE t.run_no = ? "
+            f"AND (t.boundary <> '{_SCORER}' OR {_IS_FINAL_FAILURE})"
+        )
+        with self._database.read_transaction() as transaction:
+            return float(transaction.execute(query, self._run_no).scalar() or 0.0)
+
+    def read_done_keys(self) -> DoneKeys:
+        """Return the keys of all results. Failed attempts are not done."""
+        return DoneKeys(key for key, _ in self._read_prompts(kept=False))
+
+    def read_kept_keys(self) -> DoneKeys:
+        """Return the keys whose scorer failed at least once, done or not."""
+        return DoneKeys(key for key, _ in self._read_prompts(kept=True))
+
+    def prompts(self) -> RecordedPrompts:
+        """Return the prompts of rollouts that are done, or were kept when their scorer failed."""
+        return RecordedPrompts(chain(self._read_prompts(kept=False), self._read_prompts(kept=True)))
+
+    def _read_prompts(self, *, kept: bool) -> Iterator[tuple[str, str | None]]:
+        """Yield key and prompt digest of each result, or of each attempt whose scorer failed."""
+        if kept:
+            table, number, last = "assay_attempt", "attempt_no", 0
+            condition: str = "boundary = ?"
+            value: object = _SCORER
+        else:
+            # By the run's range of numbers: the rows are read in the order of the primary key.
+            table, number, last = "assay_result", "result_no", compute_first_result_no(self._run_no)
+            condition, value = "result_no < ?", compute_first_result_no(self._run_no + 1)
+        query = (
+            f"SELECT {number} AS number, key, prompt_digest FROM {table} WHERE run_no = ? "
+            f"AND {condition} AND {number} > ? ORDER BY {number} LIMIT {_KEYS_PER_PAGE}"
+        )
+        while True:
+            with self._database.read_transaction() as transaction:
+                rows = transaction.execute(query, self._run_no, value, last).all()
+            for _, key, digest in rows:
+                yield key, digest
+            if len(rows) < _KEYS_PER_PAGE:
+                return
+            last = rows[-1].number
+
+    def find_kept_rollout(self, key: str) -> KeptRollout | None:
+        """Return the rollout of a result, or of the last attempt whose scorer failed."""
+        result = (
+            "SELECT t.key, b.codec, b.blob, t.prompt_digest FROM assay_result t "
+            "JOIN assay_body b ON b.result_no = t.result_no WHERE t.run_no = ? AND t.key = ?"
+        )
+        attempt = (
+            "SELECT key, codec, blob, prompt_digest FROM assay_attempt "
+            "WHERE run_no = ? AND key = ? AND boundary = ? ORDER BY attempt_no DESC LIMIT 1"
+        )
+        with self._database.read_transaction() as transaction:
+            row = transaction.execute(result, self._run_no, key).first()
+            if row is None:
+                row = transaction.execute(attempt, self._run_no, key, _SCORER).first()
+        sample = None if row is None else self._parse_body(row)
+        if sample is None or sample.trajectory is None:
+            return None
+        return KeptRollout(sample.trajectory, row.prompt_digest, sample.metadata)
+
+    def _parse_body(self, row: Any) -> "Sample":
+        # Not above: lists and gates read numbers only, and need none of these models.
+        from pydantic import ValidationError
+
+        from assay.types import Sample
+
+        where = f"{self._database.where}, key {row.key}"
+        try:
+            return Sample.from_json(decode_body(row.codec, row.blob, where=where))
+        except ValidationError as error:
+            problem = error.errors(include_url=False, include_input=False)[0]["msg"]
+            raise StoreError(f"a stored sample cannot be read: {problem}", where=where) from None
+
+    def _merge_rows(
+        self,
+        status: "Status | None",
+        valid: bool | None,
+        sample_id: str | None,
+        *,
+        failed: bool,
+        bodies: bool,
+    ) -> Iterator[Any]:
+        """Yield the rows of results, and of failed samples without one, in dataset order."""
+        conditions: dict[str, object] = {"t.run_no = ?": self._run_no}
+        if status is not None:
+            conditions["t.status = ?"] = str(status)
+        if sample_id is not None:
+            conditions["t.sample_id = ?"] = to_column_id(sample_id)
+        of_results = conditions if valid is None else {**conditions, "t.valid = ?": valid}
+        results = self._iterate_pages(of_results, failures=False, bodies=bodies)
+        query = "SELECT attempts FROM assay_tally WHERE run_no = ?"
+        with self._database.read_transaction() as transaction:
+            any_failed = bool(transaction.execute(query, self._run_no).scalar())
+        if not failed or valid or not any_failed:
+            yield from results
             return
-        last = rows[-1].attempt_no
+        failures = self._iterate_pages(conditions, failures=True, bodies=bodies)
+        place: object = None
+        keys: set[str] = set()
+        for row in heapq.merge(results, failures, key=_read_place):
+            if _read_place(row) != place:
+                place, keys = _read_place(row), set()
+            # A result may be recorded between two pages, so that its failure was read as well.
+            if row.key not in keys:
+                keys.add(row.key)
+                yield row
+
+    def _iterate_pages(
+        self, conditions: dict[str, object], *, failures: bool, bodies: bool
+    ) -> Iterator[Any]:
+        """Yield `_ROW_COLUMNS` of results, or of final failures, in dataset order."""
+        if failures:
+            source, number, body = "assay_attempt t", "t.attempt_no", ", t.codec, t.blob"
+            # Constants for the columns that only results have.
+            other = {"score": "NULL", "valid": "FALSE", "metrics": "NULL", "number": number}
+        else:
+            source, number, body = "assay_result t", "t.result_no", ", b.codec, b.blob"
+            source += " JOIN assay_body b ON b.result_no = t.result_no" if bodies else ""
+            other = {"boundary": "NULL", "number": number}
+        columns = ", ".join(f"{other.get(name, f't.{name}')} AS {name}" for name in _ROW_COLUMNS)
+        where = " AND ".join([*conditions, *([_IS_FINAL_FAILURE] if failures else [])])
+        query = f"SELECT {columns}{body if bodies else ''} FROM {source} WHERE {where}"
+        order = f"t.position, t.sample_id, t.repeat, {number}"
+        size = _BODIES_PER_PAGE if bodies else _ROWS_PER_PAGE
+        page, after = query, tuple[object, ...]()
+        while True:
+            with self._database.read_transaction() as transaction:
+                rows = transaction.execute(
+                    f"{page} ORDER BY {order} LIMIT {size}", *conditions.values(), *after
+                ).all()
+            yield from rows
+            if len(rows) < size:
+                return
+            page = f"{query} AND ({order}) > (?, ?, ?, ?)"
+            after = (*_read_place(rows[-1]), rows[-1].number)
 
 
-def read_retried_attempts(database: Database, run_no: int) -> RetriedAttempts:
-    # A rollout whose scorer failed is rescored without model calls: count its cost once, with the
-    # later attempt.
-    cost = f"CASE WHEN t.boundary = '{SCORER_BOUNDARY}' THEN 0.0 ELSE t.cost_usd END"
-    query = (
-        f"SELECT count(*) AS attempts, sum({cost}) AS cost, count({cost}) AS known "
-        f"FROM assay_attempt t WHERE t.run_no = ? AND NOT ({_IS_FINAL_FAILURE})"
-    )
-    with database.read_transaction() as transaction:
-        return RetriedAttempts(*transaction.execute(query, run_no).first())
-
-
-def read_failure_groups(database: Database, run_no: int, limit: int) -> list[FailureGroup]:
-    query = (
-        "SELECT boundary, kind, message, count(*) AS samples FROM assay_attempt t "
-        f"WHERE t.run_no = ? AND {_IS_FINAL_FAILURE} GROUP BY boundary, kind, message "
-        "ORDER BY samples DESC, boundary, kind, message LIMIT ?"
-    )
-    with database.read_transaction() as transaction:
-        return [FailureGroup(*row) for row in transaction.execute(query, run_no, limit).all()]
-
-
-def read_attempts_cost(database: Database, run_no: int) -> float:
-    # A rollout whose scorer failed is paid for once, however often it is rescored.
-    query = (
-        "SELECT sum(t.cost_usd) FROM assay_attempt t WHERE t.run_no = ? "
-        f"AND (t.boundary <> '{SCORER_BOUNDARY}' OR {_IS_FINAL_FAILURE})"
-    )
-    with database.read_transaction() as transaction:
-        return float(transaction.execute(query, run_no).scalar() or 0.0)
-
-
-def read_keys(database: Database, run_no: int) -> Iterator[str]:
-    """Yield the keys of all results."""
-    query = "SELECT key FROM assay_result WHERE run_no = ? AND key > ? ORDER BY key LIMIT ?"
-    last, size = "", 10 * _ROWS_PER_PAGE
-    while True:
-        with database.read_transaction() as transaction:
-            keys = transaction.execute(query, run_no, last, size).scalars()
-        yield from keys
-        if len(keys) < size:
-            return
-        last = keys[-1]
-
-
-def _merge_rows(
-    database: Database, run_no: int, chosen: ResultFilter, *, bodies: bool
-) -> Iterator[Any]:
-    results = _iterate_pages(database, run_no, chosen, failures=False, bodies=bodies)
-    if not chosen.failed or chosen.valid:
-        return results
-    query = "SELECT attempts FROM assay_tally WHERE run_no = ?"
-    with database.read_transaction() as transaction:
-        if not transaction.execute(query, run_no).scalar():
-            return results
-    failures = _iterate_pages(database, run_no, chosen, failures=True, bodies=bodies)
-    return _drop_repeated_keys(heapq.merge(results, failures, key=_result_sort_key))
-
-
-def _result_sort_key(row: Any) -> tuple[int, str, int]:
+def _read_place(row: Any) -> tuple[int, str, int]:
     # Databases sort text by its bytes, Python by code points: the same order in UTF-8.
     return (row.position, row.sample_id, row.repeat)
-
-
-def _drop_repeated_keys(rows: Iterator[Any]) -> Iterator[Any]:
-    # A result may be recorded between two pages, so that its failure was read as well.
-    position: object = None
-    keys: set[str] = set()
-    for row in rows:
-        if _result_sort_key(row) != position:
-            position, keys = _result_sort_key(row), set()
-        if row.key not in keys:
-            keys.add(row.key)
-            yield row
-
-
-def _iterate_pages(
-    database: Database, run_no: int, chosen: ResultFilter, *, failures: bool, bodies: bool
-) -> Iterator[Any]:
-    """Yield results, or final failures, in dataset order.
-
-    A page at a time, so that no transaction is open while the rows are used.
-    """
-    query, values = _build_row_query(run_no, chosen, failures=failures, bodies=bodies)
-    order = f"t.position, t.sample_id, t.repeat, {'t.attempt_no' if failures else 't.result_no'}"
-    size = _BODIES_PER_PAGE if bodies else _ROWS_PER_PAGE
-    page = query
-    after: tuple[object, ...] = ()
-    while True:
-        with database.read_transaction() as transaction:
-            rows = transaction.execute(
-                f"{page} ORDER BY {order} LIMIT {size}", *values, *after
-            ).all()
-        yield from rows
-        if len(rows) < size:
-            return
-        page = f"{query} AND ({order}) > (?, ?, ?, ?)"
-        after = (*_result_sort_key(rows[-1]), rows[-1].number)
-
-
-def _build_row_query(
-    run_no: int, chosen: ResultFilter, *, failures: bool, bodies: bool
-) -> tuple[str, list[object]]:
-    """Build the query of `_ROW_COLUMNS`, without an order, and its values."""
-    if failures:
-        source, codec = "assay_attempt t", ", t.codec, t.blob"
-        # Constants for the columns that only results have.
-        other = {"score": "NULL", "valid": "FALSE", "metrics": "NULL", "number": "t.attempt_no"}
-    else:
-        source, codec = "assay_result t", ", b.codec, b.blob"
-        source += " JOIN assay_body b ON b.result_no = t.result_no" if bodies else ""
-        other = {"boundary": "NULL", "number": "t.result_no"}
-    columns = ", ".join(f"{other.get(name, f't.{name}')} AS {name}" for name in _ROW_COLUMNS)
-    conditions: dict[str, object] = {"t.run_no = ?": run_no}
-    if chosen.status is not None:
-        conditions["t.status = ?"] = str(chosen.status)
-    if chosen.sample_id is not None:
-        conditions["t.sample_id = ?"] = to_column_id(chosen.sample_id)
-    if chosen.valid is not None and not failures:
-        conditions["t.valid = ?"] = chosen.valid
-    where = " AND ".join([*conditions, *([_IS_FINAL_FAILURE] if failures else [])])
-    query = f"SELECT {columns}{codec if bodies else ''} FROM {source} WHERE {where}"
-    return query, list(conditions.values())
-
-
-def _parse_result_row(row: Sequence[Any]) -> ResultRow:
-    # By position, not by name: looking up attributes of a million rows is slow.
-    *values, metrics, position, _ = row
-    # SQLite has no booleans.
-    values[_VALID], values[_CACHED] = bool(values[_VALID]), bool(values[_CACHED])
-    values.append({} if metrics is None else json.loads(metrics))
-    values.append(None if position == NO_POSITION else position)
-    return ResultRow(*values)

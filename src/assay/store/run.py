@@ -1,42 +1,63 @@
 """One run of a store: read its samples and totals, and record more."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import ConfigError
 
 from .database import Database
+from .insert_rows import NO_POSITION
 from .insertion import insert_batch
 from .lease import Lease, find_live_holder
-from .positions import SamplePositions
-from .result_reader import (
-    AttemptRow,
-    FailureGroup,
-    ResultFilter,
-    ResultRow,
-    RetriedAttempts,
-    read_attempts,
-    read_attempts_cost,
-    read_failure_groups,
-    read_keys,
-    read_results,
-    read_retried_attempts,
-    read_samples,
-)
+from .result_reader import RunReader
 from .run_rows import RUN_QUERY, RunRow, RunSpec, RunStatus, Totals, now, parse_run_row
-from .sample_keys import DoneKeys, RecordedPrompts
-from .stored_prompts import KeptRollout, read_kept_rollout, read_prompts
 from .training_steps import StepRow, delete_steps, read_steps, write_step
 
 if TYPE_CHECKING:
-    from assay.types import Sample, Status
-
     from .writer import Writer, WriterSettings
 
 
-class Run:
+# Added to a sample's index when another sample already has that position.
+_POSITION_OFFSET = 10**9
+
+
+class SamplePositions:
+    """Positions of the samples that have results or failed attempts in a run.
+
+    Rollouts of one sample are grouped by their position. In a changed dataset the remaining rows
+    have other indexes than before, so the recorded positions must be used.
+    """
+
+    def __init__(self, database: Database, run_no: int) -> None:
+        self._database = database
+        self._run_no = run_no
+
+    def of(self, keys: Sequence[str], index: int | None) -> int | None:
+        """Return the position of the sample with these keys and the row at `index`.
+
+        The recorded position if there is one, otherwise `index`, or a free position when another
+        sample already has that.
+        """
+        marks = ", ".join("?" * len(keys))
+        position = self._find_position(f"key IN ({marks})", *keys)
+        if position is not None:
+            return None if position == NO_POSITION else position
+        while index is not None and self._find_position("position = ?", index) is not None:
+            index += _POSITION_OFFSET
+        return index
+
+    def _find_position(self, condition: str, *values: object) -> int | None:
+        with self._database.read_transaction() as transaction:
+            for table in ("result", "attempt"):
+                query = f"SELECT position FROM assay_{table} WHERE run_no = ? AND {condition}"
+                found = transaction.execute(f"{query} LIMIT 1", self._run_no, *values).scalar()
+                if found is not None:
+                    return int(found)
+        return None
+
+
+class Run(RunReader):
     """A run opened read-only, or for recording after it was started or resumed."""
 
     def __init__(
@@ -48,12 +69,11 @@ class Run:
         *,
         is_new: bool = False,
     ) -> None:
+        super().__init__(database, run_no)
         self.spec = spec
         self.is_new = is_new
         """Whether the run was started through this object, so that nothing was recorded before."""
 
-        self._database = database
-        self._run_no = run_no
         self._lease = lease
 
     @property
@@ -76,29 +96,10 @@ class Run:
             row = transaction.execute(f"{RUN_QUERY} WHERE r.run_no = ?", self._run_no).first()
         return parse_run_row(row, holder)
 
-    def read_done_keys(self) -> DoneKeys:
-        """Return the keys of all results. Failed attempts are not done."""
-        return DoneKeys(read_keys(self._database, self._run_no))
-
     @property
     def key_fingerprint(self) -> str:
         """The fingerprint in the keys of this run, unaffected by later changes of the scorer."""
         return self.spec.key_fingerprint or self.spec.config_fingerprint
-
-    def prompts(self) -> RecordedPrompts:
-        """Return the prompts of rollouts that are done, or were kept when their scorer failed."""
-        done = read_prompts(self._database, self._run_no, kept=False)
-        kept = read_prompts(self._database, self._run_no, kept=True)
-        return RecordedPrompts(chain(done, kept))
-
-    def read_kept_keys(self) -> DoneKeys:
-        """Return the keys whose scorer failed at least once, done or not."""
-        kept = read_prompts(self._database, self._run_no, kept=True)
-        return DoneKeys(key for key, _ in kept)
-
-    def find_kept_rollout(self, key: str) -> KeptRollout | None:
-        """Return the rollout of a result, or of the last attempt whose scorer failed."""
-        return read_kept_rollout(self._database, self._run_no, key)
 
     def places(self) -> SamplePositions | None:
         """Return the positions of recorded samples; None if they equal the indexes of the rows."""
@@ -107,50 +108,6 @@ class Run:
         if self.is_new or self.spec.repeats == 1 or not moved:
             return None
         return SamplePositions(self._database, self._run_no)
-
-    def results(
-        self,
-        *,
-        status: "Status | None" = None,
-        valid: bool | None = None,
-        sample_id: str | None = None,
-        failed: bool = True,
-    ) -> Iterator[ResultRow]:
-        """Yield narrow rows in dataset order; repeats of a sample are adjacent.
-
-        A sample whose attempts all failed is included once, with its `boundary`, unless `failed`
-        is False.
-        """
-        chosen = ResultFilter(status=status, valid=valid, sample_id=sample_id, failed=failed)
-        return read_results(self._database, self._run_no, chosen)
-
-    def samples(
-        self,
-        *,
-        status: "Status | None" = None,
-        valid: bool | None = None,
-        sample_id: str | None = None,
-        failed: bool = True,
-    ) -> "Iterator[Sample]":
-        """Yield whole samples, ordered and filtered as in `results`, with one page in memory."""
-        chosen = ResultFilter(status=status, valid=valid, sample_id=sample_id, failed=failed)
-        return read_samples(self._database, self._run_no, chosen)
-
-    def attempts(self, *, key: str | None = None) -> Iterator[AttemptRow]:
-        """Yield failed attempts, oldest first, of one key or of all."""
-        return read_attempts(self._database, self._run_no, key=key)
-
-    def read_retries(self) -> RetriedAttempts:
-        """Return number and cost of the retried attempts, which `results` does not include."""
-        return read_retried_attempts(self._database, self._run_no)
-
-    def failure_groups(self, *, limit: int = 5) -> list[FailureGroup]:
-        """Return the reasons of failed samples, the most frequent first."""
-        return read_failure_groups(self._database, self._run_no, limit)
-
-    def attempts_cost_usd(self) -> float:
-        """Return the known cost of all failed attempts."""
-        return read_attempts_cost(self._database, self._run_no)
 
     def writer(self, settings: "WriterSettings | None" = None) -> "Writer":
         """Start a thread that records samples of this run. Close it before `finish`."""

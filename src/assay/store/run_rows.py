@@ -265,20 +265,16 @@ def check_same_config(
         return
     listed = "\n".join(f"    {line}" for line in differing[:20]) or "    (only the fingerprint)"
     rolled_out = any(stored.config.get(name) is not None for name in ("endpoint", "rollout_fn"))
-    rescore = rolled_out and differs_in_scorer_only(stored, given)
+    rescore = (
+        rolled_out
+        and stored_config != given_config
+        and _omit_settings(stored_config, SCORER_SETTINGS)
+        == _omit_settings(given_config, SCORER_SETTINGS)
+    )
     raise ConfigError(
         f"the configuration differs from the one that the run was started with:\n{listed}",
         where=f"run {stored.id!r}",
         hint=_RESCORE_HINT if rescore else "start a new run, or restore the configuration",
-    )
-
-
-def differs_in_scorer_only(stored: RunSpec, given: RunSpec) -> bool:
-    """Whether two configurations differ in their scorers only."""
-    old = _omit_settings(stored.config, PROVENANCE)
-    new = _omit_settings(json.loads(given.config_json()), PROVENANCE)
-    return old != new and _omit_settings(old, SCORER_SETTINGS) == _omit_settings(
-        new, SCORER_SETTINGS
     )
 
 

@@ -2,7 +2,9 @@
 
 import json
 import re
-from contextlib import suppress
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -19,10 +21,10 @@ from assay.types import (
 )
 
 from .database import Database, StoreSettings, Transaction, open_postgresql, open_sqlite
-from .deletion import delete_run_rows
+from .database_errors import to_store_error
 from .insert_rows import to_column_text
 from .insertion import compute_first_result_no
-from .lease import claim_run, create_lease, find_live_holders
+from .lease import claim_run, create_lease, find_live_holder, find_live_holders
 from .migrations import migrate
 from .run import Run
 from .run_rows import (
@@ -34,11 +36,19 @@ from .run_rows import (
     parse_run_row,
     parse_run_spec,
 )
-from .sqlite_file import back_up_file, compact_file
 from .stored_sessions import SessionStore
 
 STORE_FOLDER = ".assay"
 STORE_FILE = "assay.db"
+# The tables of a run, except the bodies of its results. Referenced tables come last.
+_RUN_TABLES = (
+    "assay_result",
+    "assay_attempt",
+    "assay_step",
+    "assay_tally",
+    "assay_lease",
+    "assay_run",
+)
 _POSTGRESQL_PREFIX = re.compile(r"\s*postgres[a-z+]*:", re.IGNORECASE)
 
 
@@ -63,7 +73,13 @@ class Store(SessionStore):
         """
         settings = settings or StoreSettings()
         if isinstance(where, str) and "://" in where and not where.startswith("sqlite:///"):
-            database = _open_url(where, settings, create=create)
+            scheme = where.partition("://")[0].partition("+")[0]
+            if scheme not in ("postgresql", "postgres"):
+                raise ConfigError(
+                    f"a store must be a file or a postgresql:// URL, not {scheme}://",
+                    where="Store.open()",
+                )
+            database = open_postgresql(where, settings, create=create)
         else:
             database = _open_file(_resolve_store_path(where), settings, create=create)
         try:
@@ -96,7 +112,20 @@ class Store(SessionStore):
     def start_run(self, spec: RunSpec) -> Run:
         """Start a new run. Raises `ConfigError` if its id already exists."""
         database = self._database
-        columns = {**_build_run_columns(spec), "status": "running", "dataset_changed": False}
+        columns: dict[str, Any] = {
+            "id": spec.id,
+            "name": to_column_text(spec.name),
+            "config": spec.config_json(),
+            "config_fingerprint": spec.config_fingerprint,
+            "dataset": to_column_text(spec.dataset),
+            "dataset_fingerprint": spec.dataset_fingerprint,
+            "total": spec.total,
+            "repeats": spec.repeats,
+            "created_at": spec.created_at,
+            **({} if spec.reuses is None else {"reuses": spec.reuses}),
+            "status": "running",
+            "dataset_changed": False,
+        }
         marks = ", ".join("?" * len(columns))
         with database.write_transaction() as transaction:
             run_no = transaction.execute(
@@ -197,30 +226,62 @@ class Store(SessionStore):
         """
         with self._database.write_transaction() as transaction:
             row = find_run_row(transaction, run_id, where=self.where, lock=True)
-            return delete_run_rows(transaction, row.run_no, row.id, where=self.where)
+            holder = find_live_holder(transaction, row.run_no)
+            if holder is not None:
+                # It would write results again.
+                raise ConfigError(
+                    f"run {row.id!r} cannot be deleted: it is in use by {holder}",
+                    where=self.where,
+                    hint="stop that process first",
+                )
+            # Bodies first: only the rows of `assay_result` map them to the run.
+            results = "SELECT result_no FROM assay_result WHERE run_no = ?"
+            deleted = transaction.execute(
+                f"DELETE FROM assay_body WHERE result_no IN ({results})", row.run_no
+            )
+            for table in _RUN_TABLES:
+                transaction.execute(f"DELETE FROM {table} WHERE run_no = ?", row.run_no)
+            return deleted.rowcount
 
     def compact(self) -> None:
-        """Rewrite a SQLite store without the space of deleted runs."""
-        compact_file(self._database)
+        """Rewrite a SQLite store without the space of deleted runs.
+
+        Needs as much free disk space as the file takes.
+        """
+        with self._connect_to_file("PostgreSQL frees the space of deleted runs by itself") as file:
+            file.execute("VACUUM")
+            # VACUUM writes the whole file through the log, which would keep that size.
+            file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def backup(self, path: str | Path) -> None:
         """Copy a SQLite store to a new file, even while runs are recorded."""
-        back_up_file(self._database, Path(path))
+        path = Path(path)
+        with self._connect_to_file("back up a PostgreSQL store with pg_dump") as file:
+            try:
+                create_private(path)
+            except FileExistsError:
+                raise ConfigError(
+                    f"{path} already exists", hint="choose a path that does not exist yet"
+                ) from None
+            except OSError as error:
+                raise StoreError(f"{path} cannot be created: {error.strerror}") from None
+            try:
+                with closing(sqlite3.connect(path)) as copy:
+                    file.backup(copy)
+            except BaseException:
+                path.unlink(missing_ok=True)
+                raise
 
-
-def _build_run_columns(spec: RunSpec) -> dict[str, Any]:
-    return {
-        "id": spec.id,
-        "name": to_column_text(spec.name),
-        "config": spec.config_json(),
-        "config_fingerprint": spec.config_fingerprint,
-        "dataset": to_column_text(spec.dataset),
-        "dataset_fingerprint": spec.dataset_fingerprint,
-        "total": spec.total,
-        "repeats": spec.repeats,
-        "created_at": spec.created_at,
-        **({} if spec.reuses is None else {"reuses": spec.reuses}),
-    }
+    @contextmanager
+    def _connect_to_file(self, otherwise: str) -> Iterator[sqlite3.Connection]:
+        # Not through the database: these commands cannot run inside a transaction.
+        if self._database.is_postgresql:
+            raise ConfigError("the store is not a SQLite file", where=self.where, hint=otherwise)
+        try:
+            with closing(sqlite3.connect(self.where, isolation_level=None)) as connection:
+                yield connection
+        except sqlite3.Error as error:
+            raise to_store_error(error, where=self.where) from None
 
 
 def _reopen(transaction: Transaction, row: Any, spec: RunSpec, *, changed: bool) -> None:
@@ -244,15 +305,6 @@ def _reopen(transaction: Transaction, row: Any, spec: RunSpec, *, changed: bool)
     transaction.execute(
         f"UPDATE assay_run SET {changes} WHERE run_no = ?", *values.values(), row.run_no
     )
-
-
-def _open_url(url: str, settings: StoreSettings, *, create: bool) -> Database:
-    scheme = url.partition("://")[0].partition("+")[0]
-    if scheme not in ("postgresql", "postgres"):
-        raise ConfigError(
-            f"a store must be a file or a postgresql:// URL, not {scheme}://", where="Store.open()"
-        )
-    return open_postgresql(url, settings, create=create)
 
 
 def _resolve_store_path(where: str | Path | None) -> Path:
@@ -281,22 +333,19 @@ def _open_file(path: Path, settings: StoreSettings, *, create: bool) -> Database
             raise StoreError(
                 "the store does not exist", where=str(path), hint="`assay eval` creates one"
             )
-        _make_folder(path.parent, shared=settings.shared)
+        folder = path.parent
+        try:
+            make_private_folder(folder, SHARED_FOLDER_MODE if settings.shared else FOLDER_MODE)
+            if folder.name == STORE_FOLDER and not (folder / ".gitignore").exists():
+                (folder / ".gitignore").write_text("*\n", "utf-8")
+        except OSError as error:
+            raise StoreError(
+                f"the store's folder cannot be created: {error.strerror}",
+                where=str(folder),
+                hint="choose another path for the store",
+            ) from None
         # SQLite gives its -wal and -shm files the same permissions. If creating the file fails,
         # opening it below reports why.
         with suppress(OSError):
             create_private(path, SHARED_FILE_MODE if settings.shared else FILE_MODE)
     return open_sqlite(path, settings, create=create)
-
-
-def _make_folder(folder: Path, *, shared: bool) -> None:
-    try:
-        make_private_folder(folder, SHARED_FOLDER_MODE if shared else FOLDER_MODE)
-        if folder.name == STORE_FOLDER and not (folder / ".gitignore").exists():
-            (folder / ".gitignore").write_text("*\n", "utf-8")
-    except OSError as error:
-        raise StoreError(
-            f"the store's folder cannot be created: {error.strerror}",
-            where=str(folder),
-            hint="choose another path for the store",
-        ) from None

@@ -33,7 +33,14 @@ def write_step(
     """Write and commit the metrics of a step; overwrite earlier ones."""
     if step < 1:
         raise ConfigError(f"step must be at least 1, not {step!r}", where=_RECORD_STEP)
-    text = _encode_step_metrics(metrics)
+    try:
+        text = json.dumps(dict(metrics), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"the metrics are not plain JSON: {error}",
+            where=_RECORD_STEP,
+            hint="write None for a number that is unknown or not finite",
+        ) from None
     with database.write_transaction() as transaction:
         _check_lease(transaction, run_no, lease, where=database.where)
         transaction.execute(
@@ -59,9 +66,19 @@ def read_steps(database: Database, run_no: int) -> list[StepRow]:
     query = "SELECT * FROM assay_step WHERE run_no = ? ORDER BY step"
     with database.read_transaction() as transaction:
         rows = transaction.execute(query, run_no).all()
-    return [
-        StepRow(row.step, _parse_step_metrics(row, database.where), row.recorded_at) for row in rows
-    ]
+    steps = []
+    for row in rows:
+        try:
+            metrics = json.loads(row.metrics)
+        except ValueError:
+            metrics = None
+        if not isinstance(metrics, dict):
+            raise StoreError(
+                f"the stored metrics of step {row.step} are not a JSON object",
+                where=database.where,
+            )
+        steps.append(StepRow(row.step, metrics, row.recorded_at))
+    return steps
 
 
 def _check_lease(transaction: Transaction, run_no: int, lease: Lease, *, where: str) -> None:
@@ -75,26 +92,3 @@ def _check_lease(transaction: Transaction, run_no: int, lease: Lease, *, where: 
             where=where,
             hint="resume the run to record more steps",
         )
-
-
-def _encode_step_metrics(metrics: Mapping[str, Any]) -> str:
-    try:
-        return json.dumps(dict(metrics), allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(
-            f"the metrics are not plain JSON: {error}",
-            where=_RECORD_STEP,
-            hint="write None for a number that is unknown or not finite",
-        ) from None
-
-
-def _parse_step_metrics(row: Any, where: str) -> dict[str, Any]:
-    try:
-        found = json.loads(row.metrics)
-    except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        raise StoreError(
-            f"the stored metrics of step {row.step} are not a JSON object", where=where
-        )
-    return found

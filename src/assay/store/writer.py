@@ -4,7 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from types import TracebackType
@@ -227,7 +227,7 @@ class Writer:
                     self._commit(batch)
                 if time.monotonic() >= next_beat and not last:
                     next_beat = time.monotonic() + self._settings.heartbeat_s
-                    self._try_heartbeat()
+                    self._try(self._renew)
         finally:
             self._ended.set()
 
@@ -274,32 +274,23 @@ class Writer:
 
     def _commit(self, batch: list[_Submission]) -> None:
         inserted: list[bool] = []
-        if self._error is None:
-            try:
-                inserted = self._write([entry for entries, _, _ in batch for entry in entries])
-            except Exception as error:
-                self._fail(error)
-        self._acknowledge(batch, inserted)
-
-    def _try_heartbeat(self) -> None:
-        if self._error is None:
-            try:
-                self._renew()
-            except Exception as error:
-                self._fail(error)
-
-    def _fail(self, error: Exception) -> None:
-        if not isinstance(error, AssayError):
-            error = StoreError(f"{type(error).__name__}: {error}", where=self._where)
-        self._error = error
-
-    def _acknowledge(self, batch: list[_Submission], inserted: list[bool]) -> None:
+        entries = [entry for entries, _, _ in batch for entry in entries]
+        self._try(lambda: inserted.extend(self._write(entries)))
         assert self._loop is not None
-        try:
+        # A closed event loop has no task that waits. `close` still raises a write error.
+        with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._settle, batch, inserted)
-        except RuntimeError:
-            # The event loop is closed, so no task waits. `close` still raises a write error.
+
+    def _try(self, action: Callable[[], None]) -> None:
+        """Run an action, unless one has failed before; keep its error for the callers."""
+        if self._error is not None:
             return
+        try:
+            action()
+        except AssayError as error:
+            self._error = error
+        except Exception as error:
+            self._error = StoreError(f"{type(error).__name__}: {error}", where=self._where)
 
     def _settle(self, batch: list[_Submission], inserted: list[bool]) -> None:
         self._room.set()
