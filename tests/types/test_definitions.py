@@ -7,10 +7,12 @@ from pydantic import ValidationError
 
 from assay.types.manifest import (
     AgentDefinition,
+    EvaluationProfile,
     InlineTool,
     Manifest,
     RemoteTool,
     SkillDefinition,
+    SuccessCriterion,
     ToolDefinition,
 )
 
@@ -105,3 +107,97 @@ def test_an_inline_tool_takes_one_object() -> None:
         InlineTool(name="add", description="Adds.", parameters={"type": "string"})
     with pytest.raises(ValidationError, match="match pattern"):
         InlineTool(name="add it", description="Adds.", parameters={"type": "object"})
+
+
+FACTUAL: dict[str, Any] = {"name": "factuality", "description": "No errors.", "threshold": 0.99}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"threshold": float("nan")}, "finite"),
+        ({"threshold": float("inf")}, "finite"),
+        ({"threshold": "0.9"}, "valid number"),
+        ({"threshold": True}, "valid number"),
+        ({"threshold": None}, "valid number"),
+        ({"name": ""}, "the text is empty"),
+        ({"name": "a\nb"}, "control characters"),
+        ({"name": " a"}, "surrounding spaces"),
+        ({"name": "n" * 201}, "at most 200"),
+        ({"description": "  "}, "the text is empty"),
+        ({"strict": "no"}, "valid boolean"),
+        ({"strict": 1}, "valid boolean"),
+        ({"direction": "up"}, "'max' or 'min'"),
+        ({"metric": ""}, "the text is empty"),
+        ({"range": [1, 1]}, r"\[1, 1\] is not ascending"),
+        ({"range": [0, 1, 2]}, "at most 2"),
+        ({"range": ["0", 1]}, "valid number"),
+        ({"treshold": 1}, "Extra inputs"),
+    ],
+)
+def test_a_criterion_refuses(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        SuccessCriterion.model_validate({**FACTUAL, **change})
+
+
+@pytest.mark.parametrize("threshold", [-1.5, 0, 1.5, 100.0])
+def test_a_threshold_may_be_any_finite_number(threshold: float) -> None:
+    assert (
+        SuccessCriterion.model_validate({**FACTUAL, "threshold": threshold}).threshold == threshold
+    )
+
+
+def test_a_criterion_blocks_unless_it_says_otherwise() -> None:
+    criterion = SuccessCriterion(**FACTUAL)
+
+    assert criterion.strict is True
+    assert (criterion.direction, criterion.metric, criterion.range) == (None, None, None)
+    assert SuccessCriterion(**FACTUAL, range=(0, 5)).range == (0.0, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"expected_latency_ms": -5}, "greater than 0"),
+        ({"expected_latency_ms": 0}, "greater than 0"),
+        ({"expected_latency_ms": True}, "valid integer"),
+        ({"expected_latency_ms": "2000"}, "valid integer"),
+        ({"expected_latency_ms": 1500.5}, "valid integer"),
+        ({"golden_dataset_uri": ""}, "the text is empty"),
+        ({"golden_dataset_uri": "a\x1b[31m"}, "control characters"),
+        ({"evaluator_model": ""}, "the text is empty"),
+        ({"grading_rubric": None}, "valid tuple"),
+        ({"golden_dataset_sha256": "ab12"}, "match pattern"),
+        ({"golden_dataset_sha256": "AB" * 32}, "match pattern"),
+        ({"latency_statistic": "p96"}, "'p50', 'p90'"),
+        ({"gate": "maybe"}, "'point' or 'proven'"),
+        ({"confidence": 95}, "less than 1"),
+        ({"confidence": 0.2}, "greater than or equal to 0.5"),
+        ({"repeats": 0}, "greater than 0"),
+        ({"repeats": True}, "valid integer"),
+    ],
+)
+def test_a_profile_refuses(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        EvaluationProfile.model_validate(change)
+
+
+def test_a_profile_is_empty_by_default_and_says_how_it_measures() -> None:
+    profile = EvaluationProfile()
+
+    assert profile.grading_rubric == ()
+    assert (profile.expected_latency_ms, profile.golden_dataset_uri) == (None, None)
+    assert (profile.latency_statistic, profile.gate) == ("p95", "point")
+    assert (profile.confidence, profile.repeats) == (0.95, 1)
+
+
+def test_a_rubric_is_given_as_a_list_and_cannot_be_added_to() -> None:
+    profile = EvaluationProfile(grading_rubric=[SuccessCriterion(**FACTUAL)])
+
+    assert profile.grading_rubric[0].name == "factuality"
+    assert not hasattr(profile.grading_rubric, "append")
+    assert hash(profile) == hash(EvaluationProfile(grading_rubric=(SuccessCriterion(**FACTUAL),)))
+    with pytest.raises(ValidationError):
+        profile.grading_rubric[0].model_copy(update={"threshold": "garbage"})
+    with pytest.raises(ValidationError, match="frozen"):
+        profile.gate = "proven"  # type: ignore[misc]  # what is tested

@@ -47,6 +47,7 @@ from .message import Message as Message
 from .message import Role as Role
 from .message import TextBlock as TextBlock
 from .message import ToolCall as ToolCall
+from .message import ToolSpec as ToolSpec
 from .message import parse_arguments as parse_arguments
 from .message import read_arguments as read_arguments
 from .model_problems import validate_document as validate_document
@@ -75,7 +76,6 @@ from .serialization import set_unchecked as set_unchecked
 from .serialization import validate as validate
 from .stable_ids import encode_stable_json as encode_stable_json
 from .stable_ids import stable_id as stable_id
-from .tool import ToolSpec as ToolSpec
 from .trajectory import ModelCall as ModelCall
 from .trajectory import Trajectory as Trajectory
 from .trajectory import Usage as Usage

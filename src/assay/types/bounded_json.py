@@ -81,7 +81,11 @@ class _BoundedConverter:
             self.changed |= not isinstance(value, str | int)
             return self.convert(value.value, depth=depth + 1)
         if isinstance(value, str):
-            return self._convert_string(value)
+            self._charge_room(len(value) + 2)
+            # `str.__str__`, because a subclass may override it and return anything.
+            text = replace_lone_surrogates(str.__str__(value))
+            self.changed |= text != value
+            return text
         if isinstance(value, int | float):
             return self._convert_number(value)
         if isinstance(value, dict):
@@ -96,13 +100,6 @@ class _BoundedConverter:
         self._room -= characters
         if self._room < 0:
             raise _RoomExceeded
-
-    def _convert_string(self, value: str) -> str:
-        self._charge_room(len(value) + 2)
-        # `str.__str__`, because a subclass may override it and return anything.
-        text = replace_lone_surrogates(str.__str__(value))
-        self.changed |= text != value
-        return text
 
     def _convert_number(self, value: int | float) -> int | float | str:
         self._charge_room(1)

@@ -197,8 +197,18 @@ def collect_hidden_settings(endpoint: Endpoint) -> dict[str, Any]:
     # A query, a header or a parameter may select the model. Settings with a secret's name are
     # excluded: with another key it is still the same model.
     written = endpoint.to_dict()
+    try:
+        parts = urlsplit(endpoint.api_base or "")
+    except ValueError:
+        parts = urlsplit("")  # an invalid URL cannot be called
+    host = parts.netloc.rpartition("@")[2]
     found = {
-        **_collect_hidden_url_parts(endpoint.api_base or "", shown="api_base" in written),
+        "query": [
+            [name, value]
+            for name, value in parse_qsl(parts.query, keep_blank_values=True)
+            if name.lower() not in _SECRET_QUERY_NAMES and not _SECRET_SETTING_NAME.search(name)
+        ],
+        "address": "" if "api_base" in written else f"{host}{parts.path}",
         "headers": {
             name.lower(): value
             for name, value in endpoint.headers.items()
@@ -243,21 +253,6 @@ def describe_endpoint(endpoint: Endpoint) -> dict[str, Any]:
     elif hidden := compute_hidden_digest(endpoint):
         plain["hidden"] = hidden
     return plain
-
-
-def _collect_hidden_url_parts(url: str, *, shown: bool) -> dict[str, Any]:
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return {}  # an invalid URL cannot be called
-    pairs = parse_qsl(parts.query, keep_blank_values=True)
-    query = [
-        [name, value]
-        for name, value in pairs
-        if name.lower() not in _SECRET_QUERY_NAMES and not _SECRET_SETTING_NAME.search(name)
-    ]
-    host = parts.netloc.rpartition("@")[2]
-    return {"query": query, "address": "" if shown else f"{host}{parts.path}"}
 
 
 def _strip_url_secrets(url: str, withheld: set[str]) -> str | None:

@@ -84,17 +84,14 @@ def parse_yaml(
     it they are refused, because YAML 1.1 and 1.2 disagree about them.
     """
     if file.lower().endswith(".json"):
-        text = _SURROGATE_PAIR.sub(_join_surrogate_pair, text)
+        text = _SURROGATE_PAIR.sub(
+            lambda pair: pair[1] + bytes.fromhex(pair[2] + pair[3]).decode("utf-16-be"), text
+        )
     reader = YamlReader(_parse_yaml_events(text, file, kind), file, yes_and_no=yes_and_no)
     value = reader.document()
     if reader.problems:
         raise build_problems_error(kind, reader.problems)
     return YamlDocument(value, file, reader.positions)
-
-
-def _join_surrogate_pair(pair: re.Match[str]) -> str:
-    high, low = int(pair[2], 16), int(pair[3], 16)
-    return pair[1] + chr(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00))
 
 
 def _parse_yaml_events(text: str, file: str, kind: type[ConfigError]) -> Iterator[yaml.Event]:

@@ -12,15 +12,18 @@ from assay.errors import ManifestError
 from .definitions import (
     AgentDefinition,
     Definition,
+    EvaluationProfile,
     InlineTool,
     McpResourceDefinition,
+    Name,
+    NonBlankText,
     PlaceholderDefinition,
     RemoteTool,
     SkillDefinition,
+    SuccessCriterion,
     ToolDefinition,
     ToolPackDefinition,
 )
-from .evaluation_profile import EvaluationProfile, Name, NonBlankText, SuccessCriterion
 from .frozen_models import ExtensibleModel, FrozenDict, FrozenJson, FrozenModel, FrozenOpenModel
 from .guarded_yaml import write_yaml
 from .manifest_references import SourceFile, read_manifest

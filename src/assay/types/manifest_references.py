@@ -62,8 +62,9 @@ class _ManifestNode:
     path: Path | None
     becomes: ValuePath
 
-    def problem(self, message: str, hint: str | None = None) -> FileProblem:
-        return FileProblem(self.document.find_position(self.place), self.becomes, message, hint)
+    def refuse(self, message: str, hint: str | None = None) -> "_UnresolvedReference":
+        problem = FileProblem(self.document.find_position(self.place), self.becomes, message, hint)
+        return _UnresolvedReference(problem)
 
     def at(self, part: str | int) -> "_ManifestNode":
         place, becomes = (*self.place, part), (*self.becomes, part)
@@ -75,7 +76,11 @@ _ReferenceChain = tuple[tuple[Path | None, ValuePath], ...]
 
 
 class _UnresolvedReference(Exception):
-    """A reference could not be resolved; the problem is recorded."""
+    """A reference cannot be resolved."""
+
+    def __init__(self, problem: FileProblem) -> None:
+        super().__init__(problem.message)
+        self.problem = problem
 
 
 def read_manifest(
@@ -142,15 +147,15 @@ class _ReferenceResolver:
                 return node.value
             evaluation = self._resolve_value(node.at("evaluation"), trail)
             return {**node.value, "evaluation": evaluation}
-        except _UnresolvedReference:
-            return None  # recorded; the other definitions are still checked
+        except _UnresolvedReference as error:
+            # The other definitions are still checked.
+            self._problems.append(error.problem)
+            return None
 
     def _resolve_value(self, node: _ManifestNode, trail: _ReferenceChain) -> Any:
         node, trail = self._follow_references(node, trail)
         if len(node.becomes) > MAX_YAML_DEPTH:
-            raise self._record_unresolved(
-                node.problem(f"the value is nested more than {MAX_YAML_DEPTH} deep")
-            )
+            raise node.refuse(f"the value is nested more than {MAX_YAML_DEPTH} deep")
         if isinstance(node.value, Mapping):
             return {key: self._resolve_value(node.at(key), trail) for key in node.value}
         if isinstance(node.value, list | tuple):
@@ -165,15 +170,13 @@ class _ReferenceResolver:
         while isinstance(node.value, Mapping) and "$ref" in node.value:
             self._followed += 1
             if self._followed > _MAX_MANIFEST_REFERENCES:
-                raise self._record_unresolved(
-                    node.problem(
-                        f"the manifest has more than {_MAX_MANIFEST_REFERENCES} references"
-                    )
+                raise node.refuse(
+                    f"the manifest has more than {_MAX_MANIFEST_REFERENCES} references"
                 )
             target = self._find_target(node)
             step = (target.path and target.path.resolve(), target.place)
             if step in trail:
-                raise self._record_unresolved(node.problem(f"{_quote_reference(node)} is circular"))
+                raise node.refuse(f"{_quote_reference(node)} is circular")
             trail = (*trail, step)
             self._record_positions(target)
             node = target
@@ -184,15 +187,11 @@ class _ReferenceResolver:
         if siblings:
             listed = ", ".join(map(repr, siblings[:5]))
             message = f"the fields {listed} beside `$ref` would be dropped"
-            raise self._record_unresolved(
-                node.problem(message, "move them into the file that `$ref` names")
-            )
+            raise node.refuse(message, "move them into the file that `$ref` names")
         reference = node.value["$ref"]
         if not isinstance(reference, str) or not reference.strip():
             hint = "write file.yaml or file.yaml#/part"
-            raise self._record_unresolved(
-                node.problem(f"`$ref` is {quote_value(reference)}, not text", hint)
-            )
+            raise node.refuse(f"`$ref` is {quote_value(reference)}, not text", hint)
         name, _, pointer = reference.partition("#")
         path, document = node.path, node.document
         if name:
@@ -209,33 +208,25 @@ class _ReferenceResolver:
         """Return the file of that name if it is inside the root folder."""
         if _URI_SCHEME.match(name) or name.startswith("//"):
             hint = "refer to a file in the manifest's folder"
-            raise self._record_unresolved(node.problem(f"{_quote_reference(node)} is a URL", hint))
+            raise node.refuse(f"{_quote_reference(node)} is a URL", hint)
         if self._root is None:
             hint = "pass root=, the folder that contains all referenced files"
-            raise self._record_unresolved(
-                node.problem(f"{_quote_reference(node)} has no base folder", hint)
-            )
+            raise node.refuse(f"{_quote_reference(node)} has no base folder", hint)
         folder = node.path.parent if node.path else self._root
         path = folder / name
         try:
             # Resolved, because a symbolic link may lead out of the folder.
             inside = path.resolve().is_relative_to(self._root)
         except (OSError, ValueError, RuntimeError):
-            raise self._record_unresolved(
-                node.problem(f"{_quote_reference(node)} is not a path")
-            ) from None
+            raise node.refuse(f"{_quote_reference(node)} is not a path") from None
         if not inside:
             hint = f"refer to a file inside {str(self._root)!r}"
-            raise self._record_unresolved(
-                node.problem(f"{_quote_reference(node)} leads outside the folder", hint)
-            )
+            raise node.refuse(f"{_quote_reference(node)} leads outside the folder", hint)
         if path.suffix.lower() not in MANIFEST_SUFFIXES:
             message = f"{_quote_reference(node)} is not a {'/'.join(MANIFEST_SUFFIXES)} file"
-            raise self._record_unresolved(node.problem(message))
+            raise node.refuse(message)
         if not path.is_file():
-            raise self._record_unresolved(
-                node.problem(f"{_quote_reference(node)}: the file does not exist")
-            )
+            raise node.refuse(f"{_quote_reference(node)}: the file does not exist")
         return path
 
     def _resolve_pointer(
@@ -244,9 +235,7 @@ class _ReferenceResolver:
         """Return the value that a JSON pointer names, and its path in the document."""
         if pointer and not pointer.startswith("/"):
             hint = "the part after `#` must start with `/`, as in file.yaml#/definitions/name"
-            raise self._record_unresolved(
-                node.problem(f"{_quote_reference(node)} is not a valid reference", hint)
-            )
+            raise node.refuse(f"{_quote_reference(node)} is not a valid reference", hint)
         place: ValuePath = ()
         for written in pointer.split("/")[1:]:
             part = written.replace("~1", "/").replace("~0", "~")  # in this order (RFC 6901)
@@ -257,9 +246,7 @@ class _ReferenceResolver:
             else:
                 known = [str(key) for key in value] if isinstance(value, Mapping) else []
                 message = f"{_quote_reference(node)}: {part!r} does not exist in the file"
-                raise self._record_unresolved(
-                    node.problem(message, suggest_name(part, known) if known else None)
-                )
+                raise node.refuse(message, suggest_name(part, known) if known else None)
         return value, place
 
     def _record_positions(self, node: _ManifestNode) -> None:
@@ -269,11 +256,7 @@ class _ReferenceResolver:
                 self._positions[(*node.becomes, *place[start:])] = position
         if len(self._positions) > _MAX_EXPANDED_VALUES:
             message = f"the references expand to more than {_MAX_EXPANDED_VALUES:,} values"
-            raise build_problems_error(ManifestError, [node.problem(message)])
-
-    def _record_unresolved(self, problem: FileProblem) -> _UnresolvedReference:
-        self._problems.append(problem)
-        return _UnresolvedReference()
+            raise build_problems_error(ManifestError, [node.refuse(message).problem])
 
 
 def _quote_reference(node: _ManifestNode) -> str:

@@ -112,24 +112,18 @@ class ToolCall(BaseModel):
             return data
         function = data.get("function")
         if isinstance(function, Mapping):
-            data = _flatten_function(data, function)
+            nested = ("name", "arguments")
+            # Other keys of OpenAI's nested object are kept under `function`.
+            rest = {key: value for key, value in function.items() if key not in nested}
+            data = {key: value for key, value in data.items() if key != "function"}
+            if data.get("type") == "function":
+                del data["type"]
+            if rest:
+                data["function"] = rest
+            data |= {key: function[key] for key in nested if function.get(key) is not None}
         if isinstance(data.get("arguments"), str):
             data = {**data, **read_arguments(data["arguments"])}
         return data
-
-
-def _flatten_function(data: Mapping[str, Any], function: Mapping[str, Any]) -> dict[str, Any]:
-    # Other keys of OpenAI's nested object are kept under `function`.
-    flat = {key: value for key, value in data.items() if key != "function"}
-    if flat.get("type") == "function":
-        del flat["type"]
-    rest = {key: value for key, value in function.items() if key not in ("name", "arguments")}
-    if rest:
-        flat["function"] = rest
-    for key in ("name", "arguments"):
-        if function.get(key) is not None:
-            flat[key] = function[key]
-    return flat
 
 
 def read_arguments(text: str) -> dict[str, Any]:
@@ -150,18 +144,25 @@ def parse_arguments(text: str) -> dict[str, Any] | None:
     except ValueError:
         # Some servers send blank text for a tool without parameters.
         return None if text.strip() else {}
-    return value if isinstance(value, dict) and _has_finite_numbers(value) else None
-
-
-def _has_finite_numbers(value: dict[str, Any]) -> bool:
+    if not isinstance(value, dict):
+        return None
     # A number such as 1e999 is read as an infinity, which cannot be written back. Searching the
     # bytes first spares the second parse in all but odd cases.
     written = to_json(value, inf_nan_mode="constants")
-    if b"Infinity" not in written:
-        return True
     constants: list[str] = []
-    json.loads(written, parse_constant=constants.append)
-    return not constants
+    if b"Infinity" in written:
+        json.loads(written, parse_constant=constants.append)
+    return None if constants else value
+
+
+class ToolSpec(BaseModel):
+    """Name, description and JSON Schema of a tool the model may call."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    name: str = Field(min_length=1)
+    description: str = ""
+    parameters: dict[str, Any] = Field(default_factory=lambda: {"type": "object", "properties": {}})
 
 
 class Message(JsonModel):

@@ -42,7 +42,17 @@ def unpack_overflow(pairs: Mapping[str, str], *, covering: str) -> str:
     whole = "".join(_read_pair(pairs, number) for number in range(1, count + 1))
     if len(pairs) != count:
         raise ValueError(f"{count} strings are announced, {len(pairs)} are present")
-    text = _inflate(base64.b85decode(whole[_HEADER_LENGTH:])).decode()
+    inflater = zlib.decompressobj()
+    try:
+        packed = base64.b85decode(whole[_HEADER_LENGTH:])
+        data = inflater.decompress(packed, MAX_UNPACKED_BYTES + 1)
+    except zlib.error as error:
+        raise ValueError(str(error)) from error
+    if len(data) > MAX_UNPACKED_BYTES:
+        raise ValueError(f"the strings unpack to more than {MAX_UNPACKED_BYTES} bytes")
+    if not inflater.eof or inflater.unused_data:
+        raise ValueError("the compressed data is truncated or too long")
+    text = data.decode()
     if _compute_checksum(text, covering) != header[1]:
         raise ValueError("the checksum does not match")
     return text
@@ -53,19 +63,6 @@ def _read_pair(pairs: Mapping[str, str], number: int) -> str:
     if not isinstance(pair, str) or len(pair) > MAX_PAIR_LENGTH:
         raise ValueError(f"string {number} is missing or not a short string")
     return pair
-
-
-def _inflate(packed: bytes) -> bytes:
-    inflater = zlib.decompressobj()
-    try:
-        data = inflater.decompress(packed, MAX_UNPACKED_BYTES + 1)
-    except zlib.error as error:
-        raise ValueError(str(error)) from error
-    if len(data) > MAX_UNPACKED_BYTES:
-        raise ValueError(f"the strings unpack to more than {MAX_UNPACKED_BYTES} bytes")
-    if not inflater.eof or inflater.unused_data:
-        raise ValueError("the compressed data is truncated or too long")
-    return data
 
 
 def _compute_checksum(text: str, covering: str) -> str:

@@ -8,7 +8,7 @@ import json
 import os
 import re
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cached_property, lru_cache
 from html import escape
 from urllib.parse import quote, quote_plus
@@ -115,19 +115,17 @@ def _collect_encodings_cached(secrets: frozenset[str]) -> list[str]:
 
 
 def _collect_encodings(secrets: Iterable[str]) -> list[str]:
-    found = {spelling for secret in secrets for spelling in _iterate_encodings(secret)}
+    # The secrets themselves and their encodings in JSON, Python, URLs and HTML, longest first.
+    found: set[str] = set()
+    for secret in secrets:
+        in_json = json.dumps(secret, ensure_ascii=False)[1:-1]
+        found |= {secret, in_json, json.dumps(secret)[1:-1], repr(secret)[1:-1]}
+        found.add(json.dumps(in_json, ensure_ascii=False)[1:-1])  # in JSON that is quoted in JSON
+        found |= {escape(secret), quote(secret, safe=_VISIBLE_ASCII, errors="replace")}
+        in_urls = {quote(secret, safe="", errors="replace"), quote_plus(secret, errors="replace")}
+        found |= in_urls
+        found |= {re.sub("%..", lambda match: match[0].lower(), each) for each in in_urls}
     return sorted(found, key=len, reverse=True)
-
-
-def _iterate_encodings(secret: str) -> Iterator[str]:
-    # The secret itself and its encodings in JSON, Python, URLs and HTML.
-    in_json = json.dumps(secret, ensure_ascii=False)[1:-1]
-    yield from (secret, in_json, json.dumps(secret)[1:-1], repr(secret)[1:-1])
-    yield json.dumps(in_json, ensure_ascii=False)[1:-1]  # in JSON that is quoted in JSON
-    yield from (escape(secret), quote(secret, safe=_VISIBLE_ASCII, errors="replace"))
-    for encoded in (quote(secret, safe="", errors="replace"), quote_plus(secret, errors="replace")):
-        yield encoded
-        yield re.sub("%..", lambda match: match[0].lower(), encoded)
 
 
 def _find_partial_secret(secret: str, text: str) -> int:
@@ -145,7 +143,11 @@ def _redact_fragments(text: str, secret: str) -> str:
     done, start = 0, text.find(head)
     while start >= 0:
         length = _measure_common_prefix(text, start, secret)
-        if _is_secret_fragment(text, start, length):
+        end = start + length
+        # A short prefix may be an ordinary word that the secret happens to begin with.
+        cut = length >= _MIN_FRAGMENT_LENGTH or text.startswith(_TRUNCATION_MARKS, end)
+        ends_line = text[end : end + 1] in ("", "\n") and not text[start:end].isalpha()
+        if cut or (ends_line and length >= _MIN_LINE_END_FRAGMENT_LENGTH):
             pieces += [text[done:start], REDACTED]
             done = start + length
         start = text.find(head, start + length)
@@ -174,15 +176,6 @@ def _redact_tails(text: str, secret: str) -> str:
 def _measure_common_prefix(text: str, start: int, secret: str) -> int:
     most = min(len(text) - start, len(secret))
     return next((n for n in range(most) if text[start + n] != secret[n]), most)
-
-
-def _is_secret_fragment(text: str, start: int, length: int) -> bool:
-    # A short prefix may be an ordinary word that the secret happens to begin with.
-    end = start + length
-    if length >= _MIN_FRAGMENT_LENGTH or text.startswith(_TRUNCATION_MARKS, end):
-        return True
-    at_line_end = text[end : end + 1] in ("", "\n")
-    return at_line_end and length >= _MIN_LINE_END_FRAGMENT_LENGTH and not text[start:end].isalpha()
 
 
 def _mask_key(match: re.Match[str]) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from .bounded_json import PlainJson, count_utf16_units, shorten, to_plain, write_compact
 from .field_types import replace_lone_surrogates
@@ -185,18 +185,16 @@ def _write_metric_entries(metrics: "Mapping[str, Metric]", *, bare: bool) -> Pla
         unreal |= score is None and metric.score is not None
         # The published schema limits a metric to [0, 1]; other scores are written as measures.
         place = "metrics" if score is not None and 0 <= score <= 1 else "measures"
-        entries.setdefault(place, {})[name] = _write_metric_entry(metric, score, bare=bare)
+        entry: dict[str, Any] = {"score": score, "reason": "" if bare else metric.reason or ""}
+        if to_finite_float(metric.weight) is not None:
+            entry["weight"] = metric.weight
+        if score is None or not metric.is_score_valid:
+            entry["is_score_valid"] = False
+        if not bare:
+            entry = {**(metric.model_extra or {}), **entry}
+        entries.setdefault(place, {})[name] = entry
     plain = to_plain(entries, room=MAX_INFO)
     return plain and PlainJson(plain.value, plain.changed or unreal)
-
-
-def _write_metric_entry(metric: "Metric", score: float | None, *, bare: bool) -> dict[str, Any]:
-    entry: dict[str, Any] = {"score": score, "reason": "" if bare else metric.reason or ""}
-    if to_finite_float(metric.weight) is not None:
-        entry["weight"] = metric.weight
-    if score is None or not metric.is_score_valid:
-        entry["is_score_valid"] = False
-    return entry if bare else {**(metric.model_extra or {}), **entry}
 
 
 def _write_step_entry(step: "StepOutput") -> dict[str, Any]:
@@ -289,7 +287,7 @@ def _parse_info(text: object) -> dict[str, Any]:
         raise ValueError(f"longer than {_MAX_READ_CHARACTERS} characters")
     info = json.loads(
         text,
-        parse_constant=_refuse_non_finite,
+        parse_constant=_parse_finite_float,
         parse_float=_parse_finite_float,
         object_pairs_hook=_refuse_duplicate_keys,
     )
@@ -298,13 +296,11 @@ def _parse_info(text: object) -> dict[str, Any]:
     return info
 
 
-def _refuse_non_finite(constant: str) -> NoReturn:
-    raise ValueError(f"contains {constant:.40}")
-
-
 def _parse_finite_float(text: str) -> float:
     value = float(text)
-    return value if isfinite(value) else _refuse_non_finite(text)
+    if not isfinite(value):
+        raise ValueError(f"contains {text:.40}")
+    return value
 
 
 def _refuse_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

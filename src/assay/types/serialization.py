@@ -97,7 +97,15 @@ class JsonModel(NestedModel):
             ) from error
         # Searching a single byte is ten times faster than a word, and usually finds nothing.
         if (_BYTE_N in data and b"NaN" in data) or (_BYTE_I in data and b"Infinity" in data):
-            _refuse_constants(data, type(self).__name__)
+            constants: list[str] = []
+            # Parsed, because "NaN" may also be part of a string.
+            json.loads(data, parse_constant=constants.append)
+            if constants:
+                raise WireError(
+                    f"the object contains {constants[0]}, which JSON cannot represent",
+                    where=type(self).__name__,
+                    hint="use None for an unknown number",
+                )
         return data
 
     @classmethod
@@ -113,16 +121,3 @@ class JsonModel(NestedModel):
     def from_dict(cls, data: dict[str, Any]) -> Self:
         """Read the output of `to_dict`."""
         return cls.model_validate(data)
-
-
-def _refuse_constants(data: bytes, where: str) -> None:
-    # Parsed, because "NaN" may also be part of a string.
-
-    def refuse(constant: str) -> None:
-        raise WireError(
-            f"the object contains {constant}, which JSON cannot represent",
-            where=where,
-            hint="use None for an unknown number",
-        )
-
-    json.loads(data, parse_constant=refuse)

@@ -199,20 +199,14 @@ class YamlReader:
     def _count_value(self, event: yaml.Event, place: ValuePath, read: _MeasuredValue) -> None:
         self._values += read.values
         self._characters += read.characters
-        hint = "an alias counts each time it is used"
-        if self._values > MAX_YAML_VALUES:
-            self._refuse(
-                event, place, f"the file contains more than {MAX_YAML_VALUES:,} values", hint
-            )
-            raise _LimitReached
-        if self._characters > MAX_YAML_CHARACTERS:
-            self._refuse(
-                event,
-                place,
-                f"the file contains more than {MAX_YAML_CHARACTERS:,} characters",
-                hint,
-            )
-            raise _LimitReached
+        for count, most, what in (
+            (self._values, MAX_YAML_VALUES, "values"),
+            (self._characters, MAX_YAML_CHARACTERS, "characters"),
+        ):
+            if count > most:
+                hint = "an alias counts each time it is used"
+                self._refuse(event, place, f"the file contains more than {most:,} {what}", hint)
+                raise _LimitReached
         if len(place) + read.height > MAX_YAML_DEPTH:
             self._refuse(event, place, f"the value is nested more than {MAX_YAML_DEPTH} deep")
             raise _LimitReached
