@@ -1,13 +1,14 @@
 """`parse_json_object`: what it reads, and at which byte it refuses what."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.datasets.json_text import JsonProblem, parse_json_object
+from assay.datasets.json_text import JsonProblem, find_duplicate, parse_json_object
 
 _SCALARS = (
     st.none()
@@ -126,3 +127,27 @@ def test_an_object_of_very_many_keys_is_searched_once_for_a_repeated_one() -> No
     text = "{" + ", ".join(f'"{name}" : 1' for name in names) + "}"
 
     assert refused(text.encode()).message == "repeats the key 'k7' in one object"
+
+
+@pytest.mark.parametrize(
+    ("names", "found"),
+    [([], None), (["a", "b"], None), (["a", "b", "b", "a"], "b"), (["a", "A", "a"], "a")],
+)
+def test_the_first_name_that_was_there_before_is_found(names: list[str], found: str | None) -> None:
+    assert find_duplicate(names) == found
+
+
+def test_each_name_is_looked_at_once_and_none_behind_the_duplicate() -> None:
+    looked_at: list[str] = []
+
+    def names() -> Iterator[str]:
+        for name in ["a", "b", "a", "c"]:
+            looked_at.append(name)
+            yield name
+
+    assert find_duplicate(names()) == "a"
+    assert looked_at == ["a", "b", "a"]
+
+
+def test_very_many_names_are_no_trouble() -> None:
+    assert find_duplicate(str(number) for number in range(300_000)) is None

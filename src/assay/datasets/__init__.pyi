@@ -12,7 +12,7 @@ from .golden.access_rules import FetchRules as FetchRules
 from .golden.access_rules import GoldenDataset as GoldenDataset
 from .golden.addresses import read_address as read_address
 from .golden.fetch import fetch_golden as fetch_golden
-from .golden.golden_samples import read_golden as read_golden
+from .golden.fetch import read_golden as read_golden
 from .layouts import ANSWER_KEYS as ANSWER_KEYS
 from .layouts import ID_KEYS as ID_KEYS
 from .layouts import PROMPT_KEYS as PROMPT_KEYS

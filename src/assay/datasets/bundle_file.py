@@ -14,7 +14,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from assay.errors import DatasetError
-from assay.types import create_private, make_private_folder
+from assay.types import compute_sha256, create_private, make_private_folder
 
 from .bundle_archive import (
     CODE,
@@ -195,7 +195,7 @@ def _read_manifest(path: Path) -> tuple[BundleManifest, str]:
         if member.name != MANIFEST:
             break
         data = b"".join(pieces)
-        return _parse_manifest(path, data), hashlib.sha256(data).hexdigest()
+        return _parse_manifest(path, data), compute_sha256(data)
     raise build_bundle_error(path, f"its first member is not {MANIFEST}")
 
 

@@ -8,10 +8,9 @@ from typing import Any, BinaryIO
 
 from assay.errors import BadRow, DatasetError
 
-from .json_text import JsonProblem, parse_json_object
+from .json_text import JsonProblem, find_duplicate, parse_json_object
 from .open_file import open_bytes, skip_line
 from .read_limits import ReadLimits
-from .repeated_names import find_duplicate
 from .rows import RowOutcome
 
 _MESSAGES_PREFIX = b'{"messages":'

@@ -2,13 +2,11 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import isfinite, isinf
 from typing import Any
 
 from pydantic_core import from_json
-
-from .repeated_names import find_duplicate
 
 _ERROR_POSITION = re.compile(r" at line (\d+) column (\d+)$")
 _CONSTANT = re.compile(rb"NaN|-?Infinity")
@@ -61,7 +59,11 @@ def parse_json_object(data: bytes, *, max_depth: int) -> dict[str, Any]:
     if not finite:
         raise JsonProblem(
             "contains a number too large for a float",
-            offset=_find_infinite_number(data),
+            offset=next(
+                at
+                for token, at, _ in _scan_json_tokens(data)
+                if token[:1] in b"-0123456789" and isinf(float(token))
+            ),
             hint=_NULL_HINT,
         )
     # Every key ends in a quote and a colon, so their count is an upper bound. If the value has as
@@ -103,17 +105,14 @@ def measure_json(value: dict[str, Any], max_depth: int) -> tuple[int, int, bool]
 
 
 def _refuse_repeated_keys(data: bytes) -> None:
-    repeated: list[str] = []
-
-    def watch(pairs: list[tuple[str, Any]]) -> None:
-        name = find_duplicate(key for key, _ in pairs)
-        if name is not None:
-            repeated.append(name)
-
-    json.loads(data, object_pairs_hook=watch)
-    if repeated:
+    found: list[str | None] = []
+    json.loads(
+        data, object_pairs_hook=lambda pairs: found.append(find_duplicate(key for key, _ in pairs))
+    )
+    repeated = next((name for name in found if name is not None), None)
+    if repeated is not None:
         raise JsonProblem(
-            f"repeats the key {repeated[0]!r} in one object",
+            f"repeats the key {repeated!r} in one object",
             offset=_find_repeated_key(data),
             hint="keep one of them: the intended value is ambiguous",
         )
@@ -130,9 +129,13 @@ def _explain_parse_error(data: bytes, complaint: str, max_depth: int) -> JsonPro
             hint="convert the file to UTF-8, for example with iconv",
             cut_off="end of data" in error.reason,
         )
-    found = _ERROR_POSITION.search(complaint)
-    offset = _compute_offset(data, int(found[1]), int(found[2])) if found else 0
-    text = complaint[: found.start()] if found else complaint
+    text, offset = complaint, 0
+    if found := _ERROR_POSITION.search(complaint):
+        text = complaint[: found.start()]
+        # Both are counted from 1.
+        for _ in range(int(found[1]) - 1):
+            offset = data.find(b"\n", offset) + 1
+        offset = max(0, min(offset + int(found[2]) - 1, len(data)))
     # The parser reports the position after the sign of a number.
     offset -= data[offset - 1 : offset] == b"-"
     if constant := _CONSTANT.match(data, offset):
@@ -154,14 +157,6 @@ def _explain_parse_error(data: bytes, complaint: str, max_depth: int) -> JsonPro
     return JsonProblem(f"is not JSON: {text}", offset=offset, cut_off=cut_off)
 
 
-def _compute_offset(data: bytes, line: int, column: int) -> int:
-    """Return the offset of the line and column of the parser, both counted from 1."""
-    start = 0
-    for _ in range(line - 1):
-        start = data.find(b"\n", start) + 1
-    return max(0, min(start + column - 1, len(data)))
-
-
 def _has_lone_surrogate(data: bytes) -> bool:
     try:
         value = json.loads(data)
@@ -177,13 +172,6 @@ def _build_depth_error(data: bytes, max_depth: int) -> JsonProblem:
         offset=offset,
         hint="raise ReadLimits(max_depth=…), up to 200, if the nesting is intended",
     )
-
-
-def _find_infinite_number(data: bytes) -> int:
-    numbers = (
-        (token, at) for token, at, _ in _scan_json_tokens(data) if token[:1] in b"-0123456789"
-    )
-    return next((at for token, at in numbers if isinf(float(token))), 0)
 
 
 def _find_repeated_key(data: bytes) -> int:
@@ -212,3 +200,13 @@ def _scan_json_tokens(data: bytes) -> Iterator[tuple[bytes, int, int]]:
         depth += token in (b"{", b"[")
         yield token, match.start(), depth
         depth -= token in (b"}", b"]")
+
+
+def find_duplicate(names: Iterable[str]) -> str | None:
+    """Return the first name that repeats an earlier one, or None: of keys, or of columns."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None

@@ -83,7 +83,19 @@ def read_row(row: DatasetRow, *, index: int, original: DatasetRow | None = None)
                 fields["input"] = row if original is None else original
                 fields["id"] = _find_row_id(row) or _hash_row(fields["input"])
                 fields["index"] = index
-            return _validate_sample(layout, fields)
+            try:
+                return validate(Sample, fields)
+            except ValidationError as error:
+                problems = error.errors(
+                    include_url=False, include_input=False, include_context=False
+                )
+                # Unions report one problem per alternative; the deepest is the most specific.
+                deepest = max(problems, key=lambda problem: len(problem["loc"]))
+                place = ".".join(map(str, deepest["loc"]))
+                why = f"{place}: {deepest['msg']}" if place else deepest["msg"]
+                raise BadRow(
+                    f"the row does not fit a sample: {why}", hint=_layout_hint(layout)
+                ) from error
     keys = ", ".join(repr(key) for key in list(row)[:12]) or "none at all"
     more = f" and {len(row) - 12} more" if len(row) > 12 else ""
     raise BadRow(
@@ -107,14 +119,8 @@ def is_generated_id(sample: Sample) -> bool:
     return sample.id == rebuilt.id or sample.id == stable_id(sample.input)
 
 
-def _validate_sample(layout: Layout, fields: Fields) -> Sample:
-    try:
-        return validate(Sample, fields)
-    except ValidationError as error:
-        raise BadRow(
-            f"the row does not fit a sample: {_describe_deepest_problem(error)}",
-            hint=f"it was read as the {layout.name} layout; pass adapter= to read it another way",
-        ) from error
+def _layout_hint(layout: Layout) -> str:
+    return f"it was read as the {layout.name} layout; pass adapter= to read it another way"
 
 
 def _is_assay_row(row: DatasetRow) -> bool:
@@ -164,19 +170,11 @@ def _read_eval_protocol(row: DatasetRow) -> Fields:
     }
 
 
-def _read_messages_row(row: DatasetRow) -> Fields:
-    return {"prompt": _check_message_list(row), "ground_truth": _find_answer(row)}
-
-
 def _check_message_list(row: DatasetRow) -> Any:
     # Text is a valid prompt: a conversation that was encoded twice would be sent as JSON.
     if isinstance(row["messages"], str):
         raise BadRow("`messages` is text, not a list of messages", hint="decode it with adapter=")
     return row["messages"]
-
-
-def _read_question(row: DatasetRow) -> Fields:
-    return {"prompt": _find_prompt(row), "ground_truth": _find_answer(row)}
 
 
 def _find_prompt(row: DatasetRow) -> Any:
@@ -231,22 +229,10 @@ def _count_shared_messages(row: DatasetRow) -> int:
     return next((at for at, (a, b) in pairs if a != b), min(len(chosen), len(rejected)))
 
 
-def _is_eval_protocol(row: DatasetRow) -> bool:
-    return row.get("messages") is not None and not _EVAL_PROTOCOL_KEYS.isdisjoint(row)
-
-
 def _is_preference(row: DatasetRow) -> bool:
     if row.get("chosen") is None or row.get("rejected") is None:
         return False
     return row.get("prompt") is not None or _count_shared_messages(row) > 0
-
-
-def _is_completion(row: DatasetRow) -> bool:
-    return row.get("prompt") is not None and row.get("completion") is not None
-
-
-def _make_layout(name: str, columns: str, matches: RowPredicate, read: RowReader) -> Layout:
-    return Layout(name, frozenset(columns.split()), matches, read)
 
 
 LAYOUTS = (
@@ -260,15 +246,36 @@ LAYOUTS = (
     Layout(
         "assay", frozenset({"trajectory", "score", "input", "prompt"}), _is_assay_row, dict, True
     ),
-    _make_layout("eval-protocol", "messages", _is_eval_protocol, _read_eval_protocol),
-    _make_layout("messages", "messages", lambda row: bool(row["messages"]), _read_messages_row),
-    _make_layout("TRL preference", "chosen", _is_preference, _read_preference),
-    _make_layout("TRL completion", "completion", _is_completion, _read_completion),
-    _make_layout(
-        "instruction", "instruction", lambda row: row["instruction"] is not None, _read_instruction
+    Layout(
+        "eval-protocol",
+        frozenset({"messages"}),
+        lambda row: row["messages"] is not None and not _EVAL_PROTOCOL_KEYS.isdisjoint(row),
+        _read_eval_protocol,
     ),
-    _make_layout(
-        "question", " ".join(PROMPT_KEYS), lambda row: _find_prompt(row) is not None, _read_question
+    Layout(
+        "messages",
+        frozenset({"messages"}),
+        lambda row: bool(row["messages"]),
+        lambda row: {"prompt": _check_message_list(row), "ground_truth": _find_answer(row)},
+    ),
+    Layout("TRL preference", frozenset({"chosen"}), _is_preference, _read_preference),
+    Layout(
+        "TRL completion",
+        frozenset({"completion"}),
+        lambda row: row.get("prompt") is not None and row["completion"] is not None,
+        _read_completion,
+    ),
+    Layout(
+        "instruction",
+        frozenset({"instruction"}),
+        lambda row: row["instruction"] is not None,
+        _read_instruction,
+    ),
+    Layout(
+        "question",
+        frozenset(PROMPT_KEYS),
+        lambda row: _find_prompt(row) is not None,
+        lambda row: {"prompt": _find_prompt(row), "ground_truth": _find_answer(row)},
     ),
 )
 
@@ -311,16 +318,7 @@ def _check_prompt(layout: Layout, prompt: object) -> None:
     if not isinstance(prompt, str | list | tuple):
         raise BadRow(
             f"the prompt is {type(prompt).__name__}, not text or a list of messages",
-            hint=f"it was read as the {layout.name} layout; pass adapter= to read it another way",
+            hint=_layout_hint(layout),
         )
     if not prompt:
         raise BadRow("the prompt is empty", hint="give the row a non-empty prompt")
-
-
-def _describe_deepest_problem(error: ValidationError) -> str:
-    """Return the message about the innermost value, which is the most specific one."""
-    problems = error.errors(include_url=False, include_input=False, include_context=False)
-    # Unions report one problem per alternative; the deepest belongs to the closest match.
-    deepest = max(problems, key=lambda problem: len(problem["loc"]))
-    place = ".".join(str(part) for part in deepest["loc"])
-    return f"{place}: {deepest['msg']}" if place else deepest["msg"]

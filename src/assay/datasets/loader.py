@@ -13,12 +13,11 @@ from assay.types import Sample
 
 from .csv_table import CsvTable
 from .hub_rows import HubRows
-from .in_memory import MemoryRows
 from .json_array import JsonArray
 from .jsonl_rows import JsonLines
 from .parquet_table import ParquetTable
 from .read_limits import ReadLimits
-from .rows import Rows
+from .rows import MemoryRows, Rows
 from .sample_stream import Adapter, OnBadRow, SampleStream, StreamPlan
 
 Source = str | PathLike[str] | Iterable[Sample | dict[str, Any]]
@@ -31,7 +30,6 @@ _TEXT_FILES: dict[str, Callable[[Path, ReadLimits], Rows]] = {
     ".csv": CsvTable,
 }
 _ROW_FILE_SUFFIXES = (*_TEXT_FILES, ".parquet")
-# Names with these suffixes are misspelled paths rather than hub datasets.
 _OTHER_FILE_SUFFIXES = frozenset(
     ".arrow .avro .bz2 .feather .gz .pickle .pkl .tar .tsv .txt .xls .xlsx .xml .xz .yaml .yml "
     ".zip .zst".split()
@@ -119,7 +117,10 @@ def _open_named_source(source: str | PathLike[str], split: str | None, limits: R
         return HubRows(path, split, limits)
     if os.path.exists(name):
         return _open_file_rows(path, limits)
-    if isinstance(source, str) and _may_be_on_hub(name):
+    # A name with the suffix of a file is a misspelled path rather than a hub dataset.
+    looks_like_file = path.suffix.lower() in (*_ROW_FILE_SUFFIXES, *_OTHER_FILE_SUFFIXES)
+    fits = len(name) <= _MAX_HUB_NAME_CHARS and _HUB_NAME.fullmatch(name)
+    if isinstance(source, str) and fits and not looks_like_file:
         _require_package(
             "datasets", "hf", f"{name!r} is not a local file or folder; loading a hub dataset"
         )
@@ -129,13 +130,6 @@ def _open_named_source(source: str | PathLike[str], split: str | None, limits: R
         where=name if len(name) <= 200 else f"{name[:200]}…",
         hint="check the path; a hub dataset is named `name`, `org/name` or `org/name:subset`",
     )
-
-
-def _may_be_on_hub(name: str) -> bool:
-    """Return whether a name could be a hub dataset rather than a misspelled path."""
-    looks_like_file = Path(name).suffix.lower() in (*_ROW_FILE_SUFFIXES, *_OTHER_FILE_SUFFIXES)
-    fits = len(name) <= _MAX_HUB_NAME_CHARS and _HUB_NAME.fullmatch(name)
-    return bool(fits) and not looks_like_file
 
 
 def is_bundle(path: str | os.PathLike[str]) -> bool:

@@ -44,10 +44,19 @@ def open_bytes(path: Path, limits: ReadLimits) -> io.BufferedReader:
         raw = _BoundedDecompressor(raw, path, limits)
     file: io.BufferedReader = io.BufferedReader(raw, _BUFFER)
     try:
-        return _skip_byte_order_mark(file, path)
+        start = file.peek(3)[:3]
+        if start.startswith(_UTF16):
+            raise DatasetError(
+                "the file is UTF-16, not UTF-8",
+                where=str(path),
+                hint="convert it: iconv -f UTF-16 -t UTF-8",
+            )
+        if start == b"\xef\xbb\xbf":
+            file.read(3)
     except BaseException:
         file.close()
         raise
+    return file
 
 
 def skip_line(file: BinaryIO) -> int:
@@ -58,19 +67,6 @@ def skip_line(file: BinaryIO) -> int:
         if piece.endswith(b"\n"):
             break
     return length
-
-
-def _skip_byte_order_mark(file: io.BufferedReader, path: Path) -> io.BufferedReader:
-    start = file.peek(3)[:3]
-    if start.startswith(_UTF16):
-        raise DatasetError(
-            "the file is UTF-16, not UTF-8",
-            where=str(path),
-            hint="convert it: iconv -f UTF-16 -t UTF-8",
-        )
-    if start == b"\xef\xbb\xbf":
-        file.read(3)
-    return file
 
 
 class _ZstdReader:
@@ -150,23 +146,18 @@ class _BoundedDecompressor(io.RawIOBase):
                 f"{self._suffix}",
             ) from error
         self._expanded += count
-        self._refuse_bomb()
-        return count
-
-    def _refuse_bomb(self) -> None:
-        if self._expanded > self._limits.max_expanded_bytes:
-            raise DatasetError(
-                f"the file expands to more than {self._limits.max_expanded_bytes} bytes",
-                where=self._where,
-                hint="raise ReadLimits(max_expanded_bytes=…) if the file is trusted",
-            )
         allowed = self._limits.max_expansion * max(self._file.tell(), 1)
-        if self._expanded > max(allowed, _RATIO_EXEMPT_BYTES):
-            raise DatasetError(
-                f"the file expands to more than {self._limits.max_expansion} times its size",
-                where=self._where,
-                hint="raise ReadLimits(max_expansion=…) if the file is trusted",
-            )
+        for most, limit, words in (
+            (self._limits.max_expanded_bytes, "max_expanded_bytes", "bytes"),
+            (max(allowed, _RATIO_EXEMPT_BYTES), "max_expansion", "times its size"),
+        ):
+            if self._expanded > most:
+                raise DatasetError(
+                    f"the file expands to more than {getattr(self._limits, limit)} {words}",
+                    where=self._where,
+                    hint=f"raise ReadLimits({limit}=…) if the file is trusted",
+                )
+        return count
 
     def close(self) -> None:
         self._content.close()

@@ -8,8 +8,8 @@ from typing import Any
 
 from assay.errors import BadRow, DatasetError
 
+from .json_text import find_duplicate
 from .read_limits import ReadLimits
-from .repeated_names import find_duplicate
 from .rows import RowOutcome, check_row
 
 # Small: a batch is in memory twice, as Arrow data and as Python objects.

@@ -38,14 +38,10 @@ class SkippedRows:
         total = f"{self.count} of {self.read} rows skipped"
         if not self.problems:
             return total
-        shown = "; ".join(_format_bad_row(problem) for problem in self.problems)
+        texts = (f"{p.where}: {p.message}" if p.where else p.message for p in self.problems)
+        shown = "; ".join(" ".join(text.split()) for text in texts)
         rest = self.count - len(self.problems)
         return f"{total}: {shown}" + (f"; and {rest} more" if rest else "")
-
-
-def _format_bad_row(problem: BadRow) -> str:
-    text = f"{problem.where}: {problem.message}" if problem.where else problem.message
-    return " ".join(text.split())
 
 
 @dataclass(frozen=True)
@@ -173,30 +169,25 @@ def _convert_row(plan: StreamPlan, found: RowOutcome, index: int) -> Sample:
         return found.model_copy(update={"index": index} if found.index is None else None)
     if plan.adapter is None:
         return read_row(found, index=index)
-    adapted = _apply_adapter(plan.adapter, found)
+    try:
+        # A copy of the row, so that `input` keeps the original.
+        adapted = plan.adapter(dict(found))
+    except Exception as error:
+        raise BadRow(
+            f"the adapter failed: {type(error).__name__}: {error}",
+            hint="see the cause of this error for the traceback of the adapter",
+        ) from error
+    if not isinstance(adapted, Sample | dict):
+        raise BadRow(
+            f"the adapter returned {type(adapted).__name__}, not a Sample or a dict",
+            hint="return a Sample, or a dict of a known layout",
+        )
     if not isinstance(adapted, Sample):
         return read_row(adapted, index=index, original=found)
     if adapted.index is None:
         adapted.index = index
     adapted.input = adapted.input or found
     return adapted
-
-
-def _apply_adapter(adapter: Adapter, row: dict[str, Any]) -> Sample | dict[str, Any]:
-    """Call the adapter with a copy of `row`, so that `input` keeps the original."""
-    try:
-        adapted = adapter(dict(row))
-    except Exception as error:
-        raise BadRow(
-            f"the adapter failed: {type(error).__name__}: {error}",
-            hint="see the cause of this error for the traceback of the adapter",
-        ) from error
-    if isinstance(adapted, Sample | dict):
-        return adapted
-    raise BadRow(
-        f"the adapter returned {type(adapted).__name__}, not a Sample or a dict",
-        hint="return a Sample, or a dict of a known layout",
-    )
 
 
 def _claim_id(sample: Sample, rows: Rows, seen: SeenIds, position: int) -> Sample:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import BinaryIO, Self
 
 from assay.errors import DatasetError
-from assay.types import make_private_folder
+from assay.types import compute_file_sha256, make_private_folder
 
 _TABLE_SUFFIXES = (".jsonl", ".ndjson", ".csv", ".jsonl.gz", ".ndjson.gz", ".json.gz", ".csv.gz")
 _DATASET_SUFFIXES = (".json", ".parquet", *_TABLE_SUFFIXES)
@@ -113,9 +113,8 @@ def find_cached(folder: Path, sha256: str) -> Path | None:
     """Return the cached file with this digest, or None. The content is hashed again."""
     # A cached file may have been changed or damaged since it was fetched.
     for path in sorted(folder.glob(f"{sha256}.*")):
-        with path.open("rb") as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() == sha256:
-                return path
+        if compute_file_sha256(path) == sha256:
+            return path
     return None
 
 
