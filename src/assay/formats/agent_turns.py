@@ -6,11 +6,13 @@ and are context like the user's.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from assay.errors import WireError
-from assay.types import Message, Sample, TextBlock, Trajectory
+from assay.types import Message, Sample, Status, TextBlock, Trajectory
 
-from .conversion import Dropped
+from .conversion import Dropped, validate_wire
+from .tool_schemas import find_tools, read_tools, report_unknown_tools
 
 _ANSWER_ROLES = ("assistant", "tool", "function")
 
@@ -75,6 +77,38 @@ def _find_agent_turns(sample: Sample) -> list[int]:
         return recorded
     start = _find_prompt_end(sample)
     return [n for n in range(start, len(messages)) if messages[n].role == "assistant"]
+
+
+def split_training_turns(
+    sample: Sample, dropped: list[Dropped], *, allow_foreign: bool = True
+) -> tuple[AgentTurns, list[dict[str, Any]]]:
+    """Return the split conversation and its tools, and report the parts that a row leaves out.
+
+    Without `allow_foreign` raises `WireError` for assistant turns of other authors.
+    """
+    turns, tools = split_agent_turns(sample), find_tools(sample)
+    if turns.foreign and not allow_foreign:
+        raise WireError(
+            "assistant turns of the prompt would be trained on",
+            where=f"sample {sample.id}",
+            hint="use `trl-sft`, which keeps prompt and completion apart",
+        )
+    turns.report_trailing_messages(dropped)
+    report_unknown_tools(turns.made, tools, dropped)
+    return turns, tools
+
+
+def build_training_sample(
+    fields: dict[str, Any], prompt: list[Message], answer: list[Message], tools: object
+) -> Sample:
+    """Build the sample of a training row: a prompt, and the agent's turns where there are any."""
+    fields = {**fields, "prompt": prompt}
+    if answer:
+        fields["trajectory"] = Trajectory(messages=[*prompt, *answer])
+        fields["status"] = Status.COMPLETED
+    if tools:
+        fields["metadata"] = {"tools": read_tools(tools, "tools")}
+    return validate_wire(Sample, fields, "row")
 
 
 def get_prompt_messages(sample: Sample) -> list[Message]:

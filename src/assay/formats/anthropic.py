@@ -28,13 +28,13 @@ from .conversion import (
     check_iterable,
     expect_mapping,
     expect_message,
-    expect_sequence,
     expect_text,
     extend_namespace,
     find_spelling,
     get_namespace,
     is_same_json,
     make_storable,
+    read_items,
     report_extras,
     report_unsupported_by_role,
     report_unsupported_fields,
@@ -309,8 +309,7 @@ def _to_block_list(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _read_anthropic_system(system: object) -> Message:
     if isinstance(system, str):
         return validate_wire(Message, {"role": "system", "content": system}, "system")
-    blocks = expect_sequence(system, "system")
-    content = tuple(read_anthropic_block(block, f"system[{n}]") for n, block in enumerate(blocks))
+    content = tuple(read_items(system, "system", read_anthropic_block))
     return validate_wire(Message, {"role": "system", "content": content}, "system")
 
 
@@ -329,10 +328,7 @@ def _read_turn(wire: Mapping[str, Any], where: str, *, again: bool) -> list[Mess
         if len(wire) == 2 and not again:
             return messages
     else:
-        blocks = [
-            expect_mapping(block, f"{where}.content[{position}]")
-            for position, block in enumerate(expect_sequence(content, f"{where}.content"))
-        ]
+        blocks = read_items(content, f"{where}.content", expect_mapping)
         read = _read_assistant_blocks if role == "assistant" else _read_user_blocks
         messages = read(blocks, f"{where}.content")
     keys = {key: value for key, value in wire.items() if key not in ("role", "content")}

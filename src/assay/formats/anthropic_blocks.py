@@ -8,14 +8,15 @@ from assay.types import ContentBlock, DataBlock, Message, TextBlock, ToolCall
 from .conversion import (
     Dropped,
     expect_mapping,
-    expect_sequence,
     expect_text,
     get_namespace,
     is_same_json,
     join_reasoning,
     make_storable,
+    read_items,
     report_extras,
     validate_wire,
+    write_blocks,
 )
 from .media import (
     build_data_url,
@@ -31,11 +32,7 @@ def write_anthropic_blocks(
     content: tuple[ContentBlock, ...] | None, where: str, dropped: list[Dropped]
 ) -> list[dict[str, Any]]:
     """Return content as blocks; report the parts that Anthropic has no block for."""
-    blocks = (
-        _write_anthropic_block(block, f"{where}.content[{position}]", dropped)
-        for position, block in enumerate(content or ())
-    )
-    return [block for block in blocks if block is not None]
+    return write_blocks(content or (), where, dropped, _write_anthropic_block)
 
 
 def _write_anthropic_block(
@@ -96,11 +93,8 @@ def _read_source_url(source: object) -> str | None:
         url = build_data_url(source.get("media_type"), source.get("data"))
     else:
         url = source.get("url")
-    return (
-        url
-        if isinstance(url, str) and is_same_json(_build_image_source(url), dict(source))
-        else None
-    )
+    same = isinstance(url, str) and is_same_json(_build_image_source(url), dict(source))
+    return url if same else None
 
 
 def write_thinking(
@@ -133,10 +127,7 @@ def read_tool_result(block: Mapping[str, Any], where: str) -> Message:
     data: dict[str, Any] = {"role": "tool", "content": content}
     data["tool_call_id"] = expect_text(block.get("tool_use_id"), f"{where}.tool_use_id")
     if content is not None and not isinstance(content, str):
-        inner = expect_sequence(content, f"{where}.content")
-        data["content"] = tuple(
-            read_anthropic_block(item, f"{where}.content[{n}]") for n, item in enumerate(inner)
-        )
+        data["content"] = tuple(read_items(content, f"{where}.content", read_anthropic_block))
     known = ("type", "tool_use_id", "content")
     rest = {key: value for key, value in block.items() if key not in known}
     if rest:

@@ -30,7 +30,9 @@ from .conversion import (
     expect_optional_text,
     expect_sequence,
     expect_text,
+    get_opening_messages,
     make_storable,
+    read_items,
     validate_wire,
 )
 
@@ -318,15 +320,6 @@ def _collect_unknown_fields(
     return {**rest, **({"extra": foreign} if foreign else {})}
 
 
-def _read_reference(reference: object) -> str | None:
-    # Only the first reference: a tool result of ours starts at most one subagent.
-    first = reference[0] if isinstance(reference, list) and reference else None
-    if not isinstance(first, Mapping):
-        return None
-    names = (first.get(key) for key in ("trajectory_id", "session_id"))
-    return next((name for name in names if isinstance(name, str) and name), None)
-
-
 def _read_step(step: Mapping[str, Any], where: str) -> list[Message]:
     role = _ROLES_BY_SOURCE.get(str(step.get("source")))
     if role is None:
@@ -336,14 +329,7 @@ def _read_step(step: Mapping[str, Any], where: str) -> list[Message]:
             hint=f"use one of {', '.join(_ROLES_BY_SOURCE)}",
         )
     own, foreign = _split_extra(step, where)
-    calls = [
-        _read_atif_call(
-            expect_mapping(each, f"{where}.tool_calls[{n}]"), f"{where}.tool_calls[{n}]"
-        )
-        for n, each in enumerate(
-            expect_sequence(step.get("tool_calls") or [], f"{where}.tool_calls")
-        )
-    ]
+    calls = read_items(step.get("tool_calls") or [], f"{where}.tool_calls", _read_atif_call)
     content = _read_atif_content(step.get("message"), f"{where}.message")
     data: dict[str, Any] = {
         "role": role,
@@ -367,17 +353,18 @@ def _read_step(step: Mapping[str, Any], where: str) -> list[Message]:
 def _read_atif_content(value: object, where: str) -> str | tuple[TextBlock | DataBlock, ...]:
     if isinstance(value, str):
         return expect_text(value, where)
-    blocks: list[TextBlock | DataBlock] = []
-    for n, each in enumerate(expect_sequence(value, where)):
-        part = expect_mapping(each, f"{where}[{n}]")
-        kind: type[TextBlock] | type[DataBlock]
-        kind = TextBlock if part.get("type") == "text" else DataBlock
-        present = {key: given for key, given in part.items() if given is not None}
-        blocks.append(validate_wire(kind, present, f"{where}[{n}]"))
-    return tuple(blocks)
+
+    def read(part: object, at: str) -> TextBlock | DataBlock:
+        present = {k: v for k, v in expect_mapping(part, at).items() if v is not None}
+        if present.get("type") == "text":
+            return validate_wire(TextBlock, present, at)
+        return validate_wire(DataBlock, present, at)
+
+    return tuple(read_items(value, where, read))
 
 
-def _read_atif_call(call: Mapping[str, Any], where: str) -> ToolCall:
+def _read_atif_call(value: object, where: str) -> ToolCall:
+    call = expect_mapping(value, where)
     own, foreign = _split_extra(call, where)
     data: dict[str, Any] = {
         "id": call.get("tool_call_id"),
@@ -414,7 +401,14 @@ def _read_results(step: Mapping[str, Any], calls: list[ToolCall], where: str) ->
             beside["subagent_trajectory_ref"] = reference
         if beside:
             data["atif"] = beside
-        if (child := _read_reference(reference)) is not None:
+        # Only the first reference: a tool result of ours starts at most one subagent.
+        first = reference[0] if isinstance(reference, list) and reference else None
+        ids = (
+            [first.get(key) for key in ("trajectory_id", "session_id")]
+            if isinstance(first, Mapping)
+            else []
+        )
+        if child := next((each for each in ids if isinstance(each, str) and each), None):
             data["details"] = {"subagent": child}
         messages.append(validate_wire(Message, {**data, **own.pop("fields", {}), **own}, at))
     return messages
@@ -447,8 +441,7 @@ def _build_atif_sample(
     fields = {"messages": messages, "calls": calls, **own.pop("trajectory", {})}
     opening = own.pop("prompt", None)
     if opening is None:
-        roles = [message.role for message in messages]
-        opening = roles.index("assistant") if "assistant" in roles else len(roles)
+        opening = len(get_opening_messages(messages))
     metadata = dict(own.pop("metadata", {}))
     known = ("schema_version", "session_id", "trajectory_id", "steps", "final_metrics", "extra")
     if not ours:

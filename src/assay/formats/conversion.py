@@ -1,6 +1,6 @@
 """Shared code of the chat formats: reports of dropped fields, and checks of foreign data."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -8,9 +8,10 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
 
 from assay.errors import WireError
-from assay.types import Message, ToolCall, replace_lone_surrogates
+from assay.types import ContentBlock, Message, ToolCall, replace_lone_surrogates
 
 ValueT = TypeVar("ValueT")
+ItemT = TypeVar("ItemT")
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 # Extras that belong to one format. `spelling` records how a message differed from the usual
@@ -96,6 +97,22 @@ def expect_sequence(value: object, where: str) -> Sequence[Any]:
     raise build_type_error(value, "a list", where)
 
 
+def read_items(value: object, where: str, read: Callable[[Any, str], ItemT]) -> list[ItemT]:
+    """Read each member of a list with `read(member, place)`. Raises `WireError` for others."""
+    return [read(each, f"{where}[{n}]") for n, each in enumerate(expect_sequence(value, where))]
+
+
+def write_blocks(
+    content: Iterable[ContentBlock],
+    where: str,
+    dropped: list[Dropped],
+    write: Callable[[ContentBlock, str, list[Dropped]], dict[str, Any] | None],
+) -> list[dict[str, Any]]:
+    """Write each block of a message, except those for which `write` returns None."""
+    parts = (write(each, f"{where}.content[{n}]", dropped) for n, each in enumerate(content))
+    return [part for part in parts if part is not None]
+
+
 def expect_text(value: object, where: str) -> str:
     """Return `value` if it is a string, else raise `WireError`. Replaces lone surrogates."""
     if isinstance(value, str):
@@ -133,24 +150,15 @@ def validate_wire(model: type[ModelT], data: Mapping[str, Any], where: str) -> M
         return model.model_validate(data)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        path = where + _format_error_path(first["loc"])
+        for part in first["loc"]:
+            if isinstance(part, str) and part not in _NAMED_IN_ERRORS:
+                break  # the name of a union member or validator, not of a field
+            where += f"[{part}]" if isinstance(part, int) else f".{part}"
         raise WireError(
             f"the data cannot be read as a {model.__name__}: {first['msg']}",
-            where=path,
+            where=where,
             hint="correct the value, or remove the message",
         ) from error
-
-
-def _format_error_path(location: tuple[int | str, ...]) -> str:
-    path = ""
-    for part in location:
-        if isinstance(part, int):
-            path += f"[{part}]"
-        elif part in _NAMED_IN_ERRORS:
-            path += f".{part}"
-        else:  # the name of a union member or validator, not of a field
-            break
-    return path
 
 
 def make_storable(value: ValueT) -> ValueT:
@@ -278,6 +286,12 @@ def write_plain_arguments(call: ToolCall, where: str, dropped: list[Dropped]) ->
         )
         dropped.append(Dropped(f"{where}.raw_arguments", what))
     return call.arguments
+
+
+def get_opening_messages(messages: list[Message]) -> list[Message]:
+    """Return the messages before the first assistant message."""
+    roles = [message.role for message in messages]
+    return messages[: roles.index("assistant") if "assistant" in roles else len(roles)]
 
 
 def get_namespace(extra: Mapping[str, Any] | None, name: str) -> Mapping[str, Any]:

@@ -22,7 +22,9 @@ from .conversion import (
     expect_mapping,
     expect_sequence,
     expect_text,
+    get_opening_messages,
     make_storable,
+    read_items,
     validate_wire,
 )
 from .eval_turns import EVENT_DETAIL_KEYS, TEXT_SEPARATOR, EvalTurn, EvalTurns
@@ -123,6 +125,13 @@ def _build_record(sample: Sample, writer: EvalTurns, mode: ResponseMode) -> dict
     candidates = (
         [] if response is None else [{"content": {"role": "model", "parts": [{"text": response}]}}]
     )
+    legacy = []
+    for event in writer.events:
+        call, answer = event["function_call"], event["function_response"]["response"]
+        output = answer.get("output", answer.get("error"))
+        output = output if isinstance(output, str) else to_json(answer).decode()
+        place = {"output": output, "turn": event["turn"]}
+        legacy.append({"tool": call["name"], "args": call["args"], **place})
     created = sample.input.get("created")
     times = (message.timestamp for message in sample.messages if message.timestamp)
     return {
@@ -136,7 +145,7 @@ def _build_record(sample: Sample, writer: EvalTurns, mode: ResponseMode) -> dict
         "prompt_concat": _join_role_texts(turns, "user"),
         "response_concat": _join_role_texts(turns, "model"),
         "conversation_history": contents[: asked[-1]] if asked else [],
-        "generated_trajectory": [_write_legacy_event(event) for event in writer.events],
+        "generated_trajectory": legacy,
         "metadata": _build_record_metadata(sample, writer, mode, early=early),
     }
 
@@ -155,15 +164,6 @@ def _choose_record_response(turns: list[EvalTurn], mode: ResponseMode) -> tuple[
 
 def _join_role_texts(turns: list[EvalTurn], role: str) -> str:
     return TEXT_SEPARATOR.join(turn.text for turn in turns if turn.role == role and turn.text)
-
-
-def _write_legacy_event(event: dict[str, Any]) -> dict[str, Any]:
-    answer = event["function_response"]["response"]
-    output = answer.get("output", answer.get("error"))
-    if not isinstance(output, str):
-        output = to_json(answer).decode()
-    call = event["function_call"]
-    return {"tool": call["name"], "args": call["args"], "output": output, "turn": event["turn"]}
 
 
 def _build_record_metadata(
@@ -217,14 +217,8 @@ def from_eval_record(record: Mapping[str, Any]) -> Sample:
 
 def _read_record(record: Mapping[str, Any], *, depth: int) -> Sample:
     data = expect_mapping(make_storable(dict(expect_mapping(record, "record"))), "record")
-    contents = [
-        _read_record_content(each, f"request.contents[{place}]")
-        for place, each in enumerate(
-            expect_sequence(
-                expect_mapping(data.get("request"), "request").get("contents"), "request.contents"
-            )
-        )
-    ]
+    request = expect_mapping(data.get("request"), "request")
+    contents = read_items(request.get("contents"), "request.contents", _read_record_content)
     metadata = expect_mapping(data.get("metadata", {}), "metadata")
     response = _read_response_text(data)
     if response is not None and (not contents or contents[-1][0] == "user"):
@@ -254,25 +248,19 @@ def _read_record_content(value: object, where: str) -> tuple[str, str]:
     role = content.get("role")
     if role not in ("user", "model"):
         raise WireError(f"the role {role!r} is neither 'user' nor 'model'", where=f"{where}.role")
-    parts = expect_sequence(content.get("parts"), f"{where}.parts")
-    texts = [
-        expect_text(
-            expect_mapping(part, f"{where}.parts[{n}]").get("text"), f"{where}.parts[{n}].text"
-        )
-        for n, part in enumerate(parts)
-    ]
+    texts = read_items(
+        content.get("parts"),
+        f"{where}.parts",
+        lambda part, at: expect_text(expect_mapping(part, at).get("text"), f"{at}.text"),
+    )
     return str(role), TEXT_SEPARATOR.join(texts)
 
 
 def _group_events_by_turn(
     data: Mapping[str, Any], roles: list[str], metadata: Mapping[str, Any]
 ) -> dict[int, list[Mapping[str, Any]]]:
-    events = [
-        expect_mapping(each, f"intermediate_events[{n}]")
-        for n, each in enumerate(
-            expect_sequence(data.get("intermediate_events", []), "intermediate_events")
-        )
-    ]
+    where = "intermediate_events"
+    events = read_items(data.get(where, []), where, expect_mapping)
     turns = [event.get("turn") for event in events]
     places = _locate_event_turns(turns, roles, known=metadata.get("turn_base") == "contents")
     found: dict[int, list[Mapping[str, Any]]] = {}
@@ -317,28 +305,12 @@ def _build_model_messages(
     text: str, events: list[Mapping[str, Any]], final: str | None
 ) -> list[Message]:
     # `final` becomes a message of its own, so that the response is the last message.
-    before, after = text, None
+    before = text
     if final is not None:
-        before, after = _strip_last_paragraph(text, final), final
-    messages: list[Message] = []
-    for group in _group_events_by_step(events):
-        messages += _build_step_messages(group, None if messages else before or None)
-    if not events and (before or after is None):
-        messages.append(Message(role="assistant", content=before))
-    if after is not None:
-        messages.append(Message(role="assistant", content=after))
-    return messages
-
-
-def _strip_last_paragraph(text: str, end: str) -> str:
-    # `end` counts only as a whole paragraph, not as the tail of a longer word.
-    before = text.removesuffix(end)
-    if before != text and before and not before[-1].isspace():
-        return text
-    return before.removesuffix(TEXT_SEPARATOR)
-
-
-def _group_events_by_step(events: list[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+        before = text.removesuffix(final)
+        # It counts only as a whole paragraph, not as the tail of a longer word.
+        whole = before == text or not before or before[-1].isspace()
+        before = before.removesuffix(TEXT_SEPARATOR) if whole else text
     # The calls of one step were made in one answer of the model, so they share a message.
     groups: list[list[Mapping[str, Any]]] = []
     for event in events:
@@ -347,7 +319,14 @@ def _group_events_by_step(events: list[Mapping[str, Any]]) -> list[list[Mapping[
             groups[-1].append(event)
         else:
             groups.append([event])
-    return groups
+    messages: list[Message] = []
+    for group in groups:
+        messages += _build_step_messages(group, None if messages else before or None)
+    if not events and (before or final is None):
+        messages.append(Message(role="assistant", content=before))
+    if final is not None:
+        messages.append(Message(role="assistant", content=final))
+    return messages
 
 
 def _build_step_messages(events: list[Mapping[str, Any]], text: str | None) -> list[Message]:
@@ -401,9 +380,6 @@ def _read_record_subagent(entry: Any, depth: int) -> Any:
 def _build_record_sample(
     data: Mapping[str, Any], metadata: Mapping[str, Any], messages: list[Message]
 ) -> Sample:
-    opening = next(
-        (n for n, each in enumerate(messages) if each.role == "assistant"), len(messages)
-    )
     kept = {key: metadata[key] for key in _PASSED_THROUGH_KEYS if key in metadata}
     rest = {key: value for key, value in data.items() if key not in _EVAL_RECORD_KEYS}
     rest |= {
@@ -418,7 +394,7 @@ def _build_record_sample(
     fields = {
         "id": expect_text(data.get("session_id"), "session_id"),
         "input": {key: data[key] for key in ("title", "created") if data.get(key) is not None},
-        "prompt": messages[:opening],
+        "prompt": get_opening_messages(messages),
         "trajectory": Trajectory(
             messages=messages,
             termination_reason=reason if isinstance(reason, str) else None,

@@ -1,9 +1,9 @@
 """Merges messages into turns of user and model, and assigns tool calls to them."""
 
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from assay.types import DataBlock, Message, ToolCall
 
@@ -16,6 +16,7 @@ EVENT_DETAIL_KEYS = ("status", "is_error", "exit_code", "raw_tool", "part_id", "
 """Details of a tool message that an event includes."""
 
 TEXT_SEPARATOR = "\n\n"
+CallT = TypeVar("CallT")
 
 
 @dataclass
@@ -36,6 +37,37 @@ class EvalTurn:
         return {"role": self.role, "parts": [{"text": self.text}]}
 
 
+class OpenCalls(Generic[CallT]):
+    """Calls without an answer, in order."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._open: dict[int, CallT] = {}
+        # A second index keeps the lookup by id fast in sessions of thousands of calls.
+        self._by_id: dict[str | None, deque[int]] = {}
+
+    def __iter__(self) -> Iterator[CallT]:
+        return iter(self._open.values())
+
+    def add(self, call_id: str | None, call: CallT) -> None:
+        """Add a call that waits for its answer."""
+        self._open[self._count] = call
+        self._by_id.setdefault(call_id, deque()).append(self._count)
+        self._count += 1
+
+    def take(self, call_id: str | None) -> CallT | None:
+        """Remove and return the call of an answer; without an id, the first open one."""
+        same = self._by_id.get(call_id, deque())
+        while same:
+            # Skips calls that an answer without an id has closed.
+            found = self._open.pop(same.popleft(), None)
+            if found is not None:
+                return found
+        if call_id is not None or not self._open:
+            return None
+        return self._open.pop(next(iter(self._open)))
+
+
 class EvalTurns:
     """Collects turns, and every tool call with the turn that made it."""
 
@@ -45,10 +77,7 @@ class EvalTurns:
         self.events: list[dict[str, Any]] = []
         self.dropped: list[Dropped] = []
         self._names = tool_names
-        # Calls without an answer, by their position in `events`. The second index keeps the
-        # lookup by id fast in sessions of thousands of calls.
-        self._open: dict[int, dict[str, Any]] = {}
-        self._open_by_id: dict[Any, deque[int]] = {}
+        self._open: OpenCalls[dict[str, Any]] = OpenCalls()
         self._unnamed_steps = 0
 
     def take(self, message: Message, where: str) -> None:
@@ -118,12 +147,11 @@ class EvalTurns:
         }
         if name != call.name:
             event["raw_tool"] = call.name
-        self._open[len(self.events)] = event
-        self._open_by_id.setdefault(call.id, deque()).append(len(self.events))
+        self._open.add(call.id, event)
         self.events.append(event)
 
     def _add_answer(self, message: Message, where: str) -> None:
-        event = self._take_open_event(message.tool_call_id)
+        event = self._open.take(message.tool_call_id)
         if event is None:
             self.dropped.append(Dropped(where, "an answer without a call; left out"))
             return
@@ -141,18 +169,6 @@ class EvalTurns:
         event |= {key: details[key] for key in EVENT_DETAIL_KEYS if details.get(key) is not None}
         # Details may come from a foreign file, in which `is_error` can be any type.
         event["is_error"] = bool(event["is_error"])
-
-    def _take_open_event(self, call_id: str | None) -> dict[str, Any] | None:
-        # An answer without an id belongs to the first open call.
-        same = self._open_by_id.get(call_id, deque())
-        while same:
-            # Skips calls that an answer without an id has closed.
-            event = self._open.pop(same.popleft(), None)
-            if event is not None:
-                return event
-        if call_id is not None or not self._open:
-            return None
-        return self._open.pop(next(iter(self._open)))
 
 
 def format_block_marker(block: DataBlock) -> str:

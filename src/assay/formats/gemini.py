@@ -20,7 +20,6 @@ from .conversion import (
     expect_mapping,
     expect_message,
     expect_optional_text,
-    expect_sequence,
     expect_text,
     extend_namespace,
     find_spelling,
@@ -28,6 +27,7 @@ from .conversion import (
     is_same_json,
     join_reasoning,
     make_storable,
+    read_items,
     report_extras,
     report_unsupported_by_role,
     report_unsupported_fields,
@@ -277,13 +277,11 @@ def _write_thinking_parts(
 def _read_system_instruction(wire: object) -> list[Message]:
     where = "system_instruction"
     data = expect_mapping(wire, where)
-    parts = expect_sequence(data.get("parts"), f"{where}.parts")
-    blocks = [
-        read_gemini_part(
-            to_camel_part(part, f"{where}.parts[{position}]"), f"{where}.parts[{position}]"
-        )
-        for position, part in enumerate(parts)
-    ]
+    blocks = read_items(
+        data.get("parts"),
+        f"{where}.parts",
+        lambda part, at: read_gemini_part(to_camel_part(part, at), at),
+    )
     message = validate_wire(
         Message, {"role": "system", "content": _build_message_content(blocks)}, where
     )
@@ -304,10 +302,7 @@ def _read_gemini_content(wire: Mapping[str, Any], where: str, *, after_tool: boo
             where=f"{where}.role",
             hint="pass the system prompt as `system_instruction=`",
         )
-    parts = [
-        to_camel_part(part, f"{where}.parts[{position}]")
-        for position, part in enumerate(expect_sequence(wire.get("parts"), f"{where}.parts"))
-    ]
+    parts = read_items(wire.get("parts"), f"{where}.parts", to_camel_part)
     read = _read_model_parts if role == "model" else _read_user_parts
     messages = read(parts, f"{where}.parts")
     keys = {key: value for key, value in wire.items() if key not in ("role", "parts")}
@@ -393,17 +388,14 @@ def _read_user_parts(parts: list[dict[str, Any]], where: str) -> list[Message]:
             spoken.append(read_gemini_part(part, at))
             continue
         if spoken:
-            messages.append(
-                validate_wire(
-                    Message, {"role": "user", "content": _build_message_content(spoken)}, where
-                )
-            )
+            messages.append(_build_user_turn(spoken, where))
             spoken = []
         messages.append(read_function_response(part, at))
     if spoken or not messages:
-        messages.append(
-            validate_wire(
-                Message, {"role": "user", "content": _build_message_content(spoken)}, where
-            )
-        )
+        messages.append(_build_user_turn(spoken, where))
     return messages
+
+
+def _build_user_turn(blocks: list[Any], where: str) -> Message:
+    content = _build_message_content(blocks)
+    return validate_wire(Message, {"role": "user", "content": content}, where)

@@ -16,6 +16,7 @@ from .conversion import (
     make_storable,
     report_extras,
     validate_wire,
+    write_blocks,
 )
 from .media import (
     build_data_url,
@@ -78,11 +79,7 @@ def write_gemini_parts(
         return []
     if isinstance(content, str):
         return [{"text": content}]
-    parts = (
-        _write_gemini_part(block, f"{where}.content[{position}]", dropped)
-        for position, block in enumerate(content)
-    )
-    return [part for part in parts if part is not None]
+    return write_blocks(content, where, dropped, _write_gemini_part)
 
 
 def _write_gemini_part(

@@ -15,14 +15,15 @@ from .conversion import (
     compute_spelling,
     expect_mapping,
     expect_message,
-    expect_sequence,
     expect_text,
     find_spelling,
     get_namespace,
     make_storable,
+    read_items,
     report_extras,
     report_unsupported_fields,
     validate_wire,
+    write_blocks,
     write_plain_arguments,
 )
 from .media import get_image_url, report_image_extras
@@ -98,11 +99,7 @@ def _write_huggingface_message(
     if isinstance(message.content, str):
         wire["content"] = message.content
     elif message.content is not None:
-        parts = (
-            _write_huggingface_part(block, f"{where}.content[{position}]", dropped)
-            for position, block in enumerate(message.content)
-        )
-        wire["content"] = [part for part in parts if part is not None]
+        wire["content"] = write_blocks(message.content, where, dropped, _write_huggingface_part)
     if message.reasoning is not None:
         wire["reasoning_content"] = message.reasoning
     if message.tool_calls:
@@ -182,17 +179,11 @@ def _read_huggingface_message(wire: Mapping[str, Any], where: str) -> Message:
         data[_HUGGINGFACE_FORMAT] = make_storable(unknown)
     content = data.get("content")
     if content is not None and not isinstance(content, str):
-        parts = expect_sequence(content, f"{where}.content")
-        data["content"] = [
-            _read_huggingface_part(part, f"{where}.content[{position}]")
-            for position, part in enumerate(parts)
-        ]
+        data["content"] = read_items(content, f"{where}.content", _read_huggingface_part)
     if data.get("tool_calls"):
-        calls = expect_sequence(data["tool_calls"], f"{where}.tool_calls")
-        data["tool_calls"] = [
-            _read_huggingface_call(call, f"{where}.tool_calls[{position}]")
-            for position, call in enumerate(calls)
-        ]
+        data["tool_calls"] = read_items(
+            data["tool_calls"], f"{where}.tool_calls", _read_huggingface_call
+        )
     message = validate_wire(Message, data, where)
     spelling = compute_spelling(
         wire, _write_huggingface_message(message, where, []), _HUGGINGFACE_FORMAT

@@ -29,15 +29,16 @@ from .conversion import (
     compute_spelling,
     expect_mapping,
     expect_message,
-    expect_sequence,
     expect_text,
     find_spelling,
     get_namespace,
     is_same_json,
     make_storable,
+    read_items,
     report_extras,
     report_unsupported_fields,
     validate_wire,
+    write_blocks,
     write_json_object,
 )
 
@@ -112,11 +113,7 @@ def _write_openai_message(
     content = message.content
     wire: dict[str, Any] = {"role": message.role, "content": content}
     if content is not None and not isinstance(content, str):
-        parts = (
-            _write_openai_part(block, f"{where}.content[{position}]", dropped)
-            for position, block in enumerate(content)
-        )
-        wire["content"] = [part for part in parts if part is not None]
+        wire["content"] = write_blocks(content, where, dropped, _write_openai_part)
     if message.tool_calls:
         wire["tool_calls"] = [
             _write_openai_call(call, f"{where}.tool_calls[{position}]", dropped)
@@ -132,27 +129,27 @@ def _write_openai_message(
         else:
             wire[reasoning_key] = message.reasoning
     report_unsupported_fields(message, where, dropped)
-    if message.__pydantic_extra__:
-        _write_extras(message.__pydantic_extra__, wire, reasoning_key, where, dropped)
+    if extra := message.__pydantic_extra__:
+        for key, value in extra.items():
+            if key not in FORMAT_NAMESPACES:
+                _write_extra(key, value, wire, reasoning_key, f"{where}.{key}", dropped)
+        _write_namespaces(extra, wire, reasoning_key, where, dropped)
     return wire
 
 
-def _write_extras(
+def _write_namespaces(
     extra: Mapping[str, Any],
     wire: dict[str, Any],
     reasoning_key: str | None,
     where: str,
     dropped: list[Dropped],
 ) -> None:
-    for key, value in extra.items():
-        if key not in FORMAT_NAMESPACES:
-            _write_extra(key, value, wire, reasoning_key, f"{where}.{key}", dropped)
+    # The keys of this format's own namespace are written, those of the others are reported.
     if FORMAT_NAMESPACES.isdisjoint(extra):
         return
     for key, value in get_namespace(extra, _OPENAI_CHAT_FORMAT).items():
-        _write_extra(
-            key, value, wire, reasoning_key, f"{where}.{_OPENAI_CHAT_FORMAT}.{key}", dropped
-        )
+        place = f"{where}.{_OPENAI_CHAT_FORMAT}.{key}"
+        _write_extra(key, value, wire, reasoning_key, place, dropped)
     foreign = {key: value for key, value in extra.items() if key in FORMAT_NAMESPACES}
     report_extras(foreign, _OPENAI_CHAT_FORMAT, where, dropped)
 
@@ -188,17 +185,10 @@ def _write_openai_part(
     for key, value in extra.items():
         if key not in FORMAT_NAMESPACES:
             part[key] = value
-    for key, value in get_namespace(extra, _OPENAI_CHAT_FORMAT).items():
-        _write_extra(key, value, part, "reasoning", f"{where}.{_OPENAI_CHAT_FORMAT}.{key}", dropped)
     if len(part) == 1 and _OPENAI_CHAT_FORMAT not in extra:
         dropped.append(Dropped(where, f"OpenAI has no `{block.type}` part; left out"))
         return None
-    report_extras(
-        {key: extra[key] for key in extra if key in FORMAT_NAMESPACES},
-        _OPENAI_CHAT_FORMAT,
-        where,
-        dropped,
-    )
+    _write_namespaces(extra, part, "reasoning", where, dropped)
     return part
 
 
@@ -237,14 +227,7 @@ def _add_call_extras(
     for key, value in extra.items():
         if key not in FORMAT_NAMESPACES and not (key == nested and isinstance(value, Mapping)):
             _write_extra(key, value, wire, "reasoning", f"{where}.{key}", dropped)
-    for key, value in get_namespace(extra, _OPENAI_CHAT_FORMAT).items():
-        _write_extra(key, value, wire, "reasoning", f"{where}.{_OPENAI_CHAT_FORMAT}.{key}", dropped)
-    report_extras(
-        {key: extra[key] for key in extra if key in FORMAT_NAMESPACES},
-        _OPENAI_CHAT_FORMAT,
-        where,
-        dropped,
-    )
+    _write_namespaces(extra, wire, "reasoning", where, dropped)
     return wire
 
 
@@ -285,18 +268,12 @@ def _read_openai_chat_message(wire: Mapping[str, Any], where: str) -> Message:
     if not _AMBIGUOUS_KEYS.isdisjoint(data):
         _move_ambiguous_keys(data, aside, where)
     if data.get("tool_calls"):
-        calls = expect_sequence(data["tool_calls"], f"{where}.tool_calls")
-        data["tool_calls"] = [
-            _read_openai_call(call, f"{where}.tool_calls[{position}]")
-            for position, call in enumerate(calls)
-        ]
+        data["tool_calls"] = read_items(
+            data["tool_calls"], f"{where}.tool_calls", _read_openai_call
+        )
     content = data.get("content")
     if content is not None and not isinstance(content, str):
-        parts = expect_sequence(content, f"{where}.content")
-        data["content"] = [
-            _read_openai_part(part, f"{where}.content[{position}]")
-            for position, part in enumerate(parts)
-        ]
+        data["content"] = read_items(content, f"{where}.content", _read_openai_part)
     message = _build_openai_message(data, aside, where)
     key = "reasoning_content" if wire.get("reasoning_content") is not None else "reasoning"
     spelling = compute_spelling(

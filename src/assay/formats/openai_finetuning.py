@@ -8,12 +8,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from assay.errors import WireError
-from assay.types import Message, Sample, Status, Trajectory
+from assay.types import Message, Sample
 
-from .agent_turns import AgentTurns, get_prompt_messages, split_agent_turns
-from .conversion import Converted, Dropped, expect_mapping, expect_sequence, validate_wire
+from .agent_turns import (
+    AgentTurns,
+    build_training_sample,
+    get_prompt_messages,
+    split_agent_turns,
+    split_training_turns,
+)
+from .conversion import Converted, Dropped, expect_mapping, expect_sequence, read_items
 from .openai_chat import from_openai_chat, to_openai_chat
-from .tool_schemas import find_tools, read_tools, report_unknown_tools
+from .tool_schemas import find_tools
 
 # The keys that OpenAI's schema allows; others are dropped and reported.
 _KEYS_BY_ROLE = {
@@ -27,15 +33,12 @@ _KEYS_BY_ROLE = {
 def to_openai_sft(sample: Sample) -> Converted[dict[str, Any]]:
     """Return a row with `messages` and `tools`. Foreign assistant turns have `weight` 0."""
     dropped: list[Dropped] = []
-    turns = split_agent_turns(sample)
-    turns.report_trailing_messages(dropped)
+    turns, tools = split_training_turns(sample, dropped)
     messages = _write_finetuning_messages([*turns.context, *turns.made], dropped)
     for place, message in enumerate(messages):
         own = place - len(turns.context) in turns.own
         if message["role"] == "assistant" and not own:
             message["weight"] = 0
-    tools = find_tools(sample)
-    report_unknown_tools(turns.made, tools, dropped)
     return Converted({"messages": messages, **_build_tool_columns(tools, messages)}, tuple(dropped))
 
 
@@ -83,32 +86,25 @@ def from_openai_finetuning(row: Mapping[str, Any]) -> list[Sample]:
         outputs = [data.get("preferred_output"), data.get("non_preferred_output")]
         answers = [from_openai_chat(expect_sequence(each, "output")) for each in outputs]
         return [_build_finetuning_sample(given, prompt, answer) for answer in answers]
-    wire = expect_sequence(data.get("messages"), "messages")
-    rows = [expect_mapping(each, f"messages[{n}]") for n, each in enumerate(wire)]
+    rows = read_items(data.get("messages"), "messages", expect_mapping)
     trained = (
         place
         for place, each in enumerate(rows)
         if each.get("role") == "assistant" and each.get("weight", 1) != 0
     )
     start = next(trained, len(rows))
-    messages = from_openai_chat([{k: v for k, v in each.items() if k != "weight"} for each in wire])
+    messages = from_openai_chat([{k: v for k, v in each.items() if k != "weight"} for each in rows])
     return [_build_finetuning_sample(data, messages[:start], messages[start:])]
 
 
 def _build_finetuning_sample(
     data: Mapping[str, Any], prompt: list[Message], answer: list[Message]
 ) -> Sample:
-    fields: dict[str, Any] = {
+    about = {
         "id": str(data.get("sample_id") or ""),
-        "prompt": prompt,
         "ground_truth": data.get("reference_answer"),
     }
-    if answer:
-        fields["trajectory"] = Trajectory(messages=[*prompt, *answer])
-        fields["status"] = Status.COMPLETED
-    if data.get("tools"):
-        fields["metadata"] = {"tools": read_tools(data["tools"], "tools")}
-    return validate_wire(Sample, fields, "row")
+    return build_training_sample(about, prompt, answer, data.get("tools"))
 
 
 def _build_tool_columns(

@@ -17,6 +17,7 @@ from .conversion import (
     expect_mapping,
     expect_sequence,
     expect_text,
+    read_items,
     validate_wire,
 )
 
@@ -44,11 +45,8 @@ def from_openenv_trace(trace: Mapping[str, Any]) -> Sample:
         raise WireError(
             f"the trace has schema version {data.get('schema_version')!r}, not 1", where="trace"
         )
-    turns = [
-        expect_mapping(each, f"turns[{n}]")
-        for n, each in enumerate(expect_sequence(data.get("turns"), "turns"))
-    ]
-    calls = [_read_trace_turn(turn, f"turns[{n}]") for n, turn in enumerate(turns)]
+    turns = read_items(data.get("turns"), "turns", expect_mapping)
+    calls = read_items(turns, "turns", _read_trace_turn)
     about = expect_mapping(turns[0].get("metadata") or {}, "metadata") if turns else {}
     fields: dict[str, Any] = {
         "id": str(about.get("sample_id") or ""),

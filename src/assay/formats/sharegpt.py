@@ -14,21 +14,22 @@ from itertools import pairwise
 from typing import Any
 
 from assay.errors import WireError
-from assay.types import Message, Sample, Status, ToolCall, Trajectory
+from assay.types import Message, Sample, ToolCall
 
-from .agent_turns import flatten_to_text, split_agent_turns
+from .agent_turns import build_training_sample, flatten_to_text, split_training_turns
 from .conversion import (
     Converted,
     Dropped,
     expect_mapping,
     expect_sequence,
     expect_text,
+    get_opening_messages,
     report_extras,
     report_unsupported_fields,
     validate_wire,
     write_plain_arguments,
 )
-from .tool_schemas import find_tools, read_tools, report_unknown_tools, write_tools_json
+from .tool_schemas import write_tools_json
 
 _CALL_OPEN_TAG, _CALL_CLOSE_TAG = "<tool_call>", "</tool_call>"
 # Between the answers to parallel calls: LLaMA-Factory's own separator for OpenAI's messages.
@@ -52,14 +53,7 @@ _SHAREGPT_ROLES = {
 def to_sharegpt(sample: Sample) -> Converted[dict[str, Any]]:
     """Return a row with `conversations`, and `tools` as JSON text."""
     dropped: list[Dropped] = []
-    turns = split_agent_turns(sample)
-    if turns.foreign:
-        raise WireError(
-            "assistant turns of the prompt would be trained on", where=f"sample {sample.id}"
-        )
-    turns.report_trailing_messages(dropped)
-    tools = find_tools(sample)
-    report_unknown_tools(turns.made, tools, dropped)
+    turns, tools = split_training_turns(sample, dropped, allow_foreign=False)
     messages = flatten_to_text([*turns.context, *turns.made])
     for n, message in enumerate(messages):
         where = f"messages[{n}]"
@@ -84,14 +78,9 @@ def from_sharegpt(row: Mapping[str, Any]) -> Sample:
         _read_sharegpt_turn(
             expect_mapping(turn, f"conversations[{n}]"), f"conversations[{n}]", messages
         )
-    start = next((n for n, each in enumerate(messages) if each.role == "assistant"), len(messages))
-    fields: dict[str, Any] = {"id": str(data.get("id") or ""), "prompt": messages[:start]}
-    if start < len(messages):
-        fields["trajectory"] = Trajectory(messages=messages)
-        fields["status"] = Status.COMPLETED
-    if data.get("tools"):
-        fields["metadata"] = {"tools": read_tools(data["tools"], "tools")}
-    return validate_wire(Sample, fields, "row")
+    prompt = get_opening_messages(messages)
+    about = {"id": str(data.get("id") or "")}
+    return build_training_sample(about, prompt, messages[len(prompt) :], data.get("tools"))
 
 
 @dataclass

@@ -7,7 +7,7 @@ from typing import Any
 from assay.errors import WireError
 from assay.types import Message, Sample, ToolSpec
 
-from .conversion import Dropped, expect_mapping, expect_sequence, make_storable, validate_wire
+from .conversion import Dropped, expect_mapping, make_storable, read_items, validate_wire
 
 _UNKNOWN_TOOLS_NOTE = "tools are called, but the sample does not record which tools were offered"
 
@@ -36,8 +36,7 @@ def read_tools(given: object, where: str) -> list[dict[str, Any]]:
             given = json.loads(given)
         except (ValueError, RecursionError):
             raise WireError("the tools are not JSON", where=where) from None
-    tools = expect_sequence(given, where)
-    return [_read_tool_schema(each, f"{where}[{n}]") for n, each in enumerate(tools)]
+    return read_items(given, where, _read_tool_schema)
 
 
 def _read_tool_schema(given: object, where: str) -> dict[str, Any]:

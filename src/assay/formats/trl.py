@@ -9,12 +9,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from assay.errors import WireError
-from assay.types import Message, Sample, Status, Trajectory
+from assay.types import Message, Sample
 
-from .agent_turns import AgentTurns, flatten_to_text, get_prompt_messages, split_agent_turns
+from .agent_turns import (
+    AgentTurns,
+    build_training_sample,
+    flatten_to_text,
+    get_prompt_messages,
+    split_training_turns,
+)
 from .conversion import Converted, Dropped, expect_mapping, expect_sequence, validate_wire
 from .huggingface import from_huggingface, to_huggingface
-from .tool_schemas import find_tools, read_tools, report_unknown_tools, write_tools_json
+from .tool_schemas import write_tools_json
 
 # PyTorch's index for tokens that the loss ignores.
 IGNORE_LABEL = -100
@@ -43,13 +49,7 @@ def to_trl_sft(sample: Sample) -> Converted[dict[str, Any]]:
 def to_trl_messages(sample: Sample) -> Converted[dict[str, Any]]:
     """Return a row with `messages` and `tools`. Refuses foreign assistant turns."""
     dropped: list[Dropped] = []
-    turns, tools = _split_trl_turns(sample, dropped)
-    if turns.foreign:
-        raise WireError(
-            "assistant turns of the prompt would be trained on",
-            where=f"sample {sample.id}",
-            hint="use `trl-sft`, which keeps prompt and completion apart",
-        )
+    turns, tools = _split_trl_turns(sample, dropped, allow_foreign=False)
     messages = _write_trl_messages([*turns.context, *turns.made], dropped)
     return Converted({"messages": messages, "tools": tools}, tuple(dropped))
 
@@ -132,13 +132,13 @@ def from_trl(row: Mapping[str, Any]) -> list[Sample]:
     return found or [_build_trl_sample(data, prompt, [])]
 
 
-def _split_trl_turns(sample: Sample, dropped: list[Dropped]) -> tuple[AgentTurns, str]:
-    turns, tools = split_agent_turns(sample), find_tools(sample)
+def _split_trl_turns(
+    sample: Sample, dropped: list[Dropped], *, allow_foreign: bool = True
+) -> tuple[AgentTurns, str]:
+    turns, tools = split_training_turns(sample, dropped, allow_foreign=allow_foreign)
     if not turns.context:
         # TRL treats an empty prompt as plain text instead of a conversation.
         raise WireError("nothing comes before the agent's first turn", where=f"sample {sample.id}")
-    turns.report_trailing_messages(dropped)
-    report_unknown_tools(turns.made, tools, dropped)
     return turns, write_tools_json(tools)
 
 
@@ -164,14 +164,5 @@ def _read_trl_messages(data: Mapping[str, Any], key: str) -> list[Message]:
 def _build_trl_sample(
     data: Mapping[str, Any], prompt: list[Message], answer: list[Message]
 ) -> Sample:
-    fields: dict[str, Any] = {
-        "id": str(data.get("id") or ""),
-        "prompt": prompt,
-        "ground_truth": data.get("ground_truth"),
-    }
-    if answer:
-        fields["trajectory"] = Trajectory(messages=[*prompt, *answer])
-        fields["status"] = Status.COMPLETED
-    if data.get("tools"):
-        fields["metadata"] = {"tools": read_tools(data["tools"], "tools")}
-    return validate_wire(Sample, fields, "row")
+    about = {"id": str(data.get("id") or ""), "ground_truth": data.get("ground_truth")}
+    return build_training_sample(about, prompt, answer, data.get("tools"))

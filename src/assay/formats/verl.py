@@ -9,12 +9,23 @@ from collections.abc import Mapping
 from typing import Any
 
 from assay.errors import WireError
-from assay.types import Sample, Status, Trajectory
+from assay.types import Sample
 
-from .agent_turns import flatten_to_text, get_prompt_messages, split_agent_turns
-from .conversion import Converted, Dropped, expect_mapping, expect_sequence, validate_wire
+from .agent_turns import (
+    build_training_sample,
+    flatten_to_text,
+    get_prompt_messages,
+    split_training_turns,
+)
+from .conversion import (
+    Converted,
+    Dropped,
+    expect_mapping,
+    expect_sequence,
+    get_opening_messages,
+    validate_wire,
+)
 from .huggingface import from_huggingface, to_huggingface
-from .tool_schemas import find_tools, read_tools, report_unknown_tools
 
 # Declared, because a column whose first rows are null would otherwise get the wrong type.
 VERL_COLUMNS: Mapping[str, Any] = {
@@ -40,39 +51,28 @@ def to_verl(sample: Sample) -> Converted[dict[str, Any]]:
     """Return a row with a prompt for verl's RL trainers."""
     dropped: list[Dropped] = []
     row = {
-        "data_source": _find_text_value(sample, "data_source") or _UNKNOWN_SOURCE,
-        "prompt": _write_verl_prompt(sample, dropped),
+        **_write_shared_columns(sample, dropped),
         "ability": _find_text_value(sample, "ability"),
         "reward_model": {"style": "rule", "ground_truth": _write_ground_truth(sample)},
-        "extra_info": {"index": sample.index, "id": sample.id},
     }
-    return Converted(row, tuple(dropped))
+    return Converted({name: row[name] for name in VERL_COLUMNS}, tuple(dropped))
 
 
 def to_skyrl(sample: Sample) -> Converted[dict[str, Any]]:
     """Return a row for SkyRL. Without `env_class` the training configuration selects it."""
     dropped: list[Dropped] = []
     row = {
-        "data_source": _find_text_value(sample, "data_source") or _UNKNOWN_SOURCE,
-        "prompt": _write_verl_prompt(sample, dropped),
+        **_write_shared_columns(sample, dropped),
         "env_class": _find_text_value(sample, "env_class"),
         "reward_spec": {"method": "rule", "ground_truth": _write_ground_truth(sample)},
-        "extra_info": {"index": sample.index, "id": sample.id},
     }
-    return Converted(row, tuple(dropped))
+    return Converted({name: row[name] for name in SKYRL_COLUMNS}, tuple(dropped))
 
 
 def to_verl_sft(sample: Sample) -> Converted[dict[str, Any]]:
     """Return a row with `messages` and `tools` for verl, which trains on all assistant turns."""
     dropped: list[Dropped] = []
-    turns = split_agent_turns(sample)
-    if turns.foreign:
-        raise WireError(
-            "assistant turns of the prompt would be trained on", where=f"sample {sample.id}"
-        )
-    turns.report_trailing_messages(dropped)
-    tools = find_tools(sample)
-    report_unknown_tools(turns.made, tools, dropped)
+    turns, tools = split_training_turns(sample, dropped, allow_foreign=False)
     converted = to_huggingface(flatten_to_text([*turns.context, *turns.made]))
     return Converted({"messages": converted.value, "tools": tools}, (*dropped, *converted.dropped))
 
@@ -101,15 +101,9 @@ def _read_verl_messages(data: Mapping[str, Any]) -> Sample:
     messages = from_huggingface(
         [{"content": "", **expect_mapping(each, "message")} for each in wire]
     )
-    start = next((n for n, each in enumerate(messages) if each.role == "assistant"), len(messages))
-    fields: dict[str, Any] = {
-        "prompt": messages[:start],
-        "trajectory": Trajectory(messages=messages),
-        "status": Status.COMPLETED,
-    }
-    if data.get("tools"):
-        fields["metadata"] = {"tools": read_tools(_strip_parquet_nulls(data["tools"]), "tools")}
-    return validate_wire(Sample, fields, "row")
+    prompt = get_opening_messages(messages)
+    tools = _strip_parquet_nulls(data.get("tools"))
+    return build_training_sample({}, prompt, messages[len(prompt) :], tools)
 
 
 def _strip_parquet_nulls(value: Any) -> Any:
@@ -121,7 +115,7 @@ def _strip_parquet_nulls(value: Any) -> Any:
     )
 
 
-def _write_verl_prompt(sample: Sample, dropped: list[Dropped]) -> list[dict[str, Any]]:
+def _write_shared_columns(sample: Sample, dropped: list[Dropped]) -> dict[str, Any]:
     asked = get_prompt_messages(sample)
     if not asked:
         raise WireError("the sample has no prompt", where=f"sample {sample.id}")
@@ -134,7 +128,11 @@ def _write_verl_prompt(sample: Sample, dropped: list[Dropped]) -> list[dict[str,
         for key in wire.keys() - _TEXT_TURN_KEYS:
             dropped.append(Dropped(f"messages[{n}].{key}", f"no place for `{key}`; left out"))
     dropped += converted.dropped
-    return [{key: wire[key] for key in ("role", "content")} for wire in converted.value]
+    return {
+        "data_source": _find_text_value(sample, "data_source") or _UNKNOWN_SOURCE,
+        "prompt": [{key: wire[key] for key in ("role", "content")} for wire in converted.value],
+        "extra_info": {"index": sample.index, "id": sample.id},
+    }
 
 
 def _write_ground_truth(sample: Sample) -> str | None:

@@ -18,7 +18,9 @@ from .conversion import (
     expect_optional_text,
     expect_sequence,
     expect_text,
+    get_opening_messages,
     make_storable,
+    read_items,
     validate_wire,
 )
 from .eval_record import ResponseMode
@@ -27,7 +29,6 @@ from .gemini import from_gemini
 from .vertex_events import (
     AgentDataReader,
     AgentHistory,
-    get_opening_messages,
     read_event,
     to_session_message,
 )
@@ -93,6 +94,7 @@ def _build_vertex_row(
     response = last.text if mode == "turn" else texts[-1] if texts else ""
     created = sample.input.get("created")
     truth = sample.ground_truth
+    roles = [turn.role for turn in turns.turns]
     return {
         "session_id": sample.id,
         "title": str(sample.input.get("title", "")),
@@ -102,7 +104,17 @@ def _build_vertex_row(
         "reference": truth if isinstance(truth, str) and truth else None,
         "intermediate_events": _collect_intermediate_events(history.turns, mode, response),
         "agent_data": history.to_agent_data(),
-        "metadata": _build_vertex_metadata(sample, turns, mode),
+        "metadata": {
+            "source": str(sample.metadata.get("source", "unknown")),
+            "status": str(sample.status),
+            "finish_reason": sample.trajectory.termination_reason if sample.trajectory else None,
+            "response_mode": mode,
+            "total_turns": len(roles),
+            "user_turns": roles.count("user"),
+            "model_turns": roles.count("model"),
+            "total_tools": len(turns.events),
+            "tool_errors": sum(event["is_error"] for event in turns.events),
+        },
     }
 
 
@@ -133,21 +145,6 @@ def _is_response_text(part: Mapping[str, Any], response: str, *, final: bool) ->
         return False
     text = part["text"].strip()
     return text in response if final else bool(text)
-
-
-def _build_vertex_metadata(sample: Sample, turns: EvalTurns, mode: ResponseMode) -> dict[str, Any]:
-    roles = [turn.role for turn in turns.turns]
-    return {
-        "source": str(sample.metadata.get("source", "unknown")),
-        "status": str(sample.status),
-        "finish_reason": sample.trajectory.termination_reason if sample.trajectory else None,
-        "response_mode": mode,
-        "total_turns": len(roles),
-        "user_turns": roles.count("user"),
-        "model_turns": roles.count("model"),
-        "total_tools": len(turns.events),
-        "tool_errors": sum(event["is_error"] for event in turns.events),
-    }
 
 
 def from_vertex(row: Mapping[str, Any]) -> Sample:
@@ -189,10 +186,7 @@ def _parse_if_json(value: object, where: str) -> object:
 
 def _read_columns(data: Mapping[str, Any]) -> list[Message]:
     history = _parse_if_json(data.get("conversation_history") or [], "conversation_history")
-    contents = [
-        _to_vertex_content(each, f"conversation_history[{n}]")
-        for n, each in enumerate(expect_sequence(history, "conversation_history"))
-    ]
+    contents = read_items(history, "conversation_history", _to_vertex_content)
     contents.append(_to_vertex_content(data.get("prompt"), "prompt", role="user"))
     messages = [
         to_session_message(message, "agent", None)

@@ -5,7 +5,6 @@ the answers of its tools are the next. Events of a subagent have its own name, a
 answer of the call that started it.
 """
 
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -20,10 +19,12 @@ from .conversion import (
     expect_optional_text,
     expect_sequence,
     get_namespace,
+    get_opening_messages,
+    read_items,
     validate_wire,
     write_plain_arguments,
 )
-from .eval_turns import UNANSWERED_RESPONSE, format_block_marker
+from .eval_turns import UNANSWERED_RESPONSE, OpenCalls, format_block_marker
 from .gemini import from_gemini
 from .output_limits import cut_text
 
@@ -86,12 +87,8 @@ class _AgentWriter:
     caller: str = "user"
     at: str = ""
     depth: int = 0
-    _open: dict[int, tuple[ToolCall, str]] = field(default_factory=dict)
+    _open: OpenCalls[tuple[ToolCall, str]] = field(default_factory=OpenCalls)
     """Calls that no tool has answered yet, with the ids they are written with."""
-
-    _open_by_id: dict[str | None, deque[int]] = field(default_factory=dict)
-    _asked: int = 0
-    """The number of calls so far."""
 
     _author: str = ""
     """The last agent: a session may be handed from one agent to another."""
@@ -112,22 +109,18 @@ class _AgentWriter:
                 self.history.add(event, begins=self.caller == "user")
             elif message.role == "assistant":
                 self._add_assistant_message(message, where)
+            elif index or message.role not in ("system", "developer"):
+                what = f"no place for a {message.role} message here; left out"
+                self.history.dropped.append(Dropped(where, what))
             else:
-                self._add_instruction(message, where, first=index == 0)
+                self.history.agents[self.name]["instruction"] = message.text
+                if not self.depth:
+                    self.history.instruction.append(message.text)
         self._close_calls()
         self._report_unlinked()
 
     def _register_agent(self, name: str) -> None:
         self.history.agents.setdefault(name, {"agent_id": name})
-
-    def _add_instruction(self, message: Message, where: str, *, first: bool) -> None:
-        if not first or message.role not in ("system", "developer"):
-            what = f"no place for a {message.role} message here; left out"
-            self.history.dropped.append(Dropped(where, what))
-            return
-        self.history.agents[self.name]["instruction"] = message.text
-        if not self.depth:
-            self.history.instruction.append(message.text)
 
     def _add_assistant_message(self, message: Message, where: str) -> None:
         named = _to_nonempty_text((message.details or {}).get("agent")) if not self.depth else None
@@ -145,9 +138,7 @@ class _AgentWriter:
             arguments = write_plain_arguments(call, at, self.history.dropped)
             function = {"id": call_id, "name": call.name, "args": arguments}
             parts.append({"function_call": function})
-            self._open[self._asked] = call, call_id
-            self._open_by_id.setdefault(call.id, deque()).append(self._asked)
-            self._asked += 1
+            self._open.add(call.id, (call, call_id))
         event = self._build_event(self._author, "model", parts or [{"text": ""}], message)
         self.history.add(event)
 
@@ -162,7 +153,7 @@ class _AgentWriter:
         return [{"text": "\n\n".join(words)}]
 
     def _add_tool_message(self, message: Message, where: str) -> None:
-        found = self._take_open_call(message.tool_call_id)
+        found = self._open.take(message.tool_call_id)
         if found is None:
             self.history.dropped.append(Dropped(where, "an answer without a call; left out"))
             return
@@ -184,18 +175,6 @@ class _AgentWriter:
                 response["exit_code"] = code
         self._add_tool_response(call, call_id, dict(response), message)
 
-    def _take_open_call(self, call_id: str | None) -> tuple[ToolCall, str] | None:
-        # An answer without an id belongs to the first open call.
-        if call_id is None:
-            return self._open.pop(next(iter(self._open))) if self._open else None
-        same = self._open_by_id.get(call_id, deque())
-        while same:
-            # Skips calls that an answer without an id has closed.
-            found = self._open.pop(same.popleft(), None)
-            if found is not None:
-                return found
-        return None
-
     def _add_tool_response(
         self, call: ToolCall, call_id: str, response: dict[str, Any], message: Message | None
     ) -> None:
@@ -210,9 +189,9 @@ class _AgentWriter:
             self.history.add(self._build_event(self._author, "user", [part], message))
 
     def _close_calls(self) -> None:
-        for call, call_id in self._open.values():
+        for call, call_id in self._open:
             self._add_tool_response(call, call_id, {"error": UNANSWERED_RESPONSE}, None)
-        self._open, self._open_by_id = {}, {}
+        self._open = OpenCalls()
 
     def _report_unlinked(self) -> None:
         found = self.sample.metadata.get("subagents")
@@ -288,8 +267,8 @@ class AgentDataReader:
         self._last_below: str | None = None
         for place, turn in enumerate(expect_sequence(agent_data.get("turns"), "agent_data.turns")):
             at = f"agent_data.turns[{place}]"
-            events = expect_sequence(expect_mapping(turn, at).get("events") or [], f"{at}.events")
-            read = [expect_mapping(each, f"{at}.events[{n}]") for n, each in enumerate(events)]
+            events = expect_mapping(turn, at).get("events") or []
+            read = read_items(events, f"{at}.events", expect_mapping)
             for number, event in enumerate(read):
                 self._add_event(event, read[number + 1 :], f"{at}.events[{number}]")
 
@@ -389,9 +368,3 @@ def _read_outcome(response: Mapping[str, Any]) -> tuple[str | None, bool, int | 
     if known and isinstance(said.get("output"), str):
         return said["output"], False, code
     return None, False, None
-
-
-def get_opening_messages(messages: list[Message]) -> list[Message]:
-    """Return the messages before the first assistant message."""
-    roles = [message.role for message in messages]
-    return messages[: roles.index("assistant") if "assistant" in roles else len(roles)]
