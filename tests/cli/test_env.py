@@ -39,7 +39,7 @@ REFUSED = {
     "served_environments:": "the environment is not of the form module:Class",
     "served_environments:Nothing": "has no attribute 'Nothing'",
     "no_such_module:Nothing": "No module named 'no_such_module'",
-    "served environments:Counting": "invalid format",
+    "served environments:Counting": "the environment is not of the form module:Class",
     "served_environments:NUMBER": "is a int, not a class or a function",
     "served_environments:NeedsMore": "the factory requires `places`",
 }
@@ -50,7 +50,7 @@ def test_what_is_no_environment_is_refused_at_once(target: str) -> None:
     with pytest.raises(ConfigError) as refused:
         load_served_environment(target)
 
-    assert refused.value.where == target
+    assert target in str(refused.value)
     assert REFUSED[target] in refused.value.message
 
 
@@ -60,7 +60,7 @@ def test_a_module_that_breaks_is_named_with_its_own_error(
     (tmp_path / "broken_module_here.py").write_text("1 / 0\n")
     monkeypatch.syspath_prepend(tmp_path)
 
-    with pytest.raises(ConfigError, match="the import fails: ZeroDivisionError"):
+    with pytest.raises(ConfigError, match="cannot be imported: ZeroDivisionError"):
         load_served_environment("broken_module_here:Desk")
 
 

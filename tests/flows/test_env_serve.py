@@ -194,4 +194,5 @@ def test_what_cannot_be_served_exits_2_and_says_why(tmp_path: Path) -> None:
     done = call_main(tmp_path, "env", "serve", "no_such_module:Desk")
 
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("no_such_module:Desk: No module named 'no_such_module'\n")
+    assert "'no_such_module:Desk' cannot be imported" in done.stderr
+    assert "No module named 'no_such_module'\n" in done.stderr

@@ -4,10 +4,8 @@ import asyncio
 import inspect
 import json
 import os
-import pkgutil
 import secrets
 import signal
-import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +20,7 @@ from assay.environments import (
     is_loopback,
 )
 from assay.errors import AssayError, ConfigError
+from assay.scorers import import_code_ref, is_code_ref
 from assay.types import ToolSpec
 
 from .arguments import add_flag
@@ -131,7 +130,19 @@ def load_served_environment(target: str) -> ServedEnvironment:
     if target in _BUILTIN_ENVIRONMENTS or target.startswith("gym:"):
         shipped = environment_by_name(target)
         return ServedEnvironment(target, lambda task: shipped(), takes_task=False)
-    factory = _import_environment_factory(target)
+    if not is_code_ref(target):
+        names = ", ".join((*_BUILTIN_ENVIRONMENTS, "gym:NAME"))
+        raise ConfigError(
+            "the environment is not of the form module:Class",
+            where=target,
+            hint=f"write my_package.desk:OrderDesk, or one of {names}",
+        )
+    found = import_code_ref(target, where="assay env serve")
+    if not callable(found):
+        raise ConfigError(
+            f"the target is a {type(found).__name__}, not a class or a function", where=target
+        )
+    factory: Callable[..., object] = found
     parameter = _find_task_parameter(factory, target)
 
     def make(task: Mapping[str, Any]) -> Environment:
@@ -150,34 +161,6 @@ def load_served_environment(target: str) -> ServedEnvironment:
         return made
 
     return ServedEnvironment(target, make, takes_task=parameter is not None)
-
-
-def _import_environment_factory(target: str) -> Callable[..., object]:
-    module, colon, name = target.partition(":")
-    if not module or not colon or not name:
-        names = ", ".join((*_BUILTIN_ENVIRONMENTS, "gym:NAME"))
-        raise ConfigError(
-            "the environment is not of the form module:Class",
-            where=target,
-            hint=f"write my_package.desk:OrderDesk, or one of {names}",
-        )
-    if "" not in sys.path and os.getcwd() not in sys.path:
-        # As with `python -m`, modules in the current folder can be imported.
-        sys.path.insert(0, os.getcwd())
-    try:
-        found = pkgutil.resolve_name(target)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(str(error), where=target, hint="check the name and the folder") from error
-    except Exception as error:
-        raise ConfigError(
-            f"the import fails: {type(error).__name__}: {error}", where=target
-        ) from error
-    if not callable(found):
-        raise ConfigError(
-            f"the target is a {type(found).__name__}, not a class or a function", where=target
-        )
-    factory: Callable[..., object] = found
-    return factory
 
 
 def _find_task_parameter(factory: Callable[..., object], target: str) -> inspect.Parameter | None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from assay.types import DataBlock, EvaluateResult, Message, Sample, ToolCall
+from assay.types import DataBlock, Message, Sample
 
 from .labels import build_session_label
 from .output import sanitize_text, sanitize_to_line
@@ -32,48 +32,39 @@ class Transcript:
 
     def parts(self) -> Iterator["Text"]:
         """Yield the parts in chronological order, each of them whole lines."""
-        yield from self._render_head()
+        for label, text in self._list_fields():
+            style = "bold" if label == "sample" else ""
+            yield _style_field(label, sanitize_to_line(text), style=style)
+        if self.sample.ground_truth is not None:
+            yield _style_field("expected", self._shorten(str(self.sample.ground_truth)))
         for number, message in enumerate(self.sample.messages):
             yield from self._render_message(number, message)
         yield from self._render_result()
         yield from self._render_failure()
 
-    def _render_head(self) -> Iterator["Text"]:
+    def _list_fields(self) -> Iterator[tuple[str, str]]:
         sample, trajectory = self.sample, self.sample.trajectory
-        yield _style_field("sample", sanitize_to_line(sample.id), style="bold")
+        yield "sample", sample.id
         if self.repeats > 1:
-            yield _style_field(
-                "repeat", f"{self.repeat} of {self.repeats}; --repeat N shows another"
-            )
-        yield from self._render_session()
-        yield _style_field("status", str(sample.status))
+            yield "repeat", f"{self.repeat} of {self.repeats}; --repeat N shows another"
+        if (session := build_session_label(sample)) is not None:
+            if session.title is not None:
+                yield "title", session.title
+            if session.created is not None:
+                yield "date", f"{session.date} UTC"
+            if session.place:
+                yield "project", session.place
+            origin = sample.metadata.get("forked_from")
+            if isinstance(origin, Mapping):
+                count = origin.get("inherited_messages")
+                yield "fork of", f"{origin.get('session_id')}: {count} messages are from it"
+        yield "status", str(sample.status)
         if trajectory is not None:
-            yield _style_field(
-                "ended by", sanitize_to_line(trajectory.termination_reason or "unknown")
-            )
+            yield "ended by", trajectory.termination_reason or "unknown"
             steps = "unknown" if trajectory.steps is None else str(trajectory.steps)
             took = "" if trajectory.duration is None else f", {trajectory.duration:.3f} s"
             cost = "" if trajectory.cost_usd is None else f", ${trajectory.cost_usd:.4f}"
-            yield _style_field("steps", f"{steps}{took}, {len(trajectory.calls)} model calls{cost}")
-        if sample.ground_truth is not None:
-            yield _style_field("expected", self._shorten(str(sample.ground_truth)))
-
-    def _render_session(self) -> Iterator["Text"]:
-        if (session := build_session_label(self.sample)) is None:
-            return
-        if session.title is not None:
-            yield _style_field("title", sanitize_to_line(session.title))
-        if session.created is not None:
-            yield _style_field("date", sanitize_to_line(f"{session.date} UTC"))
-        if session.place:
-            yield _style_field("project", sanitize_to_line(session.place))
-        origin = self.sample.metadata.get("forked_from")
-        if isinstance(origin, Mapping):
-            count = origin.get("inherited_messages")
-            yield _style_field(
-                "fork of",
-                sanitize_to_line(f"{origin.get('session_id')}: {count} messages are from it"),
-            )
+            yield "steps", f"{steps}{took}, {len(trajectory.calls)} model calls{cost}"
 
     def _render_message(self, number: int, message: Message) -> Iterator["Text"]:
         title = sanitize_to_line(message.role)
@@ -91,14 +82,10 @@ class Transcript:
                 if isinstance(block, DataBlock):
                     yield _style_text(f"[{sanitize_to_line(block.type)}: not shown]", style="dim")
         for call in message.tool_calls:
-            yield self._render_call(call)
-
-    def _render_call(self, call: ToolCall) -> "Text":
-        name = sanitize_to_line(call.name) + (f" [{sanitize_to_line(call.id)}]" if call.id else "")
-        note = " (not a JSON object)" if call.malformed else ""
-        return _style_text(
-            f"-> {name}{note}: {self._shorten(call.arguments_text)}", style="magenta"
-        )
+            name = sanitize_to_line(f"{call.name} [{call.id}]" if call.id else call.name)
+            note = " (not a JSON object)" if call.malformed else ""
+            arguments = self._shorten(call.arguments_text)
+            yield _style_text(f"-> {name}{note}: {arguments}", style="magenta")
 
     def _render_result(self) -> Iterator["Text"]:
         result = self.sample.score
@@ -106,20 +93,6 @@ class Transcript:
         if result is None:
             yield _style_field("score", "not judged")
             return
-        yield from self._render_steps(result)
-        yield _style_field("score", _format_sample_score(result))
-        if result.reason:
-            yield _style_field("reason", self._shorten(result.reason))
-        if result.error:
-            yield _style_field("error", self._shorten(result.error))
-        for name, metric in result.metrics.items():
-            value = "not measured" if metric.score is None else f"{metric.score:g}"
-            value += "" if metric.is_score_valid or metric.score is None else " (not valid)"
-            value += "" if metric.weight is None else f", weight {metric.weight:g}"
-            value += f": {self._shorten(metric.reason)}" if metric.reason else ""
-            yield _style_field("metric", f"{sanitize_to_line(name)} {value}")
-
-    def _render_steps(self, result: EvaluateResult) -> Iterator["Text"]:
         outputs = result.step_outputs or ()
         shown = outputs if self.full else outputs[:_MAX_SHOWN_STEPS]
         for step in shown:
@@ -130,6 +103,20 @@ class Transcript:
             yield _style_field("step", words)
         if len(shown) < len(outputs):
             yield _style_field("", f"and {len(outputs) - len(shown)} more steps; --full shows all")
+        score = "not judged" if result.score is None else f"{result.score:g}"
+        if result.score is not None and not result.is_score_valid:
+            score += " (not valid: not judged)"
+        yield _style_field("score", score)
+        if result.reason:
+            yield _style_field("reason", self._shorten(result.reason))
+        if result.error:
+            yield _style_field("error", self._shorten(result.error))
+        for name, metric in result.metrics.items():
+            value = "not measured" if metric.score is None else f"{metric.score:g}"
+            value += "" if metric.is_score_valid or metric.score is None else " (not valid)"
+            value += "" if metric.weight is None else f", weight {metric.weight:g}"
+            value += f": {self._shorten(metric.reason)}" if metric.reason else ""
+            yield _style_field("metric", f"{sanitize_to_line(name)} {value}")
 
     def _render_failure(self) -> Iterator["Text"]:
         failure = self.sample.failure
@@ -155,12 +142,6 @@ class Transcript:
         note = f"[{missing} more characters; --full shows them]"
         shown = sanitize_text(short)
         return f"{note}\n{shown}" if end else f"{shown}\n{note}"
-
-
-def _format_sample_score(result: EvaluateResult) -> str:
-    if result.score is None:
-        return "not judged"
-    return f"{result.score:g}" + ("" if result.is_score_valid else " (not valid: not judged)")
 
 
 def _style_text(text: str, *, style: str = "") -> "Text":

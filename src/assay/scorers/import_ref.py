@@ -94,7 +94,8 @@ def import_object(name: str, *, folders: tuple[Path, ...], where: str) -> object
         raise ConfigError(
             f"{name!r} cannot be imported: {type(error).__name__}: {error}",
             where=where,
-            hint="modules are searched in the manifest's folder, then among the installed ones",
+            hint="check the name; modules are searched in the current folder or the manifest's, "
+            "then among the installed ones",
         ) from error
 
 
