@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
+from assay.cli import main as assay_main
 from assay.cli.check import main
 from assay.cli.exit_status import InconclusiveError
 from assay.cli.sample_input import is_sample_file
 from assay.datasets import load_samples
 from assay.errors import ConfigError, DatasetError, StoreError
 from assay.formats.eval_record import to_eval_record
+from assay.store import Store
 from assay.types import Sample
 from recorded_runs import conversation, record, samples, stopped
 
@@ -40,6 +42,9 @@ def given(**options: Any) -> Namespace:
         "output": None,
         "store": None,
         "json": False,
+        "name": None,
+        "resume": None,
+        "quiet": True,
     }
     return Namespace(**{**plain, **options})
 
@@ -55,12 +60,34 @@ def test_exit_status_is_0_when_everything_passes(
 
     assert main(given()) == 0
 
-    assert capsys.readouterr().out == (
-        "source        s.jsonl\n"
-        "samples       2 checked, 2 pass every check\n"
-        "checks\n"
-        "  polite                         2 passed, 0 failed\n"
-    )
+    *lines, run = capsys.readouterr().out.splitlines()
+    assert lines == [
+        "source        s.jsonl",
+        "samples       2 checked, 2 pass every check",
+        "checks",
+        "  polite                         2 passed, 0 failed",
+    ]
+    assert run.startswith("run           check-checks-")
+
+
+def test_a_check_is_a_run_that_can_be_gated_and_resumed(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(conversation("a"), conversation("b", "no"))
+
+    assert main(given(name="politeness", json=True)) == 1
+    run_id = json.loads(capsys.readouterr().out)["run"]
+
+    with Store.open(create=False) as store:
+        run = store.run(run_id)
+        assert (run.spec.name, run.row().status) == ("politeness", "completed")
+        assert [sample.reward for sample in run.samples()] == [1.0, 0.0]
+    assert assay_main(["gate", run_id, "--min", "0.4"]) == 0
+    assert assay_main(["gate", run_id, "--min", "0.9"]) == 1
+    assert main(given(name="politeness", resume=run_id)) == 1
+    (folder / "checks.yaml").write_text(YES_ONLY + COST)
+    with pytest.raises(ConfigError, match="score_fn"):
+        main(given(name="politeness", resume=run_id))
 
 
 def test_exit_status_is_1_when_a_check_fails(
@@ -140,7 +167,7 @@ def test_wrong_checks_are_refused_before_a_sample_is_read(folder: Path) -> None:
     (folder / "checks.yaml").write_text("checks:\n  - mathces: a\n")
 
     # There is no file of samples either, and that is not what is complained about.
-    with pytest.raises(ConfigError, match=r"checks\.yaml:2: checks\[0\]\.mathces"):
+    with pytest.raises(ConfigError, match=r"checks\.yaml:2:5: checks\[0\]\.mathces"):
         main(given())
 
 

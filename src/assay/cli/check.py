@@ -2,32 +2,31 @@
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from assay.datasets import load_samples
-from assay.errors import ConfigError
-from assay.scorers import Checks, checks_from
+from assay.datasets import SampleStream, load_samples
+from assay.errors import ConfigError, DatasetError
+from assay.runner import EvalReport, RescoreOptions
+from assay.scorers import Checks, checks_from, is_check_passed
+from assay.store import Run, Store
 from assay.types import Sample
 
 from .arguments import add_count, add_report_options
-from .exit_status import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_PASS
-from .output import cut, format_field, pad, print_report, write_samples
-from .sample_input import (
-    SampleInput,
-    is_sample_file,
-    open_run_samples,
-    open_stream,
-    refuse_to_overwrite,
-)
-from .store_option import add_store_option
+from .exit_status import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_PASS, InconclusiveError
+from .output import cut, format_field, pad, print_message, print_report, write_samples
+from .recorded_scores import ScoringRequest, score_recorded
+from .resume import format_options, format_resume_hint, join_resume_command
+from .sample_input import is_sample_file, refuse_to_overwrite
+from .signals import exit_interrupted
+from .store_option import add_store_option, find_store_location
 
 # A broken rule fails on every sample; the counts are complete all the same.
 _MAX_LISTED_FINDINGS = 20
 _CHECK_LINE_WIDTH = 80
 _CHECK_NAME_WIDTH = 30
+_CHECK_CONCURRENCY = 8
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -44,8 +43,10 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="write the samples with their results, - for stdout"
     )
+    parser.add_argument("--name", help="name of the new run")
+    parser.add_argument("--resume", metavar="RUN", help="resume an interrupted check run")
     add_store_option(parser)
-    add_report_options(parser)
+    add_report_options(parser, quiet=True)
 
 
 def main(args: Namespace) -> int:
@@ -55,16 +56,81 @@ def main(args: Namespace) -> int:
         raise ConfigError("--json and `-o -` both write to stdout", hint="pass -o a file")
     if args.output not in (None, "-"):
         refuse_to_overwrite(Path(args.output), (Path(args.source), Path(args.checks)))
-    with ExitStack() as stack:
-        if is_sample_file(args.source):
-            stream = load_samples(args.source, args.max_samples, on_bad_row="skip")
-            given = open_stream(args.source, stream)
-        else:
-            given = open_run_samples(args, stack, max_samples=args.max_samples)
+    stream = None
+    if is_sample_file(args.source):
+        stream = load_samples(args.source, args.max_samples, on_bad_row="skip")
+        next(iter(stream), None)  # a file that does not exist is refused before a store is created
+    with Store.open(find_store_location(args), create=stream is not None) as store:
+        given = CheckedSource(args.source, stream)
+        if stream is None:
+            given = _describe_run(store.run(args.source))
         report = CheckReport(checks, given, args.output)
-        write_samples(args.output, map(report.judge, given.samples))
+        recorded = _check_samples(args, checks, stream, store)
+        if recorded is not None:
+            report.run_id = recorded.run_id
+            write_samples(args.output, map(report.add, recorded.samples))
     print_report(args, report.lines(), report.json())
+    if recorded is not None and recorded.interrupted:
+        options = format_options(args, ("checks", "max_samples", "name", "store"))
+        command = ["assay", "check", args.source, *options]
+        hint = format_resume_hint(join_resume_command(command, recorded.run_id))
+        print_message(f"interrupted; {hint}")
+        exit_interrupted()
     return report.exit_status
+
+
+def _describe_run(run: Run) -> "CheckedSource":
+    row = run.row()
+    unfinished = None
+    if row.status != "completed":
+        unfinished = f"the run is {row.status}, with {row.totals.recorded} results"
+    return CheckedSource(f"run {run.id}", unfinished=unfinished)
+
+
+def _check_samples(
+    args: Namespace, checks: Checks, stream: SampleStream | None, store: Store
+) -> EvalReport | None:
+    """Check every sample as a recorded run; None for a run without any."""
+    run_id = ""
+    if stream is None:
+        run = store.run(args.source)
+        if next(run.samples(), None) is None:
+            return None
+        run_id = run.id
+    options = RescoreOptions(
+        name=args.name or f"check {Path(args.checks).stem}",
+        score_failures=True,
+        max_samples=args.max_samples,
+        # Checks wait for nothing: more samples at once would only take memory.
+        concurrency=_CHECK_CONCURRENCY,
+        resume=args.resume,
+        stops_early=False,
+    )
+    request = ScoringRequest(run_id, stream, checks, options, args.quiet)
+    try:
+        return score_recorded(request, store)
+    except DatasetError as error:
+        # Exit status 3, not 2: the samples behind the fault may be the ones that matter, so half
+        # of a file must not pass for the whole.
+        raise InconclusiveError(error.message, where=error.where, hint=error.hint) from error
+
+
+@dataclass(frozen=True)
+class CheckedSource:
+    """The file or run that is checked."""
+
+    name: str
+    stream: SampleStream | None = None
+    unfinished: str | None = None
+    """The state of a run that is not completed; None for files and completed runs."""
+
+    @property
+    def unread(self) -> int:
+        return self.stream.skipped.count if self.stream is not None else 0
+
+    @property
+    def problems(self) -> list[str]:
+        return [] if self.stream is None else [str(each) for each in self.stream.skipped.problems]
 
 
 @dataclass
@@ -81,8 +147,11 @@ class CheckReport:
     """The outcome in constant memory: counts, and the first findings."""
 
     checks: Checks
-    given: SampleInput
+    given: CheckedSource
     output: str | None
+    run_id: str | None = None
+    """The run that the results are recorded in; None if there were no samples."""
+
     samples: int = 0
     passed: int = 0
     """Samples on which every check that decides passed."""
@@ -95,24 +164,27 @@ class CheckReport:
         self.tallies = [CheckCounts() for _ in self.checks.checks]
         self.listed = {"failed": [], "not judged": []}
 
-    def judge(self, sample: Sample) -> Sample:
-        """Check a sample, count its findings, and return it with its result."""
-        findings = self.checks.findings(sample)
+    def add(self, sample: Sample) -> Sample:
+        """Count the findings of a checked sample, and return it."""
         self.samples += 1
         good = True
-        for check, finding, tally in zip(self.checks.checks, findings, self.tallies, strict=True):
-            if finding.passed:
+        metrics = {} if sample.score is None else sample.score.metrics
+        for check, tally in zip(self.checks.checks, self.tallies, strict=True):
+            metric = metrics.get(check.name)
+            passed = None if metric is None else is_check_passed(metric)
+            if passed:
                 tally.passed += 1
                 continue
             # A check of weight 0 is tracked only and never fails a sample.
             good = good and not check.decides
-            kind = "not judged" if finding.passed is None else "failed"
-            tally.failed += finding.passed is False
-            tally.not_judged += finding.passed is None
+            kind = "not judged" if passed is None else "failed"
+            tally.failed += passed is False
+            tally.not_judged += passed is None
             if len(self.listed[kind]) < _MAX_LISTED_FINDINGS:
-                self.listed[kind].append((sample.id, check.name, finding.reason))
+                reason = "the sample was not checked" if metric is None else metric.reason or ""
+                self.listed[kind].append((sample.id, check.name, reason))
         self.passed += good
-        return sample.model_copy(update={"score": self.checks.result(findings)})
+        return sample
 
     @property
     def exit_status(self) -> int:
@@ -146,6 +218,8 @@ class CheckReport:
             yield from self._format_listed(kind)
         if self.output is not None and self.output != "-":
             yield format_field("file", self.output)
+        if self.run_id is not None:
+            yield format_field("run", self.run_id)
 
     def _format_listed(self, kind: str) -> Iterator[str]:
         found = self.listed[kind]
@@ -184,4 +258,5 @@ class CheckReport:
             "not_read": {"count": self.given.unread, "problems": self.given.problems},
             "unfinished": self.given.unfinished,
             "file": self.output,
+            "run": self.run_id,
         }

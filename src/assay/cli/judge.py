@@ -8,7 +8,7 @@ from pathlib import Path
 
 from assay.datasets import SampleStream, load_samples
 from assay.errors import ConfigError, EndpointError, RunStopped
-from assay.runner import EvalConfig, EvalReport, Progress, RescoreOptions, Stop, evaluate, rescore
+from assay.runner import EvalReport, Progress, RescoreOptions
 from assay.scorers import Calibrator, Judge, VertexJudge, read_labels
 from assay.store import Store
 
@@ -16,11 +16,16 @@ from .arguments import add_count, add_report_options
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_PASS, InconclusiveError
 from .judge_backends import add_backend_options, build_judge
 from .judge_report import JudgeReport
-from .output import format_field, print_message, print_report, write_samples
-from .progress_bar import choose_display
+from .output import (
+    format_field,
+    print_message,
+    print_report,
+    write_samples,
+)
+from .recorded_scores import ScoringRequest, score_recorded
 from .resume import format_options, format_resume_hint, join_resume_command
 from .sample_input import is_sample_file, refuse_to_overwrite
-from .signals import exit_interrupted, run_until_stopped
+from .signals import exit_interrupted
 from .store_option import add_store_option, build_next_command, find_store_location
 
 _JUDGE_CONCURRENCY = 20
@@ -108,32 +113,19 @@ def _build_calibrator(args: Namespace, scorer: Judge | VertexJudge) -> Calibrato
 def _judge_samples(
     args: Namespace, scorer: Judge | VertexJudge, stream: SampleStream | None, store: Store
 ) -> EvalReport:
-    stop, name = Stop(), args.name or f"judge {scorer.rubric.name}"
-    with choose_display(quiet=args.quiet) as display:
+    def add_cost(progress: Progress) -> Progress:
+        # Shows the cost of the judges: that of the samples was paid when they were rolled out.
+        cost, unknown = scorer.spending.known_cost_usd, scorer.spending.cost_unknown
+        return replace(progress, cost_usd=cost, cost_unknown=unknown)
 
-        def watch(progress: Progress) -> None:
-            # Shows the cost of the judges: that of the samples was paid when they were rolled out.
-            cost, unknown = scorer.spending.known_cost_usd, scorer.spending.cost_unknown
-            display.watch(replace(progress, cost_usd=cost, cost_unknown=unknown))
-
-        async def judge_all() -> EvalReport:
-            async with scorer:
-                if stream is not None:
-                    config = EvalConfig(score_fn=scorer, name=name, concurrency=args.concurrency)
-                    return await evaluate(
-                        stream, config, store=store, resume=args.resume, watch=watch, stop=stop
-                    )
-                options = RescoreOptions(
-                    name=name,
-                    max_samples=args.max_samples,
-                    concurrency=args.concurrency,
-                    resume=args.resume,
-                )
-                return await rescore(
-                    args.target, scorer, options=options, store=store, watch=watch, stop=stop
-                )
-
-        return run_until_stopped(judge_all, stop, display)
+    options = RescoreOptions(
+        name=args.name or f"judge {scorer.rubric.name}",
+        max_samples=args.max_samples,
+        concurrency=args.concurrency,
+        resume=args.resume,
+    )
+    request = ScoringRequest(args.target, stream, scorer, options, args.quiet, add_cost)
+    return score_recorded(request, store, within=scorer)
 
 
 def _print_judge_report(report: EvalReport, judged: JudgeReport, args: Namespace) -> None:

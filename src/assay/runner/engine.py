@@ -229,7 +229,7 @@ class EvalEngine:
     async def _attempt(self, job: RolloutJob) -> Failure | None:
         """Roll out and score the sample. Failures are returned; only cancellation propagates."""
         sample = job.sample
-        if sample.failure is not None:
+        if sample.failure is not None and not self._config.score_failures:
             return sample.failure  # already failed, such as in a rescored run: keep it
         given, limit = sample.trajectory, self._config.timeout_s
         own = None if limit is None else ActiveTimer()

@@ -92,8 +92,8 @@ class EvalConfig:
     its weight if it is a pair."""
 
     score_failures: bool = False
-    """Score the samples whose agent failed, too: `sample.failure` is then set. False: they are
-    failed samples, which a resumed run repeats."""
+    """Score the samples whose agent failed, now or in a recorded run, too: `sample.failure` is then
+    set. False: they are failed samples, which a resumed run repeats."""
 
     prepare_messages: PrepareMessages | None = None
     """Returns the prompt of a sample. None: the sample's own messages. Needs an agent."""

@@ -29,6 +29,9 @@ class RescoreOptions:
     """Record samples without a complete rollout as failures of the new run as well. False: the new
     run omits them."""
 
+    score_failures: bool = False
+    """Score samples without a complete rollout, too: `sample.failure` is then set."""
+
     max_samples: int | None = None
     """Rescore only this many samples, from the first, with all their repeats."""
 
@@ -64,7 +67,11 @@ async def rescore(
         old = opened.run(run_id)
         name = options.name or f"{old.spec.name} rescored"
         config = EvalConfig(
-            score_fn=score_fn, name=name, concurrency=options.concurrency, bounds=options.bounds
+            score_fn=score_fn,
+            score_failures=options.score_failures,
+            name=name,
+            concurrency=options.concurrency,
+            bounds=options.bounds,
         )
         total = sum(1 for _ in _select_results(old, options))
         if not total:
@@ -100,7 +107,8 @@ def _select_results(old: Run, options: RescoreOptions) -> Iterator[tuple[int, Re
     """Yield the results to score again, with their positions in the run."""
     samples, last = 0, None
     for position, row in enumerate(old.results()):
-        if not (options.keep_failed or row.boundary in (None, Boundary.SCORER)):
+        with_failed = options.keep_failed or options.score_failures
+        if not (with_failed or row.boundary in (None, Boundary.SCORER)):
             continue
         if row.sample_id != last:
             samples, last = samples + 1, row.sample_id

@@ -5,6 +5,7 @@ from .caller import ScoreCaller as ScoreCaller
 from .caller import ScoreFunction as ScoreFunction
 from .checks.check_set import Checks as Checks
 from .checks.check_set import checks_from as checks_from
+from .checks.check_set import is_check_passed as is_check_passed
 from .combined_scorer import CombinedScorer as CombinedScorer
 from .combined_scorer import name_scorer as name_scorer
 from .import_ref import format_user_traceback as format_user_traceback

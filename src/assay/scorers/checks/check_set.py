@@ -99,8 +99,25 @@ def _to_plain_data(value: Any) -> Any:
 def _build_check_metric(check: CheckEntry, finding: CheckFinding) -> Metric:
     if finding.passed is None:
         return Metric(check.name, weight=check.weight, reason=finding.reason)
-    score = float(finding.passed) if finding.score is None else finding.score
-    return Metric(check.name, score, weight=check.weight, reason=finding.reason)
+    if finding.score is None:
+        score = float(finding.passed)
+        return Metric(check.name, score, weight=check.weight, reason=finding.reason)
+    # A score between 0 and 1 does not show on its own whether the check passed.
+    return Metric(
+        check.name,
+        finding.score,
+        weight=check.weight,
+        reason=finding.reason,
+        passed=finding.passed,
+    )
+
+
+def is_check_passed(metric: Metric) -> bool | None:
+    """Whether the check of a metric passed; None if it could not be judged."""
+    if metric.score is None or not metric.is_score_valid:
+        return None
+    passed = (metric.model_extra or {}).get("passed")
+    return passed if isinstance(passed, bool) else bool(metric.score)
 
 
 def _summarise_findings(pairs: list[tuple[CheckEntry, CheckFinding]]) -> str:
