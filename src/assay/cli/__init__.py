@@ -92,7 +92,10 @@ class _StoreOnceParser(_Parser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command that `argv` names and return the exit status of the process."""
-    _accept_every_character()
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal with a small charset shows `?` for other characters instead of failing.
+        if reconfigure := getattr(stream, "reconfigure", None):
+            reconfigure(errors="replace")
     words = [word for word in sys.argv[1:] if word != "--"]
     # Only for the real command line: tests call `main` in a process that must not fork.
     if argv is None and tuple(words[:2]) in SUPERVISED_COMMANDS:
@@ -136,7 +139,13 @@ def _run_catching_errors(argv: Sequence[str]) -> int:
 def _dispatch_command(argv: Sequence[str]) -> int:
     try:
         args = _build_top_parser().parse_args(argv)
-        command = _import_command(args.command)
+        if args.command not in COMMANDS:
+            raise ConfigError(
+                f"no command named {args.command!r}" if args.command else "no command given",
+                where="assay",
+                hint=f"the commands are: {', '.join(COMMANDS)}",
+            )
+        command = cast(Command, import_module(f"assay.cli.{args.command}"))
         # Options are appended to those of a training script to override them: the last one counts.
         kind = _Parser if args.command == "train" else _StoreOnceParser
         parser = kind(prog=f"assay {args.command}", allow_abbrev=False)
@@ -177,23 +186,6 @@ def _build_top_parser() -> ArgumentParser:
     parser.add_argument("command", nargs="?", help="run one of the commands below")
     parser.add_argument("arguments", nargs=REMAINDER, help="see `assay COMMAND --help`")
     return parser
-
-
-def _import_command(name: str | None) -> Command:
-    if name not in COMMANDS:
-        raise ConfigError(
-            "no command given" if name is None else f"no command named {name!r}",
-            where="assay",
-            hint=f"the commands are: {', '.join(COMMANDS)}",
-        )
-    return cast(Command, import_module(f"assay.cli.{name}"))
-
-
-def _accept_every_character() -> None:
-    # A terminal with a small charset then shows `?` for a character instead of failing.
-    for stream in (sys.stdout, sys.stderr):
-        if reconfigure := getattr(stream, "reconfigure", None):
-            reconfigure(errors="replace")
 
 
 def _abandon_output(status: int) -> int:

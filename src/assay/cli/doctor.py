@@ -19,7 +19,10 @@ from assay.stats import format_labelled
 from assay.types import Endpoint
 
 from .arguments import add_report_options
-from .eval_overrides import add_endpoint_options, apply_key_option, apply_plain_http_option
+from .eval_overrides import (
+    add_endpoint_options,
+    apply_endpoint_options,
+)
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_PASS
 from .output import format_field, print_report, sanitize_to_line
 from .resume import redact_option_value
@@ -48,10 +51,13 @@ def main(args: Namespace) -> int:
     """Exit status: 0 healthy, 3 the store or a checked endpoint does not answer."""
     requests = [
         # Redacted: the address may contain a password.
-        EndpointRequest(redact_option_value(text), apply_key_option(parse_model(text), args))
+        EndpointRequest(redact_option_value(text), apply_endpoint_options(parse_model(text), args))
         for text in args.model
     ]
-    requests += request_endpoints_by_key(os.environ)
+    requests += (
+        replace(each, endpoint=apply_endpoint_options(each.endpoint, args, key=False))
+        for each in request_endpoints_by_key(os.environ)
+    )
     try:
         requirements = requires(DISTRIBUTION) or []
     except PackageNotFoundError:
@@ -59,14 +65,7 @@ def main(args: Namespace) -> int:
     report = DoctorReport(
         extras=list(read_extras(requirements)),
         store=check_store(args),
-        endpoints=asyncio.run(
-            check_endpoints(
-                [
-                    replace(each, endpoint=apply_plain_http_option(each.endpoint, args))
-                    for each in requests
-                ]
-            )
-        ),
+        endpoints=asyncio.run(check_endpoints(requests)),
     )
     print_report(args, report.lines(), report.plain())
     return EXIT_PASS if report.well else EXIT_INCONCLUSIVE

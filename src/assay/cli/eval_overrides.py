@@ -11,38 +11,24 @@ from assay.types import Endpoint
 
 from .arguments import add_flag
 
+# Options with the name of the setting that they override.
+_CONFIG_OPTIONS = "repeats max_samples seed name fail_on_error max_cost_usd save_sessions".split()
 # Fields that belong to the server of an endpoint; the others are sampling settings.
 _SERVER_FIELDS = (
-    "api_base",
-    "api_key",
-    "key_env",
-    "oauth_token",
-    "headers",
-    "extra_params",
-    "allow_plain_http",
+    "api_base api_key key_env oauth_token headers extra_params allow_plain_http".split()
 )
 
 
 def override_config(config: EvalConfig, args: Namespace) -> EvalConfig:
     """Apply the given options to the file's configuration."""
     changes: dict[str, Any] = {
-        name: value
-        for name, value in (
-            ("repeats", args.repeats),
-            ("max_samples", args.max_samples),
-            ("seed", args.seed),
-            ("name", args.name),
-            ("fail_on_error", getattr(args, "fail_on_error", None)),
-            ("max_cost_usd", getattr(args, "max_cost_usd", None)),
-            ("save_sessions", getattr(args, "save_sessions", None)),
-        )
-        if value is not None
+        name: value for name in _CONFIG_OPTIONS if (value := getattr(args, name, None)) is not None
     }
     if args.model is not None:
         changes["endpoint"] = replace_model(config.endpoint, parse_model(args.model))
     endpoint = changes.get("endpoint", config.endpoint)
     if endpoint is not None:
-        changes["endpoint"] = apply_key_option(apply_plain_http_option(endpoint, args), args)
+        changes["endpoint"] = apply_endpoint_options(endpoint, args)
     elif getattr(args, "key_env", None) is not None:
         raise ConfigError(
             "--key-env has no effect: the file has no endpoint", hint="add one with --model"
@@ -71,13 +57,15 @@ def add_endpoint_options(parser: ArgumentParser) -> None:
     )
 
 
-def apply_key_option(endpoint: Endpoint, args: Namespace) -> Endpoint:
-    """Make the endpoint read its key from the variable that `--key-env` names."""
-    name = getattr(args, "key_env", None)
-    if name is None:
-        return endpoint
-    # All other keys are dropped: they may belong to another address.
-    return endpoint.model_copy(update={"key_env": name, "api_key": "", "oauth_token": ""})
+def apply_endpoint_options(endpoint: Endpoint, args: Namespace, *, key: bool = True) -> Endpoint:
+    """Give the endpoint the options of `add_endpoint_options`; without `key`, not `--key-env`."""
+    changes: dict[str, object] = {}
+    if getattr(args, "allow_plain_http", False):
+        changes["allow_plain_http"] = True
+    if key and (name := getattr(args, "key_env", None)) is not None:
+        # All other keys are dropped: they may belong to another address.
+        changes |= {"key_env": name, "api_key": "", "oauth_token": ""}
+    return endpoint.model_copy(update=changes) if changes else endpoint
 
 
 def _parse_variable_name(text: str) -> str:
@@ -85,13 +73,6 @@ def _parse_variable_name(text: str) -> str:
         # The value is not quoted: it may be the key itself.
         raise ArgumentTypeError("the value must be the name of an environment variable")
     return text
-
-
-def apply_plain_http_option(endpoint: Endpoint, args: Namespace) -> Endpoint:
-    """Give the endpoint the permission of `--allow-plain-http`."""
-    if not getattr(args, "allow_plain_http", False):
-        return endpoint
-    return endpoint.model_copy(update={"allow_plain_http": True})
 
 
 def replace_model(own: Endpoint | None, wanted: Endpoint) -> Endpoint:

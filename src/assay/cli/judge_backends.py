@@ -13,7 +13,10 @@ from assay.scorers import Judge, VertexJudge, judge, rubric_names, vertex_judge
 from assay.types import Endpoint
 
 from .arguments import add_count
-from .eval_overrides import add_endpoint_options, apply_key_option, apply_plain_http_option
+from .eval_overrides import (
+    add_endpoint_options,
+    apply_endpoint_options,
+)
 
 BACKENDS = ("llm", "vertex")
 _DEFAULT_VERTEX_LOCATION = "us-central1"
@@ -74,12 +77,12 @@ def build_judge(args: Namespace) -> Judge | VertexJudge:
             hint="name a model, as in --endpoint openai:gpt-5, or choose --backend vertex",
         )
     named = [args.endpoint, *(args.panel.split(",") if args.panel is not None else ())]
-    endpoints = [
-        apply_plain_http_option(read_endpoint_option(each.strip()), args) for each in named
-    ]
     # --key-env is for the first judge only: the others have other servers, and name their own
     # variable in the model string, as #key_env=NAME.
-    endpoints[0] = apply_key_option(endpoints[0], args)
+    endpoints = [
+        apply_endpoint_options(read_endpoint_option(each.strip()), args, key=not index)
+        for index, each in enumerate(named)
+    ]
     return judge(args.rubric, endpoints, votes=args.votes)
 
 

@@ -51,46 +51,40 @@ def is_sample_file(source: str) -> bool:
     return looks_so or os.path.exists(source)
 
 
-def open_sample_input(args: Namespace, stack: ExitStack) -> SampleInput:
-    """Open a run, a file of samples or a pytest summary. Raises before a sample is read."""
-    source = str(args.source)
-    if not is_sample_file(source):
-        return open_run_samples(args, stack)
-    rows = find_summary_rows(Path(source))
-    read = Path(source) if rows is None else rows
-    stream = load_samples(source if rows is None else rows, on_bad_row="skip").with_repeats()
-    return open_stream(source, stream, files=(Path(source), read))
-
-
-def open_run_samples(
+def open_sample_input(
     args: Namespace, stack: ExitStack, *, max_samples: int | None = None
 ) -> SampleInput:
-    """Open the run that `args.source` names. Raises `ConfigError` if it does not exist."""
-    run = stack.enter_context(open_store(args)).run(str(args.source))
-    row = run.row()
-    unfinished = None
-    if row.status != "completed":
-        unfinished = f"the run is {row.status}, with {row.totals.recorded} results"
-    return SampleInput(f"run {run.id}", islice(run.samples(), max_samples), unfinished=unfinished)
+    """Open a run, a file of samples or a pytest summary. Raises before a sample is read.
 
-
-def open_stream(name: str, stream: SampleStream, *, files: tuple[Path, ...] = ()) -> SampleInput:
-    """Read a stream. Raises `InconclusiveError` when it fails after the first sample."""
+    Reading raises `InconclusiveError` when a file turns out to be damaged after its first sample.
+    """
+    source = str(args.source)
+    if not is_sample_file(source):
+        run = stack.enter_context(open_store(args)).run(source)
+        row, unfinished = run.row(), None
+        if row.status != "completed":
+            unfinished = f"the run is {row.status}, with {row.totals.recorded} results"
+        samples = islice(run.samples(), max_samples)
+        return SampleInput(f"run {run.id}", samples, unfinished=unfinished)
+    rows = find_summary_rows(Path(source))
+    read = source if rows is None else rows
+    # Repeats are allowed: the samples of a run may have been exported with their rollouts.
+    stream = load_samples(read, max_samples, on_bad_row="skip").with_repeats()
 
     def read_all() -> Iterator[Sample]:
-        read = 0
+        is_first = True
         try:
             for sample in stream:
-                read += 1
+                is_first = False
                 yield sample
         except DatasetError as error:
-            if not read:
+            if is_first:
                 raise
             # Exit status 3, not 2: the samples behind the fault may be the ones that matter, so
             # half of a file must not pass for the whole.
             raise InconclusiveError(error.message, where=error.where, hint=error.hint) from error
 
-    return SampleInput(name, read_all(), stream, files=files)
+    return SampleInput(source, read_all(), stream, files=(Path(source), Path(read)))
 
 
 def refuse_to_overwrite(output: Path, inputs: Iterable[Path]) -> None:

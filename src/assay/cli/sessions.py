@@ -12,7 +12,10 @@ from assay.store import SessionRow, Store
 from assay.types import AgentSession, Message, Status
 
 from .arguments import add_count, add_report_options
-from .eval_overrides import add_endpoint_options, apply_key_option, apply_plain_http_option
+from .eval_overrides import (
+    add_endpoint_options,
+    apply_endpoint_options,
+)
 from .exit_status import InconclusiveError
 from .output import cut, print_report, sanitize_to_line
 from .store_option import add_store_option, open_store
@@ -111,7 +114,7 @@ def _continue_session(store: Store, args: Namespace) -> int:
     if args.branch is not None and store.has_session(args.branch):
         raise ConfigError(f"session {args.branch!r} already exists", where=store.where)
     endpoint = session.endpoint if args.model is None else parse_model(args.model)
-    session.endpoint = apply_key_option(apply_plain_http_option(endpoint, args), args)
+    session.endpoint = apply_endpoint_options(endpoint, args)
     seen = len(session.messages)
     if session.environment is not None:
         raise ConfigError(
