@@ -271,7 +271,7 @@ def test_prompts_without_an_endpoint_take_the_model_of_the_command_line(
         )
 
     assert main(["eval", write(without)]) == 2
-    assert "`prepare_messages` has no effect without an `endpoint`" in capsys.readouterr().err
+    assert "`prepare_messages` has no effect without an agent" in capsys.readouterr().err
     for named in (["--model", "mock:echo"], ["--session", "chat"]):
         assert main(["eval", write(without), *named, "--quiet"]) == 0
         with newest() as store:
