@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from assay.types.redaction import _LIVE_REDACTORS
+
 pytest_plugins = ["pytester"]
 
 _ROOT = Path(__file__).parent
@@ -52,6 +54,12 @@ SLOW = (
     "test_seeds.py",
     "train",
 )
+
+
+@pytest.fixture(autouse=True)
+def _forget_secrets() -> None:
+    """Forget the keys of earlier tests: until they are collected, every text is cleared of them."""
+    _LIVE_REDACTORS.clear()
 
 
 def pytest_configure(config: pytest.Config) -> None:

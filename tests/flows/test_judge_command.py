@@ -81,7 +81,7 @@ def test_a_wrong_rubric_is_refused_with_line_and_key(folder: Path) -> None:
 
 
 def test_ctrl_c_keeps_what_was_judged_and_the_rest_is_resumed(folder: Path) -> None:
-    judge_file(folder, GRADES, latency_s=0.5)
+    judge_file(folder, GRADES, latency_s=1.0)
     process = subprocess.Popen(
         build_command(*judge("--concurrency", "1")),
         cwd=folder,

@@ -33,6 +33,7 @@ from model_server import (
     resets_mid_body,
     said,
     streams_forever,
+    wait_until,
 )
 from tls_certificates import LOOPBACK, certificate
 
@@ -405,8 +406,7 @@ def test_clients_of_one_event_loop_share_connections_until_the_last_is_closed() 
             await second.complete(ASK)
             assert server.connections == 1
             await second.close()
-            await asyncio.sleep(0.01)
-            assert server.open == 0
+            await wait_until(lambda: server.open == 0)
             assert asyncio.get_running_loop() not in http_module._SHARED_POOLS
 
     asyncio.run(scenario())
@@ -460,13 +460,8 @@ def leaves_nothing(behaviour: Behaviour, scenario: Scenario) -> None:
         before = asyncio.all_tasks()
         async with ModelServer(behaviour) as server:
             await scenario(server)
-            for _ in range(40):
-                if not server.open:
-                    break
-                await asyncio.sleep(0.005)
-            assert server.open == 0
-        await asyncio.sleep(0.01)
-        assert asyncio.all_tasks() == before
+            await wait_until(lambda: server.open == 0)
+        await wait_until(lambda: asyncio.all_tasks() == before)
         assert asyncio.get_running_loop() not in http_module._SHARED_POOLS
 
     asyncio.run(whole())
@@ -494,8 +489,7 @@ def test_cancelling_a_call_leaves_nothing_behind() -> None:
     async def scenario(server: ModelServer) -> None:
         async with connect(server.endpoint(), ONCE) as client:
             calls = [asyncio.create_task(client.complete(ASK)) for _ in range(8)]
-            await asyncio.sleep(0.05)
-            assert client.limiter.in_flight == 5
+            await wait_until(lambda: client.limiter.in_flight == 5)
             for call in calls:
                 call.cancel()
             outcomes = await asyncio.gather(*calls, return_exceptions=True)

@@ -15,6 +15,13 @@ from assay.types import EvaluateResult, Sample
 ASKED = Sample(id="a", prompt="2+2?")
 
 
+@pytest.fixture
+def any_time_is_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow this machine is at the moment."""
+    for name in ("_FAST_S", "_SLOW_S", "_TRIAL_WAIT_S"):
+        monkeypatch.setattr(f"assay.scorers.caller.{name}", 60.0)
+
+
 def test_an_async_scorer_is_awaited_in_the_loop() -> None:
     async def score(sample: Sample) -> float:
         await asyncio.sleep(0)
@@ -55,7 +62,9 @@ def test_a_blocking_scorer_does_not_stall_the_loop() -> None:
     assert [result.reward for result in asyncio.run(run())] == [1.0] * 8
 
 
-def test_a_fast_scorer_is_called_directly_after_its_trials() -> None:
+def test_a_fast_scorer_is_called_directly_after_its_trials(
+    any_time_is_fast: None,
+) -> None:
     threads: list[bool] = []
 
     def score(sample: Sample) -> bool:
@@ -75,11 +84,8 @@ def test_a_fast_scorer_is_called_directly_after_its_trials() -> None:
 
 
 def test_three_calls_show_that_a_scorer_is_fast_and_the_others_wait_for_them(
-    monkeypatch: pytest.MonkeyPatch,
+    any_time_is_fast: None,
 ) -> None:
-    # However slow this machine is at the moment.
-    for name in ("_FAST_S", "_SLOW_S", "_TRIAL_WAIT_S"):
-        monkeypatch.setattr(f"assay.scorers.caller.{name}", 60.0)
     threads: list[bool] = []
 
     def score(sample: Sample) -> bool:

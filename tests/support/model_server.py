@@ -92,6 +92,13 @@ class ModelServer:
             writer.close()
 
 
+async def wait_until(holds: Callable[[], bool]) -> None:
+    """Return once something is true; fail if it never is."""
+    async with asyncio.timeout(180):
+        while not holds():
+            await asyncio.sleep(0.001)
+
+
 async def _read_request(reader: asyncio.StreamReader) -> Asked | None:
     try:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")

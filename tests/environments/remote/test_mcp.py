@@ -627,11 +627,11 @@ def test_a_server_that_hangs_is_left_after_the_timeout(server: Started, place: s
     started = time.monotonic()
 
     with pytest.raises(RolloutFailed) as failed:
-        at(server, lambda link: run_agent(Scripted(RIGHT), McpEnvironment(link), []), timeout_s=0.3)
+        at(server, lambda link: run_agent(Scripted(RIGHT), McpEnvironment(link), []), timeout_s=1.0)
 
     assert isinstance(failed.value.__cause__, TimedOut)
-    assert "within 0.3 s" in str(failed.value)
-    assert time.monotonic() - started < 5
+    assert "within 1 s" in str(failed.value)
+    assert time.monotonic() - started < 60
 
 
 def test_a_stream_that_ends_before_the_answer_is_a_fault(server: Started) -> None:

@@ -344,11 +344,11 @@ def test_a_server_that_hangs_is_left_after_the_timeout(server: Started) -> None:
         at(
             server,
             lambda link: run_agent(Scripted(RIGHT), OpenEnvEnvironment(link), []),
-            timeout_s=0.3,
+            timeout_s=1.0,
         )
 
     assert isinstance(failed.value.__cause__, TimedOut)
-    assert time.monotonic() - started < 9
+    assert time.monotonic() - started < 60
 
 
 def test_a_state_that_cannot_be_read_does_not_undo_the_episode(server: Started) -> None:

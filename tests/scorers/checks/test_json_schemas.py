@@ -31,7 +31,7 @@ def test_patterns_in_a_schema_are_safe_too() -> None:
             "additionalProperties": {"type": "string"},
         }
     )
-    started = time.perf_counter()
+    started = time.process_time()
 
     assert str(held.problem({"a": hostile})).startswith("$.a: ")
     assert held.problem({hostile: "x"}) is None
@@ -39,7 +39,7 @@ def test_patterns_in_a_schema_are_safe_too() -> None:
     assert held.problem({"aa": 1}) is None
     assert held.problem({"aa": "x"}) == "$.aa: 'x' is not of type 'integer'"
 
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2
 
 
 def test_additional_properties_are_refused_by_name() -> None:

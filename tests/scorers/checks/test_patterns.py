@@ -18,12 +18,12 @@ def pattern(source: str) -> Pattern:
 @pytest.mark.parametrize("source", ["(a+)+$", "(a|aa)+$", "(.*)*x$", "([a-z]+)*\\d$"])
 @pytest.mark.parametrize("size", [50, 200_000])
 def test_hostile_text_does_not_hang(source: str, size: int) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
 
     assert pattern(source).search("a" * size + "!") is None
 
     # Python's own would need longer than the universe has lasted.
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_a_match_tells_where_it_is_in_characters() -> None:
