@@ -13,6 +13,9 @@ READERS := $(PIP) --no-deps llamafactory skyrl verl
 # The tests start hundreds of processes. Without bytecode each one compiles the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
+# Stealing keeps neighbours in one worker, and with them what a file prepares for its tests.
+WORKERS := -n auto --dist worksteal
+PYTEST := $(BIN)/python -m pytest $(WORKERS)
 MEASURING_TESTS := test_benchmarks test_import_cost test_ingest_benchmark
 
 .DEFAULT_GOAL := help
@@ -30,7 +33,7 @@ quickstart-train: .venv/.installed-train ## train a tiny model on the score that
 	$(BIN)/assay quickstart --train
 
 check: lint types .venv/.installed-dev ## format, lint, types and the quick tests: a few minutes
-	$(BIN)/python -m pytest -n auto -m "not slow"
+	$(PYTEST) -m "not slow"
 
 test: lint types tests ## everything that CI runs
 
@@ -46,12 +49,12 @@ types: .venv/.installed-dev ## check types
 	$(BIN)/mypy
 
 tests: .venv/.installed-dev ## run all tests
-	$(BIN)/python -m pytest -n auto
+	$(PYTEST)
 
 # Left out are tests of what a process loads and takes: here it loads coverage as well.
 coverage: .venv/.installed-dev ## measure which lines and branches the tests run: long
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -n auto $(patsubst %,--ignore=tests/%.py,$(MEASURING_TESTS))
+	$(BIN)/coverage run -m pytest $(WORKERS) $(patsubst %,--ignore=tests/%.py,$(MEASURING_TESTS))
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 

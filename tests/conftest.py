@@ -69,8 +69,12 @@ def pytest_configure(config: pytest.Config) -> None:
     if SHARED_FOLDER not in os.environ:
         folder = os.environ[SHARED_FOLDER] = tempfile.mkdtemp(prefix="assay-")
         Path(folder).chmod(0o755)
-        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
-        config.add_cleanup(lambda: os.environ.pop(SHARED_FOLDER, None))
+
+        def remove() -> None:
+            del os.environ[SHARED_FOLDER]
+            shutil.rmtree(folder, ignore_errors=True)
+
+        config.add_cleanup(remove)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
