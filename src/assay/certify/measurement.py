@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from assay.agents import Agent, AgentFault, RolloutFailed, RunContext
-from assay.errors import AccessDenied, ScorerFault
+from assay.errors import AccessDenied, JudgeRefused, ScorerFault
 from assay.providers import ActiveTimer, reported_models
 from assay.scorers import ScoreCaller
 from assay.store import KeptRollout
@@ -225,8 +225,11 @@ class CriteriaScorer:
         """Return a score and its reason, or None and the problem."""
         try:
             result = await self._callers[grader.criterion.name](sample)
-        except AccessDenied:
-            raise  # a refused key: every other judge call would fail as well
+        except AccessDenied as error:
+            # Every other call of the judge would fail as well: stop paying for the agent.
+            raise JudgeRefused(
+                error.message, where=error.where, hint=error.hint, status=error.status
+            ) from error
         except (Exception, SystemExit) as error:
             return None, describe_error(error)[:_MAX_MEASURED_REASON]
         call.add(result)

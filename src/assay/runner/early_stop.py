@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from traceback import extract_tb
 
-from assay.errors import AccessDenied, AssayError, EndpointError, RunStopped
+from assay.errors import AccessDenied, AssayError, EndpointError, JudgeRefused, RunStopped
 from assay.providers import ModelClient, Reply, check_tools
 from assay.types import Boundary, Failure, Message, ToolSpec, Usage, redact
 
@@ -81,7 +81,7 @@ class EarlyStop:
         """Count a failed sample. Returns the error that ends the run at once, if any."""
         self.failed += 1
         boundary = failure.boundary
-        accepted = self.succeeded if boundary is Boundary.SCORER else self.answered
+        accepted = self.succeeded if isinstance(error, JudgeRefused) else self.answered
         if isinstance(error, AccessDenied) and not accepted:
             # Every other call would be refused as well. A 403 of a model may concern one input
             # only, and often arrives before the first answer: it takes several of them.
