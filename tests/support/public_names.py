@@ -31,8 +31,8 @@ PUBLIC = {
     """,
     "assay.errors": """
         AccessDenied AssayError BadRow ConfigError DatasetError DatasetOutOfReach EndpointError
-        EnvironmentFault ManifestError MissingExtra RunStopped ScorerFault StoreError TokenError
-        TrainingError WireError install_command
+        EnvironmentFault JudgeRefused ManifestError MissingExtra RunStopped ScorerFault StoreError
+        TokenError TrainingError WireError install_command
     """,
     "assay.export": "ExportOptions ExportReport FORMATS Selection Split export_samples",
     "assay.formats": """
