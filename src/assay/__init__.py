@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from assay.datasets import load_samples
     from assay.pytest_plugin import evaluation_test
-    from assay.runner import EvalConfig, evaluate
+    from assay.runner import EvalConfig, evaluate, evaluate_sync
     from assay.types import (
         Endpoint,
         EvaluateResult,
@@ -45,6 +45,7 @@ __all__ = [
     "Trajectory",
     "__version__",
     "evaluate",
+    "evaluate_sync",
     "evaluation_test",
     "load_samples",
 ]
@@ -52,6 +53,7 @@ __all__ = [
 _UNIT_OF = dict.fromkeys(__all__, "assay.types") | {
     "EvalConfig": "assay.runner",
     "evaluate": "assay.runner",
+    "evaluate_sync": "assay.runner",
     "evaluation_test": "assay.pytest_plugin",
     "load_samples": "assay.datasets",
 }

@@ -1,40 +1,16 @@
-"""Labels beside ids."""
+"""Labels of recorded sessions."""
 
 from dataclasses import asdict
 from typing import Any
 
-import pytest
-
-from assay.cli.labels import build_label, build_session_label
-from assay.types import Message, Sample, TextBlock
+from assay.cli.labels import build_session_label
+from assay.types import Sample
 from make import asked, said, sample
 
 
 def session_sample(**given: Any) -> Sample:
     metadata = {"source": "opencode", "content_id": "c"}
     return sample(asked("Do the tests pass?"), said("No."), input=given, metadata=metadata)
-
-
-def test_a_title_goes_before_the_question() -> None:
-    assert build_label(session_sample(title="Failing test")) == "Failing test"
-    assert build_label(session_sample(title=" ")) == "Do the tests pass?"
-    assert build_label(session_sample(title=5)) == "Do the tests pass?"
-
-
-@pytest.mark.parametrize(
-    "made",
-    [
-        Sample(prompt="\n  What is 2+2?\nShow your work."),
-        Sample(prompt=[Message(role="system", content="Be brief."), asked("What is 2+2?")]),
-        sample(Message(role="user", content=(TextBlock(type="text", text="What is 2+2?"),))),
-    ],
-)
-def test_the_label_of_a_sample_is_the_first_line_of_its_question(made: Sample) -> None:
-    assert build_label(made) == "What is 2+2?"
-
-
-def test_a_sample_that_asks_nothing_has_no_label() -> None:
-    assert build_label(sample(said("Hello."))) == ""
 
 
 def test_a_session_is_known_by_title_date_and_place() -> None:
@@ -81,4 +57,3 @@ def test_a_row_of_a_dataset_is_no_session_though_it_names_a_source() -> None:
     row = sample(asked("2+2?"), said("4"), metadata={"source": "gsm8k"}, input={"title": "Sums"})
 
     assert build_session_label(row) is None
-    assert build_label(row) == "Sums"

@@ -1,4 +1,4 @@
-"""Progress in words, and where it is shown."""
+"""Where progress is shown."""
 
 import sys
 import time
@@ -12,8 +12,6 @@ from assay.cli.progress_bar import (
     LiveDisplay,
     PlainDisplay,
     choose_display,
-    format_duration,
-    format_progress,
 )
 from assay.runner import Progress
 
@@ -24,59 +22,20 @@ def so_far(**fields: float) -> Progress:
     return Progress(**values)  # type: ignore[arg-type]  # numbers of either kind
 
 
-def test_a_run_is_told_in_one_line() -> None:
-    progress = so_far(total=100, already_done=10)
-    for reward, cost in ((1.0, 0.5), (0.0, 0.25), (None, 0.25)):
-        progress.add(reward, cost)
-    progress.failed = 2
-
-    words = format_progress(progress)
-
-    told = "13/100, 30.0/min, mean result 0.500, 2 failed, 1 not judged, $1.0000, "
-    assert words.startswith(told)
-    assert words.endswith(" left")
-    assert len(words) <= 80
-
-
-def test_a_line_that_would_be_too_long_is_cut_and_says_so() -> None:
+def test_a_line_that_would_be_too_long_is_cut_and_says_so(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     huge = 10**9
+    display = PlainDisplay(every_s=0)
 
-    words = format_progress(
+    display.watch(
         so_far(total=huge, done=huge, failed=huge, not_judged=huge, cost_usd=huge, cost_unknown=1)
     )
+    display.tick()
 
+    words = capsys.readouterr().err.rstrip("\n")
     assert len(words) == 80
     assert words.endswith("…")
-
-
-def test_what_is_not_known_is_not_told() -> None:
-    assert format_progress(so_far()) == "0 done"
-    assert format_progress(so_far(done=50)) == "50 done, 5.0/s"
-
-
-@pytest.mark.parametrize(
-    ("cost", "words"), [(None, "cost unknown"), (0.25, "at least $0.2500"), (0.0, "cost unknown")]
-)
-def test_an_unknown_cost_is_never_counted_as_nothing(cost: float | None, words: str) -> None:
-    progress = so_far()
-    progress.add(1.0, cost)
-    progress.add(1.0, None)
-
-    assert words in format_progress(progress)
-
-
-def test_what_costs_nothing_is_not_told() -> None:
-    progress = so_far()
-    progress.add(1.0, 0.0)
-
-    assert "$" not in format_progress(progress)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"), [(0, "0:00"), (7.4, "0:07"), (750, "12:30"), (11100, "3:05:00")]
-)
-def test_durations_are_told_as_on_a_clock(seconds: float, words: str) -> None:
-    assert format_duration(seconds) == words
 
 
 def test_plain_lines_come_every_few_seconds(

@@ -4,7 +4,7 @@
 PUBLIC = {
     "assay": """
         Endpoint EvalConfig EvaluateResult EvaluationRow Manifest Message Metric MetricResult
-        Sample Score Status StepOutput Trajectory __version__ evaluate evaluation_test
+        Sample Score Status StepOutput Trajectory __version__ evaluate evaluate_sync evaluation_test
         load_samples
     """,
     "assay.agents": """
@@ -49,7 +49,8 @@ PUBLIC = {
     """,
     "assay.pytest_plugin": "evaluation_test",
     "assay.runner": """
-        EvalConfig EvalReport Progress RescoreOptions Resume RunSamples Stop evaluate rescore
+        EvalConfig EvalReport Progress RescoreOptions Resume RunSamples Stop evaluate evaluate_sync
+        rescore show_progress
     """,
     "assay.scorers": """
         Calibration Checks Criterion Judge JudgeSettings PairJudge PairTally Rubric ScoreFunction

@@ -1,4 +1,4 @@
-"""Short labels beside ids: the question of a sample, or the title of its session."""
+"""Labels of recorded sessions: title, date and folder."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -29,18 +29,6 @@ class SessionLabel:
     def place(self) -> str:
         """The folder in which the agent worked, else the project, else ""."""
         return self.directory or self.project or ""
-
-
-def build_label(sample: Sample) -> str:
-    """Return the title of a session, else the first line of the question, else ""."""
-    if title := _read_label_text(sample.input.get("title")):
-        return title
-    question = sample.prompt
-    if not isinstance(question, str):
-        texts = (message.text for message in sample.messages if message.role == "user")
-        question = next(filter(None, texts), "")
-    lines = (line.strip() for line in question.splitlines())
-    return next(filter(None, lines), "")[:_MAX_LABEL_CHARS]
 
 
 def build_session_label(sample: Sample) -> SessionLabel | None:

@@ -11,7 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from assay.runner import Progress
+from assay.runner import Progress, format_duration, format_progress
 
 from .output import cut
 
@@ -51,36 +51,6 @@ def choose_display(*, quiet: bool) -> Display:
     return PlainDisplay()
 
 
-def format_progress(progress: Progress) -> str:
-    """Format the progress in one line of at most 80 columns."""
-    done = progress.already_done + progress.done
-    parts = [f"{done}/{progress.total}" if progress.total is not None else f"{done} done"]
-    if progress.rate is not None:
-        rate = progress.rate
-        parts.append(f"{rate:.1f}/s" if rate >= 1 else f"{rate * 60:.1f}/min")
-    if progress.mean is not None:
-        parts.append(f"mean result {progress.mean:.3f}")
-    if progress.failed:
-        parts.append(f"{progress.failed} failed")
-    if progress.not_judged:
-        parts.append(f"{progress.not_judged} not judged")
-    # With calls of unknown cost the sum is only a lower bound.
-    if progress.cost_usd:
-        parts.append(f"{'at least ' if progress.cost_unknown else ''}${progress.cost_usd:.4f}")
-    elif progress.cost_unknown:
-        parts.append("cost unknown")
-    if progress.seconds_left is not None:
-        parts.append(f"{format_duration(progress.seconds_left)} left")
-    return cut(", ".join(parts), _PROGRESS_LINE_WIDTH)
-
-
-def format_duration(seconds: float) -> str:
-    """Format seconds as `0:07`, `12:30` or `3:05:00`."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
 class PlainDisplay(Display):
     """A line every few seconds, for logs."""
 
@@ -96,7 +66,7 @@ class PlainDisplay(Display):
         if self._progress is None:
             self.print_line(f"no sample is finished after {format_duration(now - self._started)}")
         else:
-            self.print_line(format_progress(self._progress))
+            self.print_line(cut(format_progress(self._progress), _PROGRESS_LINE_WIDTH))
 
     def print_line(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
@@ -125,7 +95,8 @@ class LiveDisplay(Display):
         if progress is None:
             return Text(f"starting  {format_duration(time.monotonic() - self._started)}")
         finished = progress.already_done + progress.done + progress.failed
-        return draw_progress(finished, progress.total, format_progress(progress))
+        words = cut(format_progress(progress), _PROGRESS_LINE_WIDTH)
+        return draw_progress(finished, progress.total, words)
 
 
 def build_live_display(console: Console, render: Callable[[], RenderableType]) -> Live:

@@ -11,10 +11,10 @@ from typing import Any
 
 from assay.errors import AssayError, ConfigError
 from assay.store import RunRow, Store
-from assay.types import Sample
+from assay.types import Sample, build_label
 
 from .arguments import add_count, add_flag, add_report_options, parse_moment, parse_whole_number
-from .labels import build_label, build_session_label
+from .labels import build_session_label
 from .output import cut, format_field, print_report, sanitize_to_line
 from .store_option import add_store_option, build_next_command, find_store_location, open_store
 

@@ -10,10 +10,10 @@ from typing import Any
 from assay.errors import ConfigError
 from assay.stats import summarise_recorded
 from assay.store import ResultRow, Run
-from assay.types import Sample
+from assay.types import Sample, build_label
 
 from .arguments import add_count, add_flag, add_report_options
-from .labels import SessionLabel, build_label, build_session_label
+from .labels import SessionLabel, build_session_label
 from .output import (
     cut,
     format_field,

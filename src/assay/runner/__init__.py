@@ -13,5 +13,7 @@ __all__ = [
     "RunSamples",
     "Stop",
     "evaluate",
+    "evaluate_sync",
     "rescore",
+    "show_progress",
 ]

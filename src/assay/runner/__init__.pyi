@@ -11,6 +11,9 @@ from .eval_report import build_eval_report as build_eval_report
 from .evaluation import Resume as Resume
 from .evaluation import create_run_id as create_run_id
 from .evaluation import evaluate as evaluate
+from .progress_line import format_duration as format_duration
+from .progress_line import format_progress as format_progress
+from .progress_line import show_progress as show_progress
 from .rescore_run import RescoreOptions as RescoreOptions
 from .rescore_run import rescore as rescore
 from .rollout_job import RolloutJob as RolloutJob
@@ -20,3 +23,4 @@ from .run_progress import RunControl as RunControl
 from .run_progress import Stop as Stop
 from .sent_messages import digest_messages as digest_messages
 from .sent_messages import prepare_messages as prepare_messages
+from .sync_evaluation import evaluate_sync as evaluate_sync

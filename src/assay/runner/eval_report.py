@@ -1,15 +1,33 @@
 """The report of an evaluation: figures at once, samples read from the store on demand."""
 
-from collections.abc import Iterator
+import heapq
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import overload
+from typing import TYPE_CHECKING, Any, overload
 
 from assay.datasets import SkippedRows
-from assay.stats import RunSummary, summarise_recorded
-from assay.store import Run, RunSpec, Store
-from assay.types import Sample
+from assay.errors import MissingExtra
+from assay.stats import (
+    RunSummary,
+    draw_svg_bar,
+    escape_html,
+    find_score_range,
+    format_html_table,
+    format_interval,
+    format_number,
+    format_plural,
+    summarise_recorded,
+)
+from assay.store import ResultRow, Run, RunSpec, Store
+from assay.types import Sample, build_label
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+_MAX_WORST_SAMPLES = 5
 
 
 class RunSamples:
@@ -27,11 +45,17 @@ class RunSamples:
         return self._count
 
     def __iter__(self) -> Iterator[Sample]:
+        with self.open_run() as run:
+            yield from run.samples()
+
+    @contextmanager
+    def open_run(self) -> Iterator[Run]:
+        """Open the run for reading, in its own connection unless the store was passed open."""
         if isinstance(self._store, Store):
-            yield from self._store.run(self._run_id).samples()
+            yield self._store.run(self._run_id)
             return
         with Store.open(self._store, create=False) as store:
-            yield from store.run(self._run_id).samples()
+            yield store.run(self._run_id)
 
     @overload
     def __getitem__(self, index: int) -> Sample: ...
@@ -72,6 +96,105 @@ class EvalReport:
     def mean(self) -> float | None:
         """The mean score of the scored samples, with repeats averaged first."""
         return self.summary.score.interval.mean
+
+    def results(self) -> Iterator[ResultRow]:
+        """Yield one narrow row for each result, in dataset order, read during iteration."""
+        with self.samples.open_run() as run:
+            yield from run.results()
+
+    def read_labels(self, sample_ids: Iterable[str]) -> dict[str, str]:
+        """Return the label of each of these samples that the run has."""
+        with self.samples.open_run() as run:
+            return run.read_labels(sample_ids)
+
+    def to_pandas(self) -> "DataFrame":
+        """Return a data frame with one row for each result. Raises `MissingExtra` without pandas.
+
+        Metrics are columns such as `metric.tone`. Unknown values are missing.
+        """
+        try:
+            from pandas import DataFrame
+        except ImportError:
+            by = "EvalReport.to_pandas()"
+            raise MissingExtra.build("pandas", by=by, package="pandas") from None
+        with self.samples.open_run() as run:
+            rows = [
+                _build_result_values(row, sample)
+                for row, sample in zip(run.results(), run.samples(), strict=False)
+            ]
+        known = {*_FIRST_COLUMNS, *_LAST_COLUMNS}
+        metrics = sorted({name for row in rows for name in row} - known)
+        return DataFrame(rows, columns=[*_FIRST_COLUMNS, *metrics, *_LAST_COLUMNS])
+
+    def _repr_html_(self) -> str:
+        """Return the report for notebooks: score, interval, failures and worst samples."""
+        summary = self.summary
+        interval = summary.score.interval
+        with self.samples.open_run() as run:
+            groups = run.failure_groups()
+            worst = heapq.nsmallest(
+                _MAX_WORST_SAMPLES,
+                (
+                    (row.score, number, row.sample_id)
+                    for number, row in enumerate(run.results(valid=True))
+                    if row.score is not None
+                ),
+            )
+            samples = [next(run.samples(sample_id=sample_id)) for _, _, sample_id in worst]
+        failures = [
+            (str(group.samples), f"{group.boundary}: {group.kind}: {group.message}")
+            for group in groups
+        ]
+        rows = [
+            (
+                format_number(score),
+                build_label(sample),
+                sample.response,
+                "" if sample.ground_truth is None else str(sample.ground_truth),
+                (sample.score.reason if sample.score is not None else None) or "",
+                sample_id,
+            )
+            for (score, _, sample_id), sample in zip(worst, samples, strict=True)
+        ]
+        counts = format_plural(summary.samples, "sample")
+        state = " (interrupted)" if self.interrupted else ""
+        head = ("score", "question", "answer", "expected", "reason", "id")
+        return (
+            f"<p><b>{escape_html(format_interval(interval))}</b></p>"
+            f"{draw_svg_bar(interval, find_score_range(summary))}"
+            f"<p>{counts}, {summary.not_judged_results} of "
+            f"{format_plural(summary.results, 'result')} not judged; "
+            f"run {escape_html(self.run_id)}{state}</p>"
+            f"{format_html_table('reasons for failed samples', ('samples', 'reason'), failures)}"
+            f"{format_html_table('worst samples', head, rows)}"
+        )
+
+
+_FIRST_COLUMNS = ("id", "label", "repeat", "score")
+_LAST_COLUMNS = (
+    *("response", "expected", "input_tokens", "output_tokens", "cost_usd", "latency_s"),
+    "failure",
+)
+
+
+def _build_result_values(row: ResultRow, sample: Sample) -> dict[str, Any]:
+    failure = sample.failure
+    return {
+        "id": row.sample_id,
+        "label": build_label(sample),
+        "repeat": row.repeat,
+        "score": row.score if row.valid else None,
+        **{f"metric.{name}": value for name, value in row.metrics.items()},
+        "response": sample.response,
+        "expected": sample.ground_truth,
+        "input_tokens": row.input_tokens,
+        "output_tokens": row.output_tokens,
+        "cost_usd": row.cost_usd,
+        "latency_s": row.latency_s,
+        "failure": None
+        if failure is None
+        else f"{failure.boundary}: {failure.kind}: {failure.message}",
+    }
 
 
 def build_eval_report(

@@ -6,6 +6,7 @@ from .bounds import score_bounds as score_bounds
 from .comparison import Comparison as Comparison
 from .comparison import Conclusion as Conclusion
 from .comparison import Pair as Pair
+from .comparison import RecordedRun as RecordedRun
 from .comparison import UnpairedSamples as UnpairedSamples
 from .comparison import compare as compare
 from .gate_verdict import Check as Check
@@ -13,6 +14,11 @@ from .gate_verdict import GateRule as GateRule
 from .gate_verdict import Outcome as Outcome
 from .gate_verdict import Verdict as Verdict
 from .gate_verdict import judge_gate as judge_gate
+from .html_table import escape_html as escape_html
+from .html_table import format_html_table as format_html_table
+from .interval_bar import draw_svg_bar as draw_svg_bar
+from .interval_bar import draw_text_bar as draw_text_bar
+from .interval_bar import find_score_range as find_score_range
 from .markup import escape_command as escape_command
 from .markup import escape_command_property as escape_command_property
 from .markup import escape_markdown as escape_markdown

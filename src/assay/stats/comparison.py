@@ -2,11 +2,17 @@
 
 import heapq
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from itertools import islice
+from typing import Any, Protocol
+
+from pydantic import Field
 
 from assay.errors import ConfigError
 
+from .html_table import escape_html, format_html_table
+from .interval_bar import draw_svg_bar
 from .metric_comparison import MetricComparison, compare_metrics, format_metric_comparisons
 from .number_format import (
     WIDTH,
@@ -20,10 +26,13 @@ from .paired_tests import find_fewest_pairs
 from .report_sections import ReportSection, format_interval, format_p_value
 from .result_types import NOISE, ResultLike, group_by_sample, read_repeats
 from .sample_pairs import PairedMetrics, PairedScores, pack_scores, unpack_scores
+from .scale import find_shared_bounds
 from .statistics import Bounds, Interval, check_bounds, check_confidence
 
 # Leaves room for two scores and their difference in a line of 80 columns.
-_PAIR_ID_WIDTH = 44
+_PAIR_NAME_WIDTH = 44
+# Each label is read by itself; longer lists are for programs, which have the ids.
+_MAX_LABELS = 100
 
 
 class Conclusion(StrEnum):
@@ -56,6 +65,24 @@ class UnpairedSamples(ReportSection):
     @property
     def is_truncated(self) -> bool:
         return len(self.ids) < self.count
+
+
+class RunSettings(Protocol):
+    """The part of a run's specification that a comparison needs."""
+
+    @property
+    def config(self) -> Mapping[str, Any]: ...
+
+
+class RecordedRun(Protocol):
+    """A recorded run that can be compared: an `EvalReport`, or a `Run` of a store."""
+
+    @property
+    def spec(self) -> RunSettings: ...
+
+    def results(self) -> Iterable[ResultLike]: ...
+
+    def read_labels(self, sample_ids: Iterable[str]) -> dict[str, str]: ...
 
 
 class Comparison(ReportSection):
@@ -111,6 +138,8 @@ class Comparison(ReportSection):
     """Samples that got worse, the worst first; `losses` is the count of all."""
 
     improvements: tuple[Pair, ...]
+    labels: dict[str, str] = Field(default_factory=dict)
+    """The questions of the samples in the lists above by id, if recorded runs were compared."""
 
     @property
     def conclusion(self) -> Conclusion:
@@ -134,9 +163,51 @@ class Comparison(ReportSection):
             *self._format_repeats(),
             *self._format_unpaired(),
             *format_metric_comparisons(self.metrics, self.metrics_unpaired, self.metrics_left_out),
-            *_format_pairs("regressions", self.regressions, self.losses),
-            *_format_pairs("improvements", self.improvements, self.wins),
+            *self._format_pairs("regressions", self.regressions, self.losses),
+            *self._format_pairs("improvements", self.improvements, self.wins),
         ]
+
+    def _repr_html_(self) -> str:
+        """Return the comparison for notebooks."""
+        difference = self.difference
+        ends = [abs(end) for end in (difference.low, difference.mean, difference.high) if end]
+        reach = max([*ends, self.detectable or 0.0]) or 1.0
+        pairs = f"{self.pairs} pairs: {self.wins} better, {self.losses} worse, {self.ties} the same"
+        left_out = "".join(
+            f"<p>{listed.count} {words}</p>" for words, listed in self.unpaired.items()
+        )
+        head = ("sample", "id", "first", "second", "change")
+        tables = [
+            format_html_table(f"{title} ({count})", head, map(self._format_pair_cells, listed))
+            for title, listed, count in (
+                ("regressions", self.regressions, self.losses),
+                ("improvements", self.improvements, self.wins),
+            )
+        ]
+        return (
+            f"<p><b>{escape_html(self._describe_conclusion())}</b></p>"
+            f"<p>{escape_html(self._describe_difference())}</p>"
+            f"{draw_svg_bar(difference, (-reach, reach))}<p>{pairs}</p>{left_out}{''.join(tables)}"
+        )
+
+    def _format_pair_cells(self, pair: Pair) -> tuple[str, ...]:
+        numbers = (format_number(pair.a), format_number(pair.b))
+        change = format_number(pair.difference, signed=True)
+        return (self.labels.get(pair.sample_id, ""), pair.sample_id, *numbers, change)
+
+    def _format_pairs(self, title: str, pairs: tuple[Pair, ...], count: int) -> list[str]:
+        if not count:
+            return []
+        lines = [f"{title} ({count})"]
+        for pair in pairs:
+            label, sample_id, a, b, change = self._format_pair_cells(pair)
+            name = pad_text(label or sample_id, _PAIR_NAME_WIDTH)
+            lines.append(f"  {name}{a:>9} -> {b:>9}  {change:>9}")
+            if label:
+                lines.append(f"    {clean_text(sample_id, WIDTH - 4)}")
+        if len(pairs) < count:
+            lines.append(f"  and {count - len(pairs)} more")
+        return lines
 
     def _describe_conclusion(self) -> str:
         words = str(self.conclusion)
@@ -174,26 +245,33 @@ class Comparison(ReportSection):
             "varies more by chance",
         )
 
-    def _format_unpaired(self) -> list[str]:
+    @property
+    def unpaired(self) -> dict[str, UnpairedSamples]:
+        """The samples that were left out, by the reason; only reasons that occur."""
         named = {
             "missing in the second run": self.missing_in_b,
             "missing in the first run": self.missing_in_a,
             "not judged in the second run": self.not_judged_in_b,
             "not judged in the first run": self.not_judged_in_a,
         }
+        return {words: listed for words, listed in named.items() if listed.count}
+
+    def _format_unpaired(self) -> list[str]:
         lines = []
-        for words, listed in named.items():
-            if listed.count:
-                lines += format_labelled("left out", f"{listed.count} {words}")
-                lines += [f"  {clean_text(sample_id, WIDTH - 2)}" for sample_id in listed.ids]
-                if listed.is_truncated:
-                    lines.append(f"  and {listed.count - len(listed.ids)} more")
+        for words, listed in self.unpaired.items():
+            lines += format_labelled("left out", f"{listed.count} {words}")
+            for sample_id in listed.ids:
+                label = self.labels.get(sample_id)
+                name = sample_id if not label else f"{sample_id} | {label}"
+                lines.append(f"  {clean_text(name, WIDTH - 2)}")
+            if listed.is_truncated:
+                lines.append(f"  and {listed.count - len(listed.ids)} more")
         return lines
 
 
 def compare(
-    a: Iterable[ResultLike],
-    b: Iterable[ResultLike],
+    a: RecordedRun | Iterable[ResultLike],
+    b: RecordedRun | Iterable[ResultLike],
     *,
     confidence: float = 0.95,
     bounds: Bounds | None = None,
@@ -202,22 +280,37 @@ def compare(
 ) -> Comparison:
     """Compare run `b` with the baseline `a`, paired by sample id, repeats averaged first.
 
-    The metrics that both runs have are compared as well. Keeps the scores of `a` and a few numbers
-    for each pair in memory. Each list contains at most `limit` samples (None: all); the counts are
-    always complete.
+    Takes the reports of two evaluations, runs of a store, or their results. Reports and runs also
+    give the bounds of their scores, and the labels of the listed samples. The metrics that both
+    runs have are compared as well. Keeps the scores of `a` and a few numbers for each pair in
+    memory. Each list contains at most `limit` samples (None: all); the counts are always complete.
     """
     check_confidence(confidence)
     if bounds is not None:
         check_bounds(bounds)
     if limit is not None and limit < 0:
         raise ConfigError(f"limit is {limit!r}, not 0 or more", where="compare()")
+    recorded = [each for each in (a, b) if not isinstance(each, Iterable)]
+    if bounds is None and len(recorded) == 2:
+        bounds = find_shared_bounds(recorded[0].spec.config, recorded[1].spec.config)
     # All of a before b: only the scores of one run are kept, b is joined as it is read.
     joining = _RunJoin(limit)
-    for sample_id, repeats in group_by_sample(a):
+    for sample_id, repeats in group_by_sample(a if isinstance(a, Iterable) else a.results()):
         joining.add_a(sample_id, repeats)
-    for sample_id, repeats in group_by_sample(b):
+    for sample_id, repeats in group_by_sample(b if isinstance(b, Iterable) else b.results()):
         joining.add_b(sample_id, repeats)
-    return joining.comparison(confidence, bounds, seed)
+    comparison = joining.comparison(confidence, bounds, seed)
+    labels: dict[str, str] = {}
+    for run in recorded:
+        labels |= run.read_labels(_list_ids(comparison) - labels.keys())
+    return comparison.model_copy(update={"labels": labels})
+
+
+def _list_ids(comparison: Comparison) -> set[str]:
+    pairs = (comparison.regressions, comparison.improvements)
+    changed = (islice((pair.sample_id for pair in listed), _MAX_LABELS) for listed in pairs)
+    left_out = (islice(listed.ids, _MAX_LABELS) for listed in comparison.unpaired.values())
+    return {sample_id for ids in (*changed, *left_out) for sample_id in ids}
 
 
 class _IdList:
@@ -347,16 +440,3 @@ def _build_order_error(sample_id: str, run: str) -> ConfigError:
 def _format_repeat_range(repeats: tuple[int, int]) -> str:
     fewest, most = repeats
     return str(most) if fewest == most else f"{fewest} to {most}"
-
-
-def _format_pairs(title: str, pairs: tuple[Pair, ...], count: int) -> list[str]:
-    if not count:
-        return []
-    lines = [f"{title} ({count})"]
-    for pair in pairs:
-        scores = f"{format_number(pair.a):>9} -> {format_number(pair.b):>9}"
-        change = f"{format_number(pair.difference, signed=True):>9}"
-        lines.append(f"  {pad_text(pair.sample_id, _PAIR_ID_WIDTH)}{scores}  {change}")
-    if len(pairs) < count:
-        lines.append(f"  and {count - len(pairs)} more")
-    return lines

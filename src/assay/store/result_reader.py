@@ -6,7 +6,7 @@ sample without a result, so that failed samples are counted.
 
 import heapq
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -161,6 +161,13 @@ class RunReader:
         """Yield whole samples, ordered and filtered as in `results`, with one page in memory."""
         for row in self._merge_rows(status, valid, sample_id, failed=failed, bodies=True):
             yield self._parse_body(row)
+
+    def read_labels(self, sample_ids: Iterable[str]) -> dict[str, str]:
+        """Return the label of each of these samples that the run has."""
+        from assay.types import build_label
+
+        found = ((each, next(self.samples(sample_id=each), None)) for each in sample_ids)
+        return {each: build_label(sample) for each, sample in found if sample is not None}
 
     def attempts(self, *, key: str | None = None) -> Iterator[AttemptRow]:
         """Yield failed attempts, oldest first, of one key or of all."""

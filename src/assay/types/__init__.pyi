@@ -70,6 +70,7 @@ from .result_info import info_schema as info_schema
 from .sample import EvaluationRow as EvaluationRow
 from .sample import Sample as Sample
 from .sample import Status as Status
+from .sample_label import build_label as build_label
 from .serialization import JsonModel as JsonModel
 from .serialization import construct_unchecked as construct_unchecked
 from .serialization import set_unchecked as set_unchecked
