@@ -79,7 +79,15 @@ def read_row(row: DatasetRow, *, index: int, original: DatasetRow | None = None)
             if layout.whole:
                 fields = {**fields, "index": index} if row.get("index") is None else fields
             else:
-                _check_prompt(layout, fields["prompt"])
+                prompt = fields["prompt"]
+                if not isinstance(prompt, str | list | tuple):
+                    kind = type(prompt).__name__
+                    raise BadRow(
+                        f"the prompt is {kind}, not text or a list of messages",
+                        hint=_layout_hint(layout),
+                    )
+                if not prompt:
+                    raise BadRow("the prompt is empty", hint="give the row a non-empty prompt")
                 fields["input"] = row if original is None else original
                 fields["id"] = _find_row_id(row) or _hash_row(fields["input"])
                 fields["index"] = index
@@ -310,15 +318,3 @@ def _hash_row(row: DatasetRow) -> str:
             f"the row contains a value without a JSON form, so no id can be generated: {error}",
             hint="give the row an `id`, or turn the value into text with adapter=",
         ) from error
-
-
-def _check_prompt(layout: Layout, prompt: object) -> None:
-    if type(prompt) is str and prompt:
-        return
-    if not isinstance(prompt, str | list | tuple):
-        raise BadRow(
-            f"the prompt is {type(prompt).__name__}, not text or a list of messages",
-            hint=_layout_hint(layout),
-        )
-    if not prompt:
-        raise BadRow("the prompt is empty", hint="give the row a non-empty prompt")

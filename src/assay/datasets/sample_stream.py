@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from assay.errors import BadRow
-from assay.types import Sample, set_unchecked
+from assay.types import Sample, replace_lone_surrogates, set_unchecked
 
 from .layouts import is_generated_id, read_row
 from .read_limits import ReadLimits
@@ -128,9 +128,14 @@ def _read_samples(plan: StreamPlan, skipped: SkippedRows) -> Iterator[Sample]:
             skipped.read += 1
             try:
                 sample = _convert_row(plan, found, index)
-                # ASCII ids, nearly all of them, skip the slower check.
-                if not sample.id.isascii():
-                    _refuse_lone_surrogate(sample.id)
+                # ASCII ids, nearly all of them, skip the slower check. The parsers of files refuse
+                # lone surrogates; rows in memory have passed no parser.
+                if not sample.id.isascii() and replace_lone_surrogates(sample.id) != sample.id:
+                    raise BadRow(
+                        f"the id {sample.id!r:.80} contains a lone surrogate",
+                        hint="the text was cut inside a character; replace the surrogate with "
+                        "\\ufffd",
+                    )
                 if not plan.repeats:
                     sample = _claim_id(sample, plan.rows, seen, position)
                 if plan.metadata is not None:
@@ -146,17 +151,6 @@ def _read_samples(plan: StreamPlan, skipped: SkippedRows) -> Iterator[Sample]:
                     skipped.problems.append(problem.with_traceback(None))
             else:
                 yield sample
-
-
-def _refuse_lone_surrogate(sample_id: str) -> None:
-    # The parsers of files refuse such text; rows in memory have passed no parser.
-    try:
-        sample_id.encode()
-    except UnicodeEncodeError:
-        raise BadRow(
-            f"the id {sample_id!r:.80} contains a lone surrogate",
-            hint="the text was cut inside a character; replace the surrogate with \\ufffd",
-        ) from None
 
 
 def _convert_row(plan: StreamPlan, found: RowOutcome, index: int) -> Sample:

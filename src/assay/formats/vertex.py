@@ -131,20 +131,20 @@ def _collect_intermediate_events(
         parts = event["content"]["parts"]
         final = number == len(last) - 1
         if mode == "turn" or final:
-            parts = [part for part in parts if not _is_response_text(part, response, final=final)]
+            # In the last event, only text that the response repeats.
+            parts = [
+                part
+                for part in parts
+                if "text" not in part
+                or part.get("thought")
+                or not (part["text"].strip() in response if final else part["text"].strip())
+            ]
         if parts:
             written = {"event_id": f"{place}.{number}", "author": event["author"]}
             if "event_time" in event:
                 written["creation_timestamp"] = event["event_time"]
             events.append({**written, "content": {**event["content"], "parts": parts}})
     return events
-
-
-def _is_response_text(part: Mapping[str, Any], response: str, *, final: bool) -> bool:
-    if "text" not in part or part.get("thought"):
-        return False
-    text = part["text"].strip()
-    return text in response if final else bool(text)
 
 
 def from_vertex(row: Mapping[str, Any]) -> Sample:

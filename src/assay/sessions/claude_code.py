@@ -133,12 +133,20 @@ class _Transcript:
             project=folder,
             directory=folder,
         )
+        prompts = {}
+        for key, chain in apart:
+            # The prompt of a subagent equals `prompt` of the call that started it.
+            content = message_of(chain[0]).get("content")
+            if isinstance(content, list):
+                blocks = filter(lambda each: isinstance(each, dict), content)
+                content = "".join(str(each.get("text", "")) for each in blocks)
+            prompts[key] = content if isinstance(content, str) else ""
         build = partial(
             build_claude_sample,
             own,
             meta,
             self.options,
-            apart={key: _read_subagent_prompt(each) for key, each in apart},
+            apart=prompts,
             agent=agent,
             origin=self.origin,
         )
@@ -224,11 +232,3 @@ def _find_title(records: list[dict[str, Any]]) -> str | None:
             if text_or_none(text) and (kind != "summary" or record.get("leafUuid") in known):
                 return str(text)
     return None
-
-
-def _read_subagent_prompt(records: list[dict[str, Any]]) -> str:
-    """Return the prompt of a subagent, which equals `prompt` of the call that started it."""
-    content = message_of(records[0]).get("content") if records else None
-    if isinstance(content, list):
-        content = "".join(str(each.get("text", "")) for each in content if isinstance(each, dict))
-    return content if isinstance(content, str) else ""

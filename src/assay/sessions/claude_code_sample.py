@@ -26,7 +26,9 @@ def build_claude_sample(
     """
     branches = Branches(records)
     conversation = ClaudeConversation(meta=meta, options=options, apart=apart)
-    repeated = _find_repeated_ids(records, origin)
+    # A fork repeats the first records of its origin.
+    names = dict.fromkeys(name for each in records if (name := each.get("uuid")) is not None)
+    repeated = set(list(names)[: origin.records]) if origin is not None else set()
     inherited = 0
     for record in branches.all if options.keep_reverted else branches.kept:
         conversation.take(record)
@@ -53,14 +55,6 @@ def build_claude_sample(
             "inherited_messages": inherited,
         }
     return conversation.to_sample(meta.id, given, metadata)
-
-
-def _find_repeated_ids(records: list[dict[str, Any]], origin: ForkOrigin | None) -> set[Any]:
-    """Return the ids of the first records, which a fork repeats."""
-    if origin is None:
-        return set()
-    names = dict.fromkeys(name for each in records if (name := each.get("uuid")) is not None)
-    return set(list(names)[: origin.records])
 
 
 def _find_last_text(records: list[dict[str, Any]], key: str) -> str | None:

@@ -152,7 +152,12 @@ class CodexConversation(Conversation):
             step.id = text_or_none(item.get("id")) or step.id
             step.said += _parse_codex_blocks(item.get("content"))
         elif kind == "reasoning":
-            self._add_reasoning(self._open_answer(record), item)
+            step = self._open_answer(record)
+            parts = list_or_empty(item.get("content") or item.get("summary"))
+            texts = (text_or_none(dict_or_empty(part).get("text")) for part in parts)
+            step.reasoning += [text for text in texts if text is not None]
+            if item.get("encrypted_content"):
+                step.hidden.append(item)
         elif kind in _CALL_ITEMS:
             self._add_tool_call(self._open_answer(record), item)
         elif kind in _OUTPUT_ITEMS:
@@ -171,13 +176,6 @@ class CodexConversation(Conversation):
             self.interrupted = False
         self._step.compaction = summary
         return self._step
-
-    def _add_reasoning(self, step: _PendingAnswer, item: dict[str, Any]) -> None:
-        parts = list_or_empty(item.get("content") or item.get("summary"))
-        texts = (text_or_none(dict_or_empty(part).get("text")) for part in parts)
-        step.reasoning += [text for text in texts if text is not None]
-        if item.get("encrypted_content"):
-            step.hidden.append(item)
 
     def _add_tool_call(self, step: _PendingAnswer, item: dict[str, Any]) -> None:
         kind = item["type"]

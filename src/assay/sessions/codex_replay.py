@@ -56,17 +56,14 @@ class Replay:
         """Continue with the next rollout, whose own lines are given."""
         start, _ = self._marks.setdefault(None, (self.reader.mark(), None))
         mark, problem = self._marks.get(rollout.base, (None, None))
-        self._rewind(mark or start)
+        self.reader.rewind(mark or start)
+        if not self.reader.options.keep_reverted:
+            self.inherited_messages = min(self.inherited_messages, (mark or start).messages)
         if mark is None:
             self._inherit(rollout)
         elif problem is not None:
             self.problems.append(problem)
         self._feed(rollout, lines)
-
-    def _rewind(self, mark: ConversationCheckpoint) -> None:
-        self.reader.rewind(mark)
-        if not self.reader.options.keep_reverted:
-            self.inherited_messages = min(self.inherited_messages, mark.messages)
 
     def _inherit(self, rollout: Rollout) -> None:
         segments, problem = self.index.trace_history(rollout)

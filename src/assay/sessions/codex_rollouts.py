@@ -7,6 +7,7 @@ many kilobytes, and a folder contains thousands of files.
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from math import inf
@@ -214,7 +215,7 @@ class RolloutIndex:
         twin = self._by_id.get(rollout.rollout_id)
         if twin is not None and twin.thread_id == rollout.thread_id:
             # Sessions only grow: the longer of two copies contains the other.
-            left, kept = sorted((twin, rollout), key=_read_file_size)
+            left, kept = sorted((twin, rollout), key=lambda each: (_get_size(each.path), each.path))
             self._copies.setdefault(rollout.thread_id, []).append(left.path)
             if kept is twin:
                 return
@@ -314,8 +315,7 @@ def _drop_compressed_copies(files: Iterable[Path]) -> Iterator[str]:
             yield path
 
 
-def _read_file_size(rollout: Rollout) -> tuple[int, str]:
-    try:
-        return Path(rollout.path).stat().st_size, rollout.path
-    except OSError:
-        return 0, rollout.path
+def _get_size(path: str) -> int:
+    with suppress(OSError):
+        return Path(path).stat().st_size
+    return 0

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from .trajectory import ModelCall, Trajectory
+    from .trajectory import Trajectory
 
 
 @dataclass(frozen=True)
@@ -41,21 +41,16 @@ class ExecutionMetadata:
         if trajectory is None or not trajectory.calls:
             return cls(rollout_id)
         answers = [each for each in trajectory.messages if each.role == "assistant"]
+        used = [call.usage for call in trajectory.calls if call.usage is not None]
+        read = [each.input_tokens for each in used if each.input_tokens is not None]
+        written = [each.output_tokens for each in used if each.output_tokens is not None]
+        # A partial sum would look like the whole.
+        known = len(read) == len(written) == len(trajectory.calls)
+        usage = CompletionUsage(sum(read), sum(written)) if known else None
         return cls(
             rollout_id=rollout_id,
             finish_reason=trajectory.calls[-1].finish_reason,
             tool_call_count=len(answers[-1].tool_calls) if answers else None,
-            usage=_sum_usage(trajectory.calls),
+            usage=usage,
             rollout_duration_seconds=trajectory.duration,
         )
-
-
-def _sum_usage(calls: "list[ModelCall]") -> CompletionUsage | None:
-    read = written = 0
-    for call in calls:
-        usage = call.usage
-        if usage is None or usage.input_tokens is None or usage.output_tokens is None:
-            return None  # a partial sum would look like the whole
-        read += usage.input_tokens
-        written += usage.output_tokens
-    return CompletionUsage(read, written)

@@ -94,7 +94,12 @@ def _describe_model_error(
         return f"the file is {quote_value(given)}, not a mapping", hint
     if kind in _WRONG_TYPE_PHRASES:
         message = f"the value is {quote_value(given)}, {_WRONG_TYPE_PHRASES[kind]}"
-        return message, _suggest_quoting(kind, given)
+        if kind == "string_type" and isinstance(given, int | float):
+            return message, "quote the value"
+        text = given if isinstance(given, str) else ""
+        flag = kind == "bool_type" and text.lower() in ("true", "false", "yes", "no")
+        quoted = flag or (kind in ("int_type", "float_type") and is_number(text))
+        return message, "remove the quotes" if quoted else None
     if kind == "literal_error":
         close = find_close_name(str(given), re.findall("'([^']*)'", about["expected"]))
         if close is not None:
@@ -111,17 +116,6 @@ def _describe_model_error(
     if kind == "value_error":
         return str(about["error"]), getattr(about["error"], "hint", None)
     return found["msg"], None
-
-
-def _suggest_quoting(kind: str, given: object) -> str | None:
-    if kind == "string_type" and isinstance(given, int | float):
-        return "quote the value"
-    if not isinstance(given, str):
-        return None
-    number = kind in ("int_type", "float_type") and is_number(given)
-    if number or (kind == "bool_type" and given.lower() in ("true", "false", "yes", "no")):
-        return "remove the quotes"
-    return None
 
 
 def _list_known_fields(model: type[BaseModel], place: ValuePath) -> list[str]:

@@ -65,7 +65,14 @@ class Redactor:
             text = text.replace(spelling, REDACTED)
         if cut:
             text = text.rstrip("\ufffd")  # the remains of a truncated character
-            starts = [_find_partial_secret(spelling, text) for spelling in self._encodings]
+            starts = []
+            for spelling in self._encodings:
+                # The position of a prefix of the secret that the text ends with, or -1.
+                head = spelling[:_MIN_SECRET_LENGTH]
+                found = text.find(head, max(len(text) - len(spelling), 0))
+                while found >= 0 and not spelling.startswith(text[found:]):
+                    found = text.find(head, found + 1)
+                starts.append(found)
             start = min((each for each in starts if each >= 0), default=-1)
             text = text if start < 0 else f"{text[:start]}{REDACTED}"
         return _SECRET_PATTERN.sub(_mask_key, text)
@@ -126,14 +133,6 @@ def _collect_encodings(secrets: Iterable[str]) -> list[str]:
         found |= in_urls
         found |= {re.sub("%..", lambda match: match[0].lower(), each) for each in in_urls}
     return sorted(found, key=len, reverse=True)
-
-
-def _find_partial_secret(secret: str, text: str) -> int:
-    # The position of a prefix of `secret` that `text` ends with, or -1.
-    start = text.find(secret[:_MIN_SECRET_LENGTH], max(len(text) - len(secret), 0))
-    while start >= 0 and not secret.startswith(text[start:]):
-        start = text.find(secret[:_MIN_SECRET_LENGTH], start + 1)
-    return start
 
 
 def _redact_fragments(text: str, secret: str) -> str:

@@ -126,7 +126,7 @@ def test_a_text_without_a_number_fails_a_comparison(text: str) -> None:
         ({"number": {"at_least": 1, "pattern": "a", "path": "$"}}, "both `pattern` and `path`"),
         ({"json_path": {"equals": 1}}, "json_path.path: the field is missing"),
         ({"json_path": "a"}, "does not begin with `$`"),
-        ({"equals": None}, "which no text equals"),
+        ({"equals": None}, "equals: the value is null"),
         ({"matches": "a", "of": "all"}, "'all' is not 'any' or 'every'"),
         ({"matches": "a", "absent": "skip"}, "'skip' is not 'pass' or 'fail'"),
         ({"contains": []}, "the list is empty"),

@@ -38,27 +38,26 @@ def require_store(address: DatasetAddress) -> ObjectStore:
 
 def copy_object(address: DatasetAddress, download: Download, rules: FetchRules) -> FileVersion:
     """Copy an object. Raises `DatasetError`, or `DatasetOutOfReach` if it may still exist."""
-    options = _build_store_options(require_store(address), rules)
+    options: dict[str, Any] = {}
+    if require_store(address).protocol == "s3":
+        timeouts = {"connect_timeout": 10, "read_timeout": 60, "retries": {"max_attempts": 2}}
+        options = {"config_kwargs": timeouts, "use_listings_cache": False}
+        if rules.endpoint_url is not None:
+            options["endpoint_url"] = rules.endpoint_url
     try:
-        return _copy_with_anonymous_fallback(address, download, options)
+        try:
+            return _copy_with_options(address, download, options)
+        except Exception as error:
+            # By name: botocore is an optional dependency. Bytes that arrived cannot be taken back.
+            if type(error).__name__ != "NoCredentialsError" or download.size:
+                raise
+        # Without credentials of the user, the object may still be public.
+        return _copy_with_options(address, download, {**options, "anon": True})
     except DatasetError:
         raise
     # Each library has its own exceptions, and lets through those of its HTTP client.
     except Exception as error:
         raise _explain_store_error(error, address) from error
-
-
-def _copy_with_anonymous_fallback(
-    address: DatasetAddress, download: Download, options: dict[str, Any]
-) -> FileVersion:
-    """Copy with the credentials of the user, or anonymously if there are none."""
-    try:
-        return _copy_with_options(address, download, options)
-    except Exception as error:
-        # By name: botocore is an optional dependency. Bytes that arrived cannot be taken back.
-        if type(error).__name__ != "NoCredentialsError" or download.size:
-            raise
-    return _copy_with_options(address, download, {**options, "anon": True})
 
 
 def _copy_with_options(
@@ -79,16 +78,6 @@ def _copy_with_options(
         etag=_read_first_field(about, _ETAG_FIELDS),
         version=_read_first_field(about, _VERSION_FIELDS),
     )
-
-
-def _build_store_options(store: ObjectStore, rules: FetchRules) -> dict[str, Any]:
-    if store.protocol != "s3":
-        return {}
-    timeouts = {"connect_timeout": 10, "read_timeout": 60, "retries": {"max_attempts": 2}}
-    options: dict[str, Any] = {"config_kwargs": timeouts, "use_listings_cache": False}
-    if rules.endpoint_url is not None:
-        options["endpoint_url"] = rules.endpoint_url
-    return options
 
 
 def _read_first_field(about: dict[str, Any], names: tuple[str, ...]) -> str | None:

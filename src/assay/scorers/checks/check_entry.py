@@ -22,14 +22,15 @@ def _read_number(value: Any) -> float:
     return value
 
 
-def _refuse_null(value: Any) -> Any:
+def refuse_null(value: Any) -> Any:
+    """Refuse a key without a value, which is an unfinished edit."""
     if value is None:
         raise InvalidValue("the value is null", hint="give it a value, or remove the key")
     return value
 
 
 T = TypeVar("T")
-Given = Annotated[T | None, BeforeValidator(_refuse_null)]
+Given = Annotated[T | None, BeforeValidator(refuse_null)]
 """A field that may be missing, but not empty: `tool:` alone is an unfinished edit."""
 
 Text = Annotated[str, Field(min_length=1)]

@@ -250,7 +250,10 @@ def _add_status(message: Message) -> Message:
 def _build_recorded_call(event: dict[str, Any], asked: ToolCall) -> RecordedCall:
     answer = event["function_response"]["response"]
     failed = bool(event["is_error"]) or event["status"] == "error"
-    text = _format_answer(answer)
+    # The one text of the usual answer; anything else is shown as JSON.
+    values = list(answer.values())
+    plain = len(values) == 1 and isinstance(values[0], str)
+    text = values[0] if plain else to_json(answer, fallback=str).decode()
     error_only = "error" in answer and "output" not in answer
     return RecordedCall(
         name=event["function_call"]["name"],
@@ -261,11 +264,3 @@ def _build_recorded_call(event: dict[str, Any], asked: ToolCall) -> RecordedCall
         marked=event["status"] != _UNMARKED,
         failed=failed,
     )
-
-
-def _format_answer(answer: dict[str, Any]) -> str:
-    if len(answer) == 1:
-        (only,) = answer.values()
-        if isinstance(only, str):
-            return only
-    return to_json(answer, fallback=str).decode()

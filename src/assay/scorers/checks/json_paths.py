@@ -37,7 +37,7 @@ class JsonPath:
             found = [
                 (place + suffix, member)
                 for place, each in found
-                for suffix, member in (_list_members(each) if every else _find_member(each, step))
+                for suffix, member in _find_members(each, None if every else step)
             ][:_MAX_MATCHES]
         return found
 
@@ -75,23 +75,18 @@ def parse_json_path(source: Any) -> JsonPath:
 JsonPathText = Annotated[JsonPath, PlainValidator(parse_json_path)]
 
 
-def _find_member(value: Any, step: str | int) -> list[tuple[str, Any]]:
-    if isinstance(step, str):
-        if isinstance(value, dict) and step in value:
-            return [(_format_key(step), value[step])]
-        return []
-    # Reported with the index from the start, also for [-1].
-    if isinstance(value, list) and -len(value) <= step < len(value):
-        return [(f"[{step % len(value)}]", value[step])]
-    return []
-
-
-def _list_members(value: Any) -> list[tuple[str, Any]]:
+def _find_members(value: Any, step: str | int | None) -> list[tuple[str, Any]]:
+    # Without a step: all members.
     if isinstance(value, dict):
-        return [(_format_key(key), member) for key, member in value.items()]
-    if isinstance(value, list):
+        named = value.items() if step is None else [(step, value[step])] if step in value else []
+        return [(_format_key(str(key)), member) for key, member in named]
+    if not isinstance(value, list) or isinstance(step, str):
+        return []
+    if step is None:
         return [(f"[{at}]", member) for at, member in enumerate(value)]
-    return []
+    # Reported with the index from the start, also for [-1].
+    fits = -len(value) <= step < len(value)
+    return [(f"[{step % len(value)}]", value[step])] if fits else []
 
 
 def _format_key(name: str) -> str:

@@ -20,7 +20,7 @@ _TARGET_ROLES = {
 }
 _CALL_PARTS: dict[str, Callable[[RecordedCall], Passage | None]] = {
     "tool.name": lambda call: _build_part_passage(call, call.name, "name"),
-    "tool.args": lambda call: _build_arguments_passage(call),
+    "tool.args": lambda call: _build_part_passage(call, call.asked.arguments_text, "arguments"),
     "tool.output": lambda call: _build_part_passage(call, call.output, "output"),
     "tool.error": lambda call: _build_part_passage(call, call.error, "error"),
 }
@@ -156,15 +156,10 @@ class TargetedEntry(CheckEntry):
         return [] if found is None else [found]
 
 
-def _build_arguments_passage(call: RecordedCall) -> Passage | None:
-    passage = _build_part_passage(call, call.asked.arguments_text, "arguments")
-    if passage is None or call.asked.malformed:
-        return passage
-    return replace(passage, value=call.asked.arguments)
-
-
 def _build_part_passage(call: RecordedCall, text: str | None, part: str) -> Passage | None:
     if text is None:
         return None
     what = "name of a tool" if part == "name" else f"{part} of {call.name!r:.80}"
-    return Passage(text, ((0, call.turn),), what, agent=call.agent)
+    # Arguments are JSON already, unless the model wrote something else.
+    parsed = call.asked.arguments if part == "arguments" and not call.asked.malformed else None
+    return Passage(text, ((0, call.turn),), what, parsed, call.agent)

@@ -7,7 +7,7 @@ from pydantic_core import from_json
 
 from assay.types import InvalidValue
 
-from .check_entry import Given, Texts, expand_short_form
+from .check_entry import Given, Texts, expand_short_form, refuse_null
 from .conditions import Bounds, Condition, is_equal_json, quote_json
 from .conversation import ConversationView, Passage
 from .findings import CheckFinding, cut_excerpt, describe_beginning, mark_unscored
@@ -128,16 +128,10 @@ class NotContains(TextRule):
         return True, f"{passage.what} in {passage.place}: not found"
 
 
-def _refuse_null_text(value: Any) -> Any:
-    if value is None:
-        raise InvalidValue("the value is null, which no text equals")
-    return value
-
-
 class Equals(TextRule):
     """Pass when the text, or its JSON value, equals the value."""
 
-    equals: Annotated[Any, BeforeValidator(_refuse_null_text)]
+    equals: Annotated[Any, BeforeValidator(refuse_null)]
     needs_every = False
 
     def test(self, passage: Passage) -> Match:

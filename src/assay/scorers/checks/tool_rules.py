@@ -122,7 +122,8 @@ class ToolOrder(ToolRule):
         return CheckFinding(True, ", ".join(steps))
 
 
-def _parse_argument_path(name: str) -> JsonPath:
+def parse_argument_path(name: str) -> JsonPath:
+    """Parse the name of an argument, or a path into the arguments."""
     return parse_json_path(name) if name.startswith("$") else JsonPath(name, (name,), (False,))
 
 
@@ -131,7 +132,7 @@ class ArgumentConditions(CheckModel):
 
     tool: Text
     args: Annotated[
-        dict[Annotated[JsonPath, PlainValidator(_parse_argument_path)], ConditionOrValue],
+        dict[Annotated[JsonPath, PlainValidator(parse_argument_path)], ConditionOrValue],
         Field(min_length=1),
     ]
     of: Literal["any", "every"] = "any"

@@ -28,7 +28,17 @@ def extract_parts(message: dict[str, Any], *, where: str) -> StoredMessage:
     for number, part in enumerate(message["parts"]):
         if not isinstance(part, dict):
             raise BadRow(f"part {number} is not an object", where=where)
-        own = {"id": f"{info['id']}:{number:05}", **_convert_embedded_part(part, tools)}
+        own = {"id": f"{info['id']}:{number:05}", **part}
+        call = part.get("toolInvocation")
+        if part.get("type") == "tool-invocation" and isinstance(call, dict):
+            details = tools.get(str(call.get("toolCallId")))
+            own = {
+                "id": own["id"],
+                "type": "tool",
+                "callID": call.get("toolCallId"),
+                "tool": call.get("toolName"),
+                "state": _build_tool_state(call, details if isinstance(details, dict) else None),
+            }
         if parts and own.get("type") == parts[-1].get("type") == "text":
             # Texts were stored in the chunks in which they were streamed.
             pieces.append(str(own.get("text", "")))
@@ -44,19 +54,6 @@ def _join_pieces(parts: list[dict[str, Any]], pieces: list[str]) -> None:
     """Join the chunks of a text in the last part."""
     if len(pieces) > 1:
         parts[-1]["text"] = "".join(pieces)
-
-
-def _convert_embedded_part(part: dict[str, Any], tools: dict[str, Any]) -> dict[str, Any]:
-    call = part.get("toolInvocation")
-    if part.get("type") != "tool-invocation" or not isinstance(call, dict):
-        return part
-    details = tools.get(str(call.get("toolCallId")))
-    return {
-        "type": "tool",
-        "callID": call.get("toolCallId"),
-        "tool": call.get("toolName"),
-        "state": _build_tool_state(call, details if isinstance(details, dict) else None),
-    }
 
 
 def _build_tool_state(call: dict[str, Any], details: dict[str, Any] | None) -> dict[str, Any]:

@@ -37,7 +37,17 @@ def open_archive(path: Path) -> Archive:
     own = path / "opencode.db"
     # The database of the release first, then those of other channels.
     if databases := [*([own] if own.is_file() else []), *sorted(path.glob("opencode-*.db"))]:
-        return _open_first_database(path, databases)
+        archive: Archive = OpenCodeDatabase(databases[0])
+        archive.notes += [
+            f"{other} belongs to another release channel and was not read; pass its path to read it"
+            for other in databases[1:]
+        ]
+        if _find_global_storage(path) or _find_project_storages(path):
+            archive.notes.append(
+                f"{path} also contains a tree of an older version, which OpenCode imported into "
+                f"{databases[0].name}; the tree was not read"
+            )
+        return archive
     if storage := _find_global_storage(path):
         archive = GlobalTree(storage)
         if _find_project_storages(path):
@@ -56,20 +66,6 @@ def open_archive(path: Path) -> Archive:
     raise DatasetError(
         "the folder contains no OpenCode sessions", where=str(path), hint=_LOCATION_HINT
     )
-
-
-def _open_first_database(path: Path, databases: list[Path]) -> Archive:
-    archive = OpenCodeDatabase(databases[0])
-    for other in databases[1:]:
-        archive.notes.append(
-            f"{other} belongs to another release channel and was not read; pass its path to read it"
-        )
-    if _find_global_storage(path) or _find_project_storages(path):
-        archive.notes.append(
-            f"{path} also contains a tree of an older version, which OpenCode imported into "
-            f"{databases[0].name}; the tree was not read"
-        )
-    return archive
 
 
 def _find_global_storage(path: Path) -> Path | None:

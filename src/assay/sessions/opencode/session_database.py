@@ -146,7 +146,12 @@ class OpenCodeDatabase:
                 hint="write the session with `opencode export` and read the file",
             )
         stray = [part for left in parts.values() for part in left]
-        return StoredSession(info, messages, self._read_todo(session_id), stray)
+        wanted, todo = ("content", "status", "priority"), []
+        if set(wanted) <= self._columns["todo"]:
+            query = f"SELECT {_quote_columns([*wanted])} FROM todo WHERE session_id = ?"
+            rows = self._fetch_rows(f"{query} ORDER BY position", session_id)
+            todo = [dict(zip(wanted, row, strict=True)) for row in rows]
+        return StoredSession(info, messages, todo, stray)
 
     def _read_parts(self, session_id: str) -> dict[str, list[dict[str, Any]]]:
         """Return the parts of each message, by id as OpenCode orders them."""
@@ -157,14 +162,6 @@ class OpenCodeDatabase:
             part |= {"id": part_id, "sessionID": session_id, "messageID": message_id}
             found.setdefault(message_id, []).append(part)
         return found
-
-    def _read_todo(self, session_id: str) -> list[Any]:
-        wanted = ("content", "status", "priority")
-        if not set(wanted) <= self._columns["todo"]:
-            return []
-        query = "SELECT content, status, priority FROM todo WHERE session_id = ? ORDER BY position"
-        rows = self._fetch_rows(query, session_id)
-        return [dict(zip(wanted, row, strict=True)) for row in rows]
 
     def _fetch_rows(self, query: str, session_id: str) -> list[Any]:
         self._deadline = time.monotonic() + _QUERY_TIMEOUT_S
