@@ -91,6 +91,7 @@ def build_request_template(endpoint: Endpoint, path: str, *, timeout_s: float) -
     }
     if find_provider(endpoint.provider).protocol == "anthropic":
         headers["anthropic-version"] = "2023-06-01"
+    credentials = build_credential_headers(endpoint)
     for name, value in endpoint.headers.items():
         token = name.replace("-", "").replace("_", "")
         if not token.isascii() or not token.isalnum() or not value.isprintable():
@@ -100,7 +101,7 @@ def build_request_template(endpoint: Endpoint, path: str, *, timeout_s: float) -
                 where=f"{endpoint.provider}:{endpoint.model}",
                 hint="use letters, digits and hyphens in the name, one printable line as the value",
             )
-    for more in (build_credential_headers(endpoint), endpoint.headers):
+    for more in (credentials, endpoint.headers):
         # Header names are case-insensitive: a second spelling would send the header twice.
         names = {name.lower(): name for name in headers}
         headers |= {names.get(name.lower(), name): value for name, value in more.items()}
