@@ -8,6 +8,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TextIO
 
+from rich.filesize import decimal
+
 from assay import __version__
 from assay.datasets import (
     CODE,
@@ -102,7 +104,13 @@ def main(args: Namespace) -> int:
                 write_archive(file, _list_bundle_members(given, folder))
             # Read back before it is published: a bundle that cannot be opened is not left behind.
             Bundle.open(unfinished)
-    _print_bundle(args, given, manifest)
+    size = decimal(output.stat().st_size)
+    lines = [format_field("bundle", f"{output} ({size})"), *format_bundle_manifest(manifest)]
+    lines += [format_field("note", note) for note in given.notes]
+    if manifest.code is not None:
+        lines += ["", "to repeat it elsewhere:", f"  assay eval --bundle {output.name}"]
+    plain = manifest.model_dump(mode="json")
+    print_report(args, lines, {"bundle": str(output), **plain, "notes": list(given.notes)})
     return EXIT_PASS
 
 
@@ -186,16 +194,6 @@ def _list_bundle_members(given: BundleInput, folder: Path) -> list[tuple[str, Pa
     ]
 
 
-def _print_bundle(args: Namespace, given: BundleInput, manifest: BundleManifest) -> None:
-    size = _format_size(args.output.stat().st_size)
-    lines = [format_field("bundle", f"{args.output} ({size})"), *format_bundle_manifest(manifest)]
-    lines += [format_field("note", note) for note in given.notes]
-    if manifest.code is not None:
-        lines += ["", "to repeat it elsewhere:", f"  assay eval --bundle {args.output.name}"]
-    plain = manifest.model_dump(mode="json")
-    print_report(args, lines, {"bundle": str(args.output), **plain, "notes": list(given.notes)})
-
-
 def format_bundle_manifest(manifest: BundleManifest) -> Iterator[str]:
     """Yield the report lines of a bundle's contents."""
     for run in manifest.runs:
@@ -220,11 +218,3 @@ def format_bundle_manifest(manifest: BundleManifest) -> Iterator[str]:
             "redacted": redacted,
         }
     )
-
-
-def _format_size(count: int) -> str:
-    for unit in ("bytes", "KB", "MB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}"
-        count = round(count / 1000)
-    return f"{count} GB"

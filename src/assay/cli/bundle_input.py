@@ -17,7 +17,7 @@ from assay.types import Sample
 
 from .bundle_code import CodeRequest, SelectedCode, collect_code
 from .eval_file import split_target
-from .run_code import RunCode, read_run_code
+from .run_code import read_run_code
 from .sample_input import find_summary_rows, is_sample_file
 from .store_option import find_store_location, open_store
 
@@ -164,7 +164,13 @@ def _describe_bundled_run(row: RunRow) -> BundledRun:
 
 def _build_code_request(args: Namespace, row: RunRow) -> CodeRequest:
     recorded = read_run_code(row.spec.config)
-    start = _find_start_folder(args, recorded)
+    # The run may have been made in the folder of the store, while the command runs elsewhere.
+    start, where = Path.cwd(), os.fspath(find_store_location(args) or "")
+    if args.code is None and recorded is not None and where and "://" not in where:
+        around = Path(os.path.abspath(where)).parent
+        project = around.parent if around.name == ".assay" else around
+        if not (start / recorded.file).is_file() and (project / recorded.file).is_file():
+            start = project
     if args.code is not None:
         path, config = split_target(args.code)
     elif recorded is not None:
@@ -192,16 +198,6 @@ def _build_code_request(args: Namespace, row: RunRow) -> CodeRequest:
         allow_changed=args.allow_changed_code,
         allow_suspected=frozenset(args.allow_suspected_secret),
     )
-
-
-def _find_start_folder(args: Namespace, recorded: RunCode | None) -> Path:
-    # The run may have been made in the folder of the store, while the command runs elsewhere.
-    here, where = Path.cwd(), os.fspath(find_store_location(args) or "")
-    if args.code is not None or recorded is None or not where or "://" in where:
-        return here
-    around = Path(os.path.abspath(where)).parent
-    project = around.parent if around.name == ".assay" else around
-    return next((each for each in (here, project) if (each / recorded.file).is_file()), here)
 
 
 def _build_summary_request(args: Namespace, path: Path, summary: PytestSummary) -> CodeRequest:

@@ -19,10 +19,7 @@ from assay.stats import format_labelled
 from assay.types import Endpoint
 
 from .arguments import add_report_options
-from .eval_overrides import (
-    add_endpoint_options,
-    apply_endpoint_options,
-)
+from .eval_overrides import add_endpoint_options, apply_endpoint_options
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_PASS
 from .output import format_field, print_report, sanitize_to_line
 from .resume import redact_option_value

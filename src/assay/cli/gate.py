@@ -14,7 +14,7 @@ from assay.stats import (
     judge_gate,
     summarise_recorded,
 )
-from assay.store import Run, RunRow, Store
+from assay.store import Run, Store
 
 from .arguments import add_flag, add_report_options
 from .output import format_field, print_report
@@ -67,15 +67,9 @@ def main(args: Namespace) -> int:
     with open_store(args) as store:
         run = store.run(args.run)
         verdict = _judge_recorded_run(store, run, rule, args)
-    print_report(
-        args,
-        [format_field("run", run.id), *verdict.lines()],
-        {
-            "run": run.id,
-            "exit_status": verdict.exit_status,
-            **json.loads(verdict.model_dump_json()),
-        },
-    )
+    plain = {"run": run.id, "exit_status": verdict.exit_status}
+    plain |= json.loads(verdict.model_dump_json())
+    print_report(args, [format_field("run", run.id), *verdict.lines()], plain)
     return verdict.exit_status
 
 
@@ -97,16 +91,13 @@ def _judge_recorded_run(store: Store, run: Run, rule: GateRule, args: Namespace)
     # The missing samples of an unfinished run could turn the verdict either way.
     if row.status == "completed" or args.allow_unfinished:
         return verdict
-    checks = (build_finished_check(row), *verdict.checks)
-    return Verdict(outcome=Outcome.COULD_NOT_TELL, checks=checks, unscored=verdict.unscored)
-
-
-def build_finished_check(row: RunRow) -> Check:
-    """Build the check that an unfinished run fails: its missing samples might have failed."""
     total = row.spec.total
     of = "" if total is None else f" of {total * row.spec.repeats}"
-    text = (
-        f"the run is {row.status}, with {row.totals.recorded}{of} results; resume it, "
-        "or pass --allow-unfinished"
+    finished = Check(
+        name="finished",
+        outcome=Outcome.COULD_NOT_TELL,
+        text=f"the run is {row.status}, with {row.totals.recorded}{of} results; resume it, "
+        "or pass --allow-unfinished",
     )
-    return Check(name="finished", outcome=Outcome.COULD_NOT_TELL, text=text)
+    checks = (finished, *verdict.checks)
+    return Verdict(outcome=Outcome.COULD_NOT_TELL, checks=checks, unscored=verdict.unscored)

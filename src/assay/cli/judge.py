@@ -16,12 +16,7 @@ from .arguments import add_count, add_report_options
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_PASS, InconclusiveError
 from .judge_backends import add_backend_options, build_judge
 from .judge_report import JudgeReport
-from .output import (
-    format_field,
-    print_message,
-    print_report,
-    write_samples,
-)
+from .output import format_field, print_message, print_report, write_samples
 from .recorded_scores import ScoringRequest, score_recorded
 from .resume import format_options, format_resume_hint, join_resume_command
 from .sample_input import is_sample_file, refuse_to_overwrite

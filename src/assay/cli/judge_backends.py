@@ -13,10 +13,7 @@ from assay.scorers import Judge, VertexJudge, judge, rubric_names, vertex_judge
 from assay.types import Endpoint
 
 from .arguments import add_count
-from .eval_overrides import (
-    add_endpoint_options,
-    apply_endpoint_options,
-)
+from .eval_overrides import add_endpoint_options, apply_endpoint_options
 
 BACKENDS = ("llm", "vertex")
 _DEFAULT_VERTEX_LOCATION = "us-central1"

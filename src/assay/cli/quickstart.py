@@ -15,7 +15,7 @@ from assay.store import Store
 from assay.types import make_private_folder
 
 from .arguments import add_count, add_flag, add_report_options
-from .eval_file import EvalFile, load_eval_file
+from .eval_file import load_eval_file
 from .output import print_report
 from .quickstart_task import evaluate_with_display, find_task_file
 from .store_option import add_store_option, build_next_command, find_store_location
@@ -72,17 +72,17 @@ def main(args: Namespace) -> int:
         if file.config.endpoint is not None:
             connect(file.config.endpoint)
     with Store.open(find_store_location(args)) as store:
-        stages = [_run_stage(title, file, args, store) for title, file in files.items()]
+        stages = []
+        for title, file in files.items():
+            words = f"SmolLM2-135M in this process, on one thread. {title}:"
+            config = replace(file.config, max_samples=args.max_samples)
+            report = evaluate_with_display(
+                file.dataset, config, args=args, store=store, words=words
+            )
+            stages.append(Stage(title, report))
         tour = _compare_and_export(stages, args, store)
     print_report(args, tour.lines(), tour.plain())
     return 0
-
-
-def _run_stage(title: str, file: EvalFile, args: Namespace, store: Store) -> "Stage":
-    words = f"SmolLM2-135M in this process, on one thread. {title}:"
-    config = replace(file.config, max_samples=args.max_samples)
-    report = evaluate_with_display(file.dataset, config, args=args, store=store, words=words)
-    return Stage(title, report)
 
 
 def _compare_and_export(stages: "list[Stage]", args: Namespace, store: Store) -> "QuickstartReport":

@@ -27,9 +27,7 @@ class ScoringRequest:
 
 
 def score_recorded(
-    request: ScoringRequest,
-    store: Store,
-    within: AbstractAsyncContextManager[object] | None = None,
+    request: ScoringRequest, store: Store, within: AbstractAsyncContextManager[object] | None = None
 ) -> EvalReport:
     """Score every sample, with a progress display. A signal stops the run, which can be resumed.
 

@@ -12,10 +12,7 @@ from assay.store import SessionRow, Store
 from assay.types import AgentSession, Message, Status
 
 from .arguments import add_count, add_report_options
-from .eval_overrides import (
-    add_endpoint_options,
-    apply_endpoint_options,
-)
+from .eval_overrides import add_endpoint_options, apply_endpoint_options
 from .exit_status import InconclusiveError
 from .output import cut, print_report, sanitize_to_line
 from .store_option import add_store_option, open_store

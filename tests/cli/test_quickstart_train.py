@@ -2,7 +2,7 @@
 
 import pytest
 
-from assay.cli.quickstart_training_report import explain_comparisons, format_reward_curve
+from assay.cli.quickstart_train import explain_comparisons, format_reward_curve
 from assay.stats import Comparison, compare
 from made_results import run
 
