@@ -40,7 +40,7 @@ def test_nan_and_a_percent_out_of_range_are_refused() -> None:
     with pytest.raises(ConfigError, match="nan has no rank"):
         percentile([1.0, math.nan], 50)
     with pytest.raises(ConfigError, match="nan has no rank"):
-        RunningPercentiles().add(math.nan)
+        RunningPercentiles().extend([math.nan])
     for percent in (-1, 100.5, math.nan):
         with pytest.raises(ConfigError, match="not within"):
             percentile([1.0], percent)
@@ -59,7 +59,7 @@ def test_a_percentile_is_a_value_that_so_many_do_not_exceed(
 def streamed(values: list[float]) -> RunningPercentiles:
     running = RunningPercentiles()
     for value in values:
-        running.add(value)
+        running.extend([value])
     return running
 
 

@@ -10,15 +10,13 @@ from assay.stats.report_sections import (
     build_distribution,
     format_distribution,
     format_interval,
-    format_seconds,
     format_total,
 )
 
 
 def distribution_words(*scores: float) -> list[str]:
     stats = RunningStats()
-    for score in scores:
-        stats.add(score)
+    stats.extend(scores)
     return format_distribution(build_distribution(stats))
 
 
@@ -56,14 +54,6 @@ def test_a_total_is_unknown_when_a_part_is() -> None:
     )
     assert format_total(Total(value=None, at_least=0, unknown=0)) == "unknown"
     assert format_total(Total(value=None, at_least=0, unknown=7)) == "unknown (7 results unknown)"
-
-
-def test_what_never_ended_has_no_unit() -> None:
-    assert (format_seconds(1.5), format_seconds(math.inf), format_seconds(None)) == (
-        "1.500 s",
-        "never",
-        "unknown",
-    )
 
 
 def test_infinite_latency_survives_json() -> None:

@@ -246,7 +246,7 @@ def test_perfection_cannot_be_proven_and_nothing_needs_no_proof() -> None:
 def test_running_numbers_are_those_of_the_whole_list(scores: list[float]) -> None:
     stats = RunningStats()
     for score in scores:
-        stats.add(score)
+        stats.extend([score])
 
     assert stats.n == len(scores)
     assert stats.mean == pytest.approx(math.fsum(scores) / len(scores), abs=1e-6)
@@ -263,7 +263,7 @@ def test_a_fresh_stream_knows_nothing() -> None:
 
 def test_one_score_has_no_spread() -> None:
     stats = RunningStats()
-    stats.add(0.5)
+    stats.extend([0.5])
 
     assert stats.stdev is None
     assert stats.mean == 0.5
@@ -272,7 +272,7 @@ def test_one_score_has_no_spread() -> None:
 def test_ten_bins_of_the_unit_scale() -> None:
     stats = RunningStats()
     for score in (0.0, 0.05, 0.1, 0.3, 0.7, 0.95, 1.0):
-        stats.add(score)
+        stats.extend([score])
 
     assert stats.bins == (2, 1, 0, 1, 0, 0, 0, 1, 0, 2)
     assert BINS == 10
@@ -280,8 +280,8 @@ def test_ten_bins_of_the_unit_scale() -> None:
 
 def test_one_score_off_the_scale_means_no_bins() -> None:
     stats = RunningStats()
-    stats.add(0.5)
-    stats.add(1.5)
+    stats.extend([0.5])
+    stats.extend([1.5])
 
     assert stats.bins is None
 
@@ -289,17 +289,17 @@ def test_one_score_off_the_scale_means_no_bins() -> None:
 def test_only_zeros_and_ones_are_binary() -> None:
     stats = RunningStats()
     for score in (0, 1, True, 0.0):
-        stats.add(score)
+        stats.extend([score])
     assert stats.binary
 
-    stats.add(0.5)
+    stats.extend([0.5])
     assert not stats.binary
 
 
 def test_small_scores_are_not_lost_beside_large_ones() -> None:
     stats = RunningStats()
     for score in (1e16, 1.0, -1e16):
-        stats.add(score)
+        stats.extend([score])
 
     assert stats.total == 1.0
 
@@ -308,11 +308,11 @@ def test_a_long_stream_needs_no_more_memory_than_a_short_one() -> None:
     stats = RunningStats()
     draw = numpy.random.default_rng(0)
     for score in draw.random(10_000):
-        stats.add(float(score))
+        stats.extend([float(score)])
 
     tracemalloc.start()
     for score in draw.random(50_000):
-        stats.add(float(score))
+        stats.extend([float(score)])
     grown, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 
@@ -325,7 +325,7 @@ def test_scores_counted_together_are_the_same_as_one_by_one(scores: list[float],
     single, together = RunningStats(), RunningStats()
 
     for score in scores:
-        single.add(score)
+        single.extend([score])
     for start in range(0, len(scores), by):
         together.extend(scores[start : start + by])
 

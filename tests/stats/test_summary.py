@@ -46,7 +46,7 @@ def test_what_was_not_judged_is_left_out_and_counted() -> None:
     summary = summarise(results)
 
     assert summary.score.mean == 1.0
-    assert (summary.judged_samples, summary.not_judged_samples) == (3, 4)
+    assert (summary.judged_samples, summary.samples) == (3, 7)
     assert summary.failed == {"endpoint": 1, "environment": 1, "scorer": 1}
     assert (summary.failed_but_judged, summary.invalid) == (1, 2)
     assert summary.not_judged_share == 4 / 7
@@ -230,6 +230,14 @@ def test_the_lines_say_it_all() -> None:
         "tokens        4 in, 4 out",
         "cost          unknown (4 results unknown)",
     ]
+
+
+def test_a_call_that_never_returned_has_no_unit() -> None:
+    results = [Result("x", 1.0, latency_s=1.5), Result("y", 1.0, latency_s=math.inf)]
+
+    lines = summarise(results).lines()
+
+    assert "latency       p50 1.500 s, p90 never, p95 never, p99 never" in lines
 
 
 def test_lines_stay_within_eighty_columns_and_free_of_control_characters() -> None:

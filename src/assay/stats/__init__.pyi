@@ -19,12 +19,12 @@ from .html_table import format_html_table as format_html_table
 from .interval_bar import draw_svg_bar as draw_svg_bar
 from .interval_bar import draw_text_bar as draw_text_bar
 from .interval_bar import find_score_range as find_score_range
-from .markup import escape_command as escape_command
-from .markup import escape_command_property as escape_command_property
-from .markup import escape_markdown as escape_markdown
 from .multiplicity import adjust_p_values as adjust_p_values
 from .number_format import WIDTH as WIDTH
 from .number_format import clean_text as clean_text
+from .number_format import escape_command as escape_command
+from .number_format import escape_command_property as escape_command_property
+from .number_format import escape_markdown as escape_markdown
 from .number_format import format_labelled as format_labelled
 from .number_format import format_number as format_number
 from .number_format import format_percent as format_percent

@@ -25,7 +25,7 @@ from .number_format import (
 from .paired_tests import find_fewest_pairs
 from .report_sections import ReportSection, format_interval, format_p_value
 from .result_types import NOISE, ResultLike, group_by_sample, read_repeats
-from .sample_pairs import PairedMetrics, PairedScores, pack_scores, unpack_scores
+from .sample_pairs import PairedMetrics, PairedScores
 from .scale import find_shared_bounds
 from .statistics import Bounds, Interval, check_bounds, check_confidence
 
@@ -61,10 +61,6 @@ class UnpairedSamples(ReportSection):
 
     count: int
     ids: tuple[str, ...]
-
-    @property
-    def is_truncated(self) -> bool:
-        return len(self.ids) < self.count
 
 
 class RunSettings(Protocol):
@@ -153,6 +149,11 @@ class Comparison(ReportSection):
 
     def lines(self) -> list[str]:
         """Format the comparison as lines of at most 80 columns, worst regression first."""
+        repeats = (
+            f"{self.repeats_words}: they differ in {format_plural(self.unequal_repeats, 'pair')}. "
+            "The test allows for it; better and worse compare means, and a mean of fewer repeats "
+            "varies more by chance"
+        )
         return [
             *format_labelled("conclusion", self._describe_conclusion()),
             *format_labelled("difference", self._describe_difference()),
@@ -160,7 +161,7 @@ class Comparison(ReportSection):
                 "pairs",
                 f"{self.pairs}: {self.wins} better, {self.losses} worse, {self.ties} the same",
             ),
-            *self._format_repeats(),
+            *(format_labelled("repeats", repeats) if self.repeats_words else []),
             *self._format_unpaired(),
             *format_metric_comparisons(self.metrics, self.metrics_unpaired, self.metrics_left_out),
             *self._format_pairs("regressions", self.regressions, self.losses),
@@ -232,18 +233,11 @@ class Comparison(ReportSection):
         """The numbers of repeats of the runs, where they differ; else empty."""
         if not self.unequal_repeats or self.repeats_a is None or self.repeats_b is None:
             return ""
-        first, second = _format_repeat_range(self.repeats_a), _format_repeat_range(self.repeats_b)
-        return f"{first} in the first run, {second} in the second"
-
-    def _format_repeats(self) -> list[str]:
-        if not self.repeats_words:
-            return []
-        return format_labelled(
-            "repeats",
-            f"{self.repeats_words}: they differ in {format_plural(self.unequal_repeats, 'pair')}. "
-            "The test allows for it; better and worse compare means, and a mean of fewer repeats "
-            "varies more by chance",
+        first, second = (
+            str(most) if fewest == most else f"{fewest} to {most}"
+            for fewest, most in (self.repeats_a, self.repeats_b)
         )
+        return f"{first} in the first run, {second} in the second"
 
     @property
     def unpaired(self) -> dict[str, UnpairedSamples]:
@@ -264,7 +258,7 @@ class Comparison(ReportSection):
                 label = self.labels.get(sample_id)
                 name = sample_id if not label else f"{sample_id} | {label}"
                 lines.append(f"  {clean_text(name, WIDTH - 2)}")
-            if listed.is_truncated:
+            if len(listed.ids) < listed.count:
                 lines.append(f"  and {listed.count - len(listed.ids)} more")
         return lines
 
@@ -348,8 +342,10 @@ class _RunJoin:
         if sample_id in self._of_a:
             raise _build_order_error(sample_id, "first")
         scores, metrics = read_repeats(repeats)
-        # Packed as bytes: lists of floats would take several times the memory for large runs.
-        self._of_a[sample_id] = pack_scores(scores, self._metrics.keep(metrics))
+        # Packed as bytes: lists of floats would take several times the memory for large runs. The
+        # number of scores comes first, the metrics last.
+        numbers = array("d", [len(scores), *scores, *self._metrics.keep(metrics)])
+        self._of_a[sample_id] = numbers.tobytes()
         self._judged_a += bool(scores)
 
     def add_b(self, sample_id: str, repeats: list[ResultLike]) -> None:
@@ -360,7 +356,9 @@ class _RunJoin:
         if sample_id not in self._of_a:
             self._missing_in_a.add(sample_id)
             return
-        of_a, metrics_of_a = unpack_scores(self._of_a[sample_id])
+        numbers = array("d", self._of_a[sample_id])
+        end = 1 + int(numbers[0])
+        of_a = numbers[1:end]
         if not of_a:
             self._not_judged_in_a.add(sample_id)
         if not scores:
@@ -371,7 +369,7 @@ class _RunJoin:
         self._ids.append(sample_id)
         self._scores.add(of_a, scores)
         if metrics:
-            self._metrics.add(metrics_of_a, metrics)
+            self._metrics.add(numbers[end:], metrics)
 
     def comparison(self, confidence: float, bounds: Bounds | None, seed: int) -> Comparison:
         scores, metrics = self._scores, self._metrics
@@ -435,8 +433,3 @@ def _build_order_error(sample_id: str, run: str) -> ConfigError:
         where="compare()",
         hint="order the results of each run by sample, then by repeat",
     )
-
-
-def _format_repeat_range(repeats: tuple[int, int]) -> str:
-    fewest, most = repeats
-    return str(most) if fewest == most else f"{fewest} to {most}"

@@ -22,10 +22,6 @@ class Outcome(StrEnum):
     FAILED = "failed"
     COULD_NOT_TELL = "could not tell"
 
-    @property
-    def exit_status(self) -> int:
-        return {Outcome.PASSED: 0, Outcome.FAILED: 1, Outcome.COULD_NOT_TELL: 3}[self]
-
 
 @dataclass(frozen=True, slots=True)
 class GateRule:
@@ -95,7 +91,7 @@ class Verdict(ReportSection):
 
     @property
     def exit_status(self) -> int:
-        return self.outcome.exit_status
+        return {Outcome.PASSED: 0, Outcome.FAILED: 1, Outcome.COULD_NOT_TELL: 3}[self.outcome]
 
     def lines(self) -> list[str]:
         """Format the verdict as lines of at most 80 columns."""
@@ -119,25 +115,6 @@ def judge_gate(
     With too few judged samples the gate is inconclusive, regardless of the other checks. Else one
     failed check fails the gate. `comparison` has the baseline first and this run second.
     """
-    _check_request(summary, rule, comparison)
-    evidence = [_check_judged_share(summary, rule)]
-    others = []
-    if rule.minimum is not None:
-        others.append(_check_minimum(summary, rule, rule.minimum))
-    if comparison is not None:
-        evidence.append(_check_paired_share(comparison, rule))
-        others.append(_check_against_baseline(comparison, rule))
-    unscored = Unscored(
-        count=summary.not_judged_results,
-        results=summary.results,
-        share=summary.not_judged_share,
-        allowed=rule.max_not_judged,
-    )
-    checks = (*evidence, *others)
-    return Verdict(outcome=_decide_outcome(evidence, others), checks=checks, unscored=unscored)
-
-
-def _check_request(summary: RunSummary, rule: GateRule, comparison: Comparison | None) -> None:
     if comparison is None and rule.minimum is None:
         raise ConfigError(
             "the gate has no criterion", where="gate", hint="give a minimum or a baseline"
@@ -152,17 +129,28 @@ def _check_request(summary: RunSummary, rule: GateRule, comparison: Comparison |
             where="gate",
             hint="pass the baseline as the first run and this run as the second",
         )
-
-
-def _decide_outcome(evidence: list[Check], others: list[Check]) -> Outcome:
+    evidence = [_check_judged_share(summary, rule)]
+    others = []
+    if rule.minimum is not None:
+        others.append(_check_minimum(summary, rule.minimum, proven=rule.proven))
+    if comparison is not None:
+        evidence.append(_check_paired_share(comparison, rule))
+        others.append(_check_against_baseline(comparison, rule))
+    outcomes = {check.outcome for check in others}
     # Evidence first: a mean over the few samples that were judged must not pass or fail a run.
     if any(check.outcome is not Outcome.PASSED for check in evidence):
-        return Outcome.COULD_NOT_TELL
-    outcomes = {check.outcome for check in others}
-    for outcome in (Outcome.FAILED, Outcome.COULD_NOT_TELL):
-        if outcome in outcomes:
-            return outcome
-    return Outcome.PASSED
+        outcomes = {Outcome.COULD_NOT_TELL}
+    ranked = (Outcome.FAILED, Outcome.COULD_NOT_TELL, Outcome.PASSED)
+    return Verdict(
+        outcome=next(outcome for outcome in ranked if outcome in outcomes),
+        checks=(*evidence, *others),
+        unscored=Unscored(
+            count=summary.not_judged_results,
+            results=summary.results,
+            share=summary.not_judged_share,
+            allowed=rule.max_not_judged,
+        ),
+    )
 
 
 def _check_judged_share(summary: RunSummary, rule: GateRule) -> Check:
@@ -192,50 +180,32 @@ def _check_share(name: str, text: str, share: float, most: float) -> Check:
     return Check(name=name, outcome=outcome, text=f"{text}; at most {format_percent(most)} allowed")
 
 
-def _check_minimum(summary: RunSummary, rule: GateRule, minimum: float) -> Check:
-    if rule.proven:
-        return _check_proven_minimum(summary, minimum)
-    mean = summary.score.mean
-    if mean is None:
-        return Check(name="minimum", outcome=Outcome.COULD_NOT_TELL, text="the run has no mean")
-    reached = mean >= minimum - NOISE
-    words = "reaches" if reached else "is below"
-    text = (
-        f"mean {format_number(mean, beside=minimum)} {words} {format_number(minimum, beside=mean)}"
-    )
-    return Check(name="minimum", outcome=Outcome.PASSED if reached else Outcome.FAILED, text=text)
-
-
-def _check_proven_minimum(summary: RunSummary, minimum: float) -> Check:
+def _check_minimum(summary: RunSummary, minimum: float, *, proven: bool) -> Check:
     interval = summary.score.interval
-    bound = interval.at_least
-    if bound is None:
-        text = f"the mean has no lower bound: {interval.reason}"
+    value = interval.at_least if proven else interval.mean
+    if value is None:
+        text = (
+            f"the mean has no lower bound: {interval.reason}" if proven else "the run has no mean"
+        )
         return Check(name="minimum", outcome=Outcome.COULD_NOT_TELL, text=text)
-    reached = bound >= minimum - NOISE
+    reached = value >= minimum - NOISE
     words = "reaches" if reached else "is below"
-    text = (
-        f"the mean is at least {format_number(bound, beside=minimum)} with "
-        f"{format_percent(interval.confidence)} confidence, which {words} "
-        f"{format_number(minimum, beside=bound)}"
-    )
-    if not reached:
-        text += _explain_unreachable(summary, minimum)
+    shown, required = format_number(value, beside=minimum), format_number(minimum, beside=value)
+    text = f"mean {shown} {words} {required}"
+    if proven:
+        confidence = format_percent(interval.confidence)
+        text = (
+            f"the mean is at least {shown} with {confidence} confidence, which {words} {required}"
+        )
+    if proven and not reached and interval.method == "beta":
+        # A reader should learn that the run is too small, not search for samples to improve.
+        low, high = summary.bounds or (0.0, 1.0)
+        needed = samples_to_prove((minimum - low) / (high - low), confidence=interval.confidence)
+        if needed is None:
+            text += "; no number of samples can prove it"
+        elif needed > interval.n:
+            text += f"; {interval.n} perfect samples could not prove it, {needed} could"
     return Check(name="minimum", outcome=Outcome.PASSED if reached else Outcome.FAILED, text=text)
-
-
-def _explain_unreachable(summary: RunSummary, minimum: float) -> str:
-    # A reader should learn that the run is too small, not search for samples to improve.
-    interval = summary.score.interval
-    if interval.method != "beta":
-        return ""
-    low, high = summary.bounds or (0.0, 1.0)
-    needed = samples_to_prove((minimum - low) / (high - low), confidence=interval.confidence)
-    if needed is None:
-        return "; no number of samples can prove it"
-    if needed <= interval.n:
-        return ""
-    return f"; {interval.n} perfect samples could not prove it, {needed} could"
 
 
 def _check_against_baseline(comparison: Comparison, rule: GateRule) -> Check:

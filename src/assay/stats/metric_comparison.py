@@ -15,6 +15,9 @@ from .statistics import Interval
 _METRIC_NAME_WIDTH = 24
 
 
+MetricConclusion = Literal["higher", "lower", "no difference shown", "too few to tell"]
+
+
 class MetricComparison(ReportSection):
     """One metric of run b against run a, over the samples that have it in both."""
 
@@ -27,7 +30,7 @@ class MetricComparison(ReportSection):
     """Adjusted by Holm's method over all compared metrics."""
 
     test: str
-    conclusion: Literal["higher", "lower", "no difference shown", "too few to tell"]
+    conclusion: MetricConclusion
     """Decided by the adjusted p-value."""
 
 
@@ -44,6 +47,11 @@ def compare_metrics(
     for name, test, p_value in zip(names, tests, adjusted, strict=True):
         scores = pairs[name]
         difference = scores.interval(confidence, None)
+        conclusion: MetricConclusion = "no difference shown"
+        if difference.n < find_fewest_pairs(confidence):
+            conclusion = "too few to tell"
+        elif difference.mean is not None and p_value <= 1 - confidence + NOISE:
+            conclusion = "lower" if difference.mean < 0 else "higher"
         found[name] = MetricComparison(
             pairs=len(scores.a),
             mean_a=scores.mean_a,
@@ -52,19 +60,9 @@ def compare_metrics(
             p_value=test.p_value,
             adjusted_p=p_value,
             test=test.method,
-            conclusion=_conclude_metric(difference, p_value, confidence),
+            conclusion=conclusion,
         )
     return found
-
-
-def _conclude_metric(
-    difference: Interval, p_value: float, confidence: float
-) -> Literal["higher", "lower", "no difference shown", "too few to tell"]:
-    if difference.n < find_fewest_pairs(confidence):
-        return "too few to tell"
-    if difference.mean is None or p_value > 1 - confidence + NOISE:
-        return "no difference shown"
-    return "lower" if difference.mean < 0 else "higher"
 
 
 def format_metric_comparisons(

@@ -1,4 +1,4 @@
-"""Format numbers and untrusted text for reports of 80 columns."""
+"""Format numbers and untrusted text: for reports of 80 columns, Markdown and GitHub's commands."""
 
 import math
 import textwrap
@@ -10,6 +10,9 @@ _REPORT_LABEL_WIDTH = 14
 _MOST_DIGITS = 12
 # Keeps "5 %" on one line: `textwrap` breaks at ordinary spaces only.
 _UNBROKEN = "\u00a0"
+MAX_MARKDOWN_LENGTH = 300
+# `@` would notify a user of GitHub, and `|` end a cell of a table.
+_MARKDOWN_MARKS = frozenset("\\`*_[]|~#!@")
 
 
 def format_number(value: float | None, *, beside: float | None = None, signed: bool = False) -> str:
@@ -84,3 +87,20 @@ def join_wrapped(lines: Iterable[str]) -> list[str]:
 def format_plural(count: int, word: str) -> str:
     """Format a count with its noun: `1 sample`, `2 samples`."""
     return f"{count} {word}" if count == 1 else f"{count} {word}s"
+
+
+def escape_markdown(text: str, longest: int = MAX_MARKDOWN_LENGTH) -> str:
+    """Escape text for one line of Markdown, so that none of it is markup or HTML."""
+    shown = clean_text(text, longest).replace("&", "&amp;").replace("<", "&lt;")
+    return "".join(f"\\{each}" if each in _MARKDOWN_MARKS else each for each in shown)
+
+
+def escape_command(text: str) -> str:
+    """Escape the message of a workflow command of GitHub."""
+    # A line break would end the command, and the next line could be another command.
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def escape_command_property(text: str) -> str:
+    """Escape a property of a workflow command of GitHub."""
+    return escape_command(text).replace(":", "%3A").replace(",", "%2C")

@@ -21,7 +21,8 @@ def percentile(values: Iterable[float], percent: float) -> float | None:
 
     `math.inf` is a value like any other: a call that never returned. Raises `ConfigError` for NaN.
     """
-    return _pick_percentile(sorted(_check_not_nan(value) for value in values), percent)
+    ordered = sorted(_check_not_nan(value) for value in values)
+    return ordered[_compute_rank(percent, len(ordered)) - 1] if ordered else None
 
 
 class RunningPercentiles:
@@ -37,9 +38,6 @@ class RunningPercentiles:
     @property
     def exact(self) -> bool:
         return self._values is not None
-
-    def add(self, value: float) -> None:
-        self.extend((value,))
 
     def extend(self, values: Sequence[float]) -> None:
         """Add many at once, which costs much less than one by one."""
@@ -58,25 +56,31 @@ class RunningPercentiles:
             values, self._values = self._values, None
         # Equal values are common: compute the logarithm once for each.
         for value, count in Counter(values).items():
-            self._buckets[_find_bucket(value)] += count
+            # Tuples of sign and exponent sort like the values in the buckets.
+            bucket = (0, 0)
+            if math.isinf(value):
+                bucket = (2, 0) if value > 0 else (-2, 0)
+            elif abs(value) >= _SMALLEST:
+                place = math.ceil(math.log(abs(value)) / _GROWTH)
+                bucket = (1, place) if value > 0 else (-1, -place)
+            self._buckets[bucket] += count
 
     def at(self, percent: float) -> float | None:
         """The percentile, or None when nothing was added."""
         if self._values is not None:
-            return _pick_percentile(sorted(self._values), percent)
+            ordered = sorted(self._values)
+            return ordered[_compute_rank(percent, self.n) - 1] if ordered else None
         rank, seen = _compute_rank(percent, self.n), 0
         # The smallest and the largest value are kept exactly.
         if rank == 1 or rank == self.n:
             return self._low if rank == 1 else self._high
-        for bucket in sorted(self._buckets):
-            seen += self._buckets[bucket]
+        for sign, place in sorted(self._buckets):
+            seen += self._buckets[sign, place]
             if seen >= rank:
-                return min(max(_compute_bucket_middle(bucket), self._low), self._high)
+                middle = sign * math.exp((sign * place - 0.5) * _GROWTH) if sign else 0.0
+                middle = math.copysign(math.inf, sign) if abs(sign) == 2 else middle
+                return min(max(middle, self._low), self._high)
         raise AssertionError("the buckets hold fewer values than were added")
-
-
-def _pick_percentile(ordered: list[float], percent: float) -> float | None:
-    return ordered[_compute_rank(percent, len(ordered)) - 1] if ordered else None
 
 
 def _check_not_nan(value: float) -> float:
@@ -90,20 +94,3 @@ def _compute_rank(percent: float, n: int) -> int:
         raise ConfigError(f"percent is {percent!r}, not within 0..100", where="percentile()")
     # Multiply first: 95 / 100 * 100 could be above 95, and `ceil` would return 96.
     return max(1, math.ceil(percent * n / 100))
-
-
-def _find_bucket(value: float) -> tuple[int, int]:
-    # Tuples of sign and exponent sort like the values in the buckets.
-    if abs(value) < _SMALLEST:
-        return (0, 0)
-    if math.isinf(value):
-        return (2, 0) if value > 0 else (-2, 0)
-    place = math.ceil(math.log(abs(value)) / _GROWTH)
-    return (1, place) if value > 0 else (-1, -place)
-
-
-def _compute_bucket_middle(bucket: tuple[int, int]) -> float:
-    sign, place = bucket
-    if sign == 0 or abs(sign) == 2:
-        return 0.0 if sign == 0 else math.copysign(math.inf, sign)
-    return sign * math.exp((sign * place - 0.5) * _GROWTH)

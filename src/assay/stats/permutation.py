@@ -54,16 +54,14 @@ class RepeatPools:
         mean = math.fsum(values) / n
         spread = math.fsum((value - mean) ** 2 for value in values) / (n - 1)
         self._variance += spread * n / (len(a) * len(b))
-        if self._pools is not None:
-            self._keep(a, b, values)
-
-    def _keep(self, a: Sequence[float], b: Sequence[float], values: list[float]) -> None:
+        if self._pools is None:
+            return
         highs = values.count(values[-1])
         if values.count(values[0]) + highs == len(values):
             kind = (len(a), len(b), values[0], values[-1], highs)
             self._steps += (min(len(a), len(b)) + 1) if kind not in self._kinds else 0
             self._kinds[kind] += 1
-        elif self._pools is not None:
+        else:
             self._steps += min(len(a), len(b))
             # The side with fewer repeats comes first: drawing those takes fewer steps.
             few, many, sign = (a, b, 1) if len(a) <= len(b) else (b, a, -1)
@@ -88,14 +86,6 @@ class RepeatPools:
             deviation = math.sqrt(self._variance + math.fsum(d * d for d in moved))
             p_value = math.erfc(abs(observed) / deviation / math.sqrt(2))
             return SignFlipTest(p_value, "permutation of repeats, normal approximation")
-        sums = self._draw(moved, draws, seed)
-        slack = NOISE * max(1.0, abs(observed))
-        beyond = int((sums <= observed + slack if observed < 0 else sums >= observed - slack).sum())
-        # The observed assignment is one of the possible draws: p is never 0.
-        p_value = min(1.0, 2 * (beyond + 1) / (draws + 1))
-        return SignFlipTest(p_value, f"permutation of repeats, {draws} draws, seed {seed}")
-
-    def _draw(self, moved: Sequence[float], draws: int, seed: int) -> "FloatArray":
         import numpy
 
         generator = numpy.random.default_rng(seed)
@@ -104,9 +94,13 @@ class RepeatPools:
             sums += draw_flipped_sums(moved, draws, generator)
         for kind, count in sorted(self._kinds.items()):
             sums += _draw_dealt_sums(kind, count, draws, generator)
-        for values, few in self._pools or ():
+        for values, few in self._pools:
             sums += _draw_differences(values, few, draws, generator)
-        return sums
+        slack = NOISE * max(1.0, abs(observed))
+        beyond = int((sums <= observed + slack if observed < 0 else sums >= observed - slack).sum())
+        # The observed assignment is one of the possible draws: p is never 0.
+        p_value = min(1.0, 2 * (beyond + 1) / (draws + 1))
+        return SignFlipTest(p_value, f"permutation of repeats, {draws} draws, seed {seed}")
 
 
 def _draw_dealt_sums(
@@ -115,7 +109,14 @@ def _draw_dealt_sums(
     """Draw sums of the differences of `count` samples of one kind."""
     import numpy
 
-    differences, chances = _list_dealt_differences(kind)
+    # The number of high scores on one side is hypergeometric.
+    in_a, in_b, low, high, highs = kind
+    everywhere = math.comb(in_a + in_b, in_a)
+    differences, chances = [], []
+    for highs_a in range(max(0, highs - in_b), min(in_a, highs) + 1):
+        ways = math.comb(highs, highs_a) * math.comb(in_a + in_b - highs, in_a - highs_a)
+        chances.append(ways / everywhere)
+        differences.append((high - low) * ((highs - highs_a) / in_b - highs_a / in_a))
     # For many samples count the outcomes instead of drawing each sample.
     if count > len(differences):
         counts = generator.multinomial(count, chances, draws)
@@ -126,47 +127,26 @@ def _draw_dealt_sums(
     return sums
 
 
-def _list_dealt_differences(kind: _PoolKind) -> tuple[list[float], list[float]]:
-    """Return the possible differences of a sample with two different scores, with their chances."""
-    # The number of high scores on one side is hypergeometric.
-    in_a, in_b, low, high, highs = kind
-    everywhere = math.comb(in_a + in_b, in_a)
-    differences, chances = [], []
-    for highs_a in range(max(0, highs - in_b), min(in_a, highs) + 1):
-        ways = math.comb(highs, highs_a) * math.comb(in_a + in_b - highs, in_a - highs_a)
-        chances.append(ways / everywhere)
-        differences.append((high - low) * ((highs - highs_a) / in_b - highs_a / in_a))
-    return differences, chances
-
-
 def _draw_differences(
     values: tuple[float, ...], few: int, draws: int, generator: "numpy.random.Generator"
 ) -> "FloatArray":
     """Draw differences between the mean of `few` random values and the mean of the others."""
-    size, count = len(values), abs(few)
-    drawn = _draw_sums(values, count, draws, generator)
-    differences = (math.fsum(values) - drawn) / (size - count) - drawn / count
-    return differences if few > 0 else -differences
-
-
-def _draw_sums(
-    values: tuple[float, ...], count: int, draws: int, generator: "numpy.random.Generator"
-) -> "FloatArray":
-    """Draw sums of `count` of the values without replacement."""
     import numpy
 
+    size, count = len(values), abs(few)
     numbers = numpy.asarray(values)
+    # Without replacement: a partial Fisher-Yates shuffle of many rows at once.
+    drawn = numpy.zeros(draws)
     if count == 1:
-        return numpy.asarray(numbers[generator.integers(len(values), size=draws)])
-    sums = numpy.zeros(draws)
-    # A partial Fisher-Yates shuffle of many rows at once.
-    at_once = max(1, _DEALS_AT_ONCE // len(values))
-    for start in range(0, draws, at_once):
+        drawn = numbers[generator.integers(size, size=draws)]
+    at_once = max(1, _DEALS_AT_ONCE // size)
+    for start in range(0, draws if count > 1 else 0, at_once):
         part = min(at_once, draws - start)
         rows = numpy.arange(part)
         left = numpy.tile(numbers, (part, 1))
         for place in range(count):
-            chosen = generator.integers(place, len(values), part)
-            sums[start : start + part] += left[rows, chosen]
+            chosen = generator.integers(place, size, part)
+            drawn[start : start + part] += left[rows, chosen]
             left[rows, chosen] = left[:, place]
-    return sums
+    differences = (math.fsum(values) - drawn) / (size - count) - drawn / count
+    return numpy.asarray(differences if few > 0 else -differences)

@@ -35,10 +35,6 @@ class BinaryScores:
     equal: bool
     """Whether every sample has equally many repeats on both sides."""
 
-    @property
-    def single(self) -> bool:
-        return self.equal and self.repeats == (1.0, 1.0)
-
 
 def detectable_difference(
     differences: Sequence[float], *, confidence: float = 0.95
@@ -61,32 +57,22 @@ def find_detectable(
     if n < find_fewest_pairs(confidence) or not sizes:
         return None
     largest = max(sizes)
-    if largest - min(sizes) <= NOISE * largest and (scores is None or scores.single):
-        share = None
+    single = scores is None or (scores.equal and scores.repeats == (1.0, 1.0))
+    if single and largest - min(sizes) <= NOISE * largest:
+        # The share that differs is uncertain in a small set: shrink it a little towards one half.
+        noise = (len(sizes) + 1) / (n + 2)
+        falling = rising = 1 - noise / 2
         if scores is not None:
             # The share of high scores in the second run.
             mean = math.fsum(scores.mean_b) / len(scores.mean_b)
-            share = min(max((mean - scores.low) / (scores.high - scores.low), 0.0), 1.0)
-        found = _find_by_sign_test(n, len(sizes), share, confidence)
-        return None if found is None else found * largest
+            falling = min(max((mean - scores.low) / (scores.high - scores.low), 0.0), 1.0)
+            rising = 1 - falling
+        turns = (_find_detectable_turn(n, noise, part, confidence) for part in (falling, rising))
+        return max((turn * largest for turn in turns if turn is not None), default=None)
     # Where few samples differ, the spread alone suggests more power than the test has.
     floor = find_fewest_pairs(confidence) * math.fsum(sizes) / len(sizes) / n
     by_spread = _find_by_spread(differences, scores, confidence)
     return None if by_spread is None else max(by_spread, floor)
-
-
-def _find_by_sign_test(
-    n: int, differing: int, share: float | None, confidence: float
-) -> float | None:
-    """Return the detectable share of changed samples for single results, by the sign test."""
-    # The share that differs is uncertain in a small set: shrink it a little towards one half.
-    noise = (differing + 1) / (n + 2)
-    passing = 1 - noise / 2 if share is None else share
-    falls = _find_detectable_turn(n, noise, passing, confidence)
-    rises = _find_detectable_turn(
-        n, noise, 1 - passing if share is not None else passing, confidence
-    )
-    return max((found for found in (falls, rises) if found is not None), default=None)
 
 
 def _find_detectable_turn(n: int, noise: float, turning: float, confidence: float) -> float | None:
@@ -120,7 +106,13 @@ def _compute_sign_test_power(n: int, losses: float, wins: float, confidence: flo
         tail.add_pair()
         if most > tail.most:
             tail.allow_win()
-        power += _compute_binomial(tail.pairs, n, differing) * tail.chance
+        pairs = tail.pairs
+        # By logarithms: the binomial coefficients of n = 2000 overflow a float.
+        chance = math.lgamma(n + 1) - math.lgamma(pairs + 1) - math.lgamma(n - pairs + 1)
+        chance += pairs * math.log(differing)
+        if pairs < n:
+            chance += (n - pairs) * math.log1p(-differing) if differing < 1 else -math.inf
+        power += math.exp(chance) * tail.chance
     return power
 
 
@@ -155,14 +147,6 @@ class _WinTail:
         self._exactly = self.next_chance
         self.chance += self._exactly
         self.most += 1
-
-
-def _compute_binomial(count: int, n: int, share: float) -> float:
-    # By logarithms: the binomial coefficients of n = 2000 overflow a float.
-    if share == 1:
-        return float(count == n)
-    ways = math.lgamma(n + 1) - math.lgamma(count + 1) - math.lgamma(n - count + 1)
-    return math.exp(ways + count * math.log(share) + (n - count) * math.log1p(-share))
 
 
 @lru_cache(maxsize=8)

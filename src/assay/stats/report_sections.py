@@ -1,7 +1,5 @@
 """The sections of reports, and their text."""
 
-import math
-
 from pydantic import BaseModel, ConfigDict
 
 from .number_format import format_labelled, format_number, format_percent, format_plural
@@ -116,19 +114,11 @@ def format_distribution(distribution: Distribution | None) -> list[str]:
     return format_labelled("distribution", ", ".join(parts))
 
 
-def format_seconds(value: float | None) -> str:
-    return (
-        format_number(value) if value is None or math.isinf(value) else f"{format_number(value)} s"
-    )
-
-
 def format_total(total: Total, sign: str = "") -> str:
-    def format_value(value: float) -> str:
-        return f"{sign}{value:.4f}" if sign else f"{value:.0f}"
-
+    digits = 4 if sign else 0
     if total.value is not None:
-        return format_value(total.value)
+        return f"{sign}{total.value:.{digits}f}"
     if not total.unknown:
         return "unknown"
-    least = f"at least {format_value(total.at_least)}; " if total.at_least else ""
+    least = f"at least {sign}{total.at_least:.{digits}f}; " if total.at_least else ""
     return f"unknown ({least}{format_plural(total.unknown, 'result')} unknown)"

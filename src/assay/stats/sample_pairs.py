@@ -1,8 +1,9 @@
 """The paired scores and metrics of two runs."""
 
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 
 from assay.errors import ConfigError
 
@@ -87,7 +88,19 @@ class PairedScores:
 
     def interval(self, confidence: float, bounds: Bounds | None) -> Interval:
         """Compute the mean difference with its interval."""
-        scale = self._find_scale(bounds)
+        low, high = bounds or (0.0, 1.0)
+        # The largest difference possible, None when the scale is unknown.
+        scale: float | None = high - low
+        lowest = min(chain(self.a, self.b), default=low)
+        highest = max(chain(self.a, self.b), default=high)
+        if not is_within(lowest, highest, (low, high)):
+            if bounds is not None:
+                raise ConfigError(
+                    f"scores from {lowest!r} to {highest!r} are outside the bounds {bounds}",
+                    where="bounds",
+                    hint="give the lowest and highest score that is possible",
+                )
+            scale = None
         return difference_interval(self.differences, confidence=confidence, scale=scale)
 
     def detectable(self, confidence: float) -> float | None:
@@ -103,23 +116,6 @@ class PairedScores:
             )
         return find_detectable(self.differences, scores, confidence=confidence)
 
-    def _find_scale(self, bounds: Bounds | None) -> float | None:
-        """Return the largest possible difference, None when the scale is unknown."""
-        low, high = bounds or (0.0, 1.0)
-        if not self.a:
-            return high - low
-        lowest = min(min(self.a), min(self.b))
-        highest = max(max(self.a), max(self.b))
-        if is_within(lowest, highest, (low, high)):
-            return high - low
-        if bounds is not None:
-            raise ConfigError(
-                f"scores from {lowest!r} to {highest!r} are outside the bounds {bounds}",
-                where="bounds",
-                hint="give the lowest and highest score that is possible",
-            )
-        return None
-
 
 class PairedMetrics:
     """The metrics of two runs, in bounded memory."""
@@ -132,7 +128,9 @@ class PairedMetrics:
         self.left_out = 0
         """Values of metrics beyond the first names, or of all where there are too many values."""
 
-        self._pairs: dict[str, PairedScores] = {}
+        self.pairs: dict[str, PairedScores] = {}
+        """The metrics that samples have in both runs, by name."""
+
         self._names: dict[str, int] = {}
         self._only_b: set[str] = set()
         self._values = 0
@@ -151,20 +149,25 @@ class PairedMetrics:
 
     def add(self, kept: Sequence[float], values: Mapping[str, Sequence[float]]) -> None:
         """Pair the metrics of a sample of b with the encoded ones of the same sample in a."""
-        before = dict(_read_kept_metrics(kept))
+        # For each metric: the index of its name, the number of values, the values.
+        before, start = {}, 0
+        while start < len(kept):
+            first, count = start + 2, int(kept[start + 1])
+            before[int(kept[start])] = kept[first : first + count]
+            start = first + count
         for name, found in values.items():
             self._count(len(found))
             place = self._names.get(name)
             if place is None and len(self._only_b) < self.MOST_NAMES:
                 self._only_b.add(name)
             if place in before and not self.are_too_many:
-                self._pairs.setdefault(name, PairedScores()).add(before[place], found)
+                self.pairs.setdefault(name, PairedScores()).add(before[place], found)
 
     def _count(self, values: int) -> None:
         self._values += values
         if self.are_too_many:
             # Drop all: metrics of the first samples only would be biased towards those.
-            self._pairs.clear()
+            self.pairs.clear()
             self.left_out = self._values
 
     @property
@@ -172,38 +175,11 @@ class PairedMetrics:
         return self._values > self.MOST_VALUES
 
     @property
-    def pairs(self) -> Mapping[str, PairedScores]:
-        """The metrics that samples have in both runs, by name."""
-        return self._pairs
-
-    @property
     def unpaired(self) -> list[str]:
         """Names of metrics that no sample has in both runs."""
         if self.are_too_many:
             return []
-        return sorted((self._names.keys() | self._only_b) - self._pairs.keys())
-
-
-def _read_kept_metrics(kept: Sequence[float]) -> Iterator[tuple[int, Sequence[float]]]:
-    # For each metric: the index of its name, the number of values, the values.
-    start = 0
-    while start < len(kept):
-        first, count = start + 2, int(kept[start + 1])
-        yield int(kept[start]), kept[first : first + count]
-        start = first + count
-
-
-def pack_scores(scores: Sequence[float], metrics: Sequence[float]) -> bytes:
-    """Pack the scores and metrics of a sample into bytes: a run may have a million samples."""
-    return array("d", [len(scores), *scores, *metrics]).tobytes()
-
-
-def unpack_scores(packed: bytes) -> tuple["array[float]", "array[float]"]:
-    """Unpack scores and metrics."""
-    numbers = array("d")
-    numbers.frombytes(packed)
-    end = 1 + int(numbers[0])
-    return numbers[1:end], numbers[end:]
+        return sorted((self._names.keys() | self._only_b) - self.pairs.keys())
 
 
 def round_noise(difference: float) -> float:

@@ -112,12 +112,11 @@ class RunningStats:
         self._middle = 0.0
         self._squares = 0.0
 
-    def add(self, score: float) -> None:
-        """Count one score. Raises `ConfigError` for NaN and infinities."""
-        self.extend((score,))
-
     def extend(self, scores: Sequence[float]) -> None:
-        """Count many scores at once, which costs much less than one by one."""
+        """Count scores: many at once cost much less than one by one.
+
+        Raises `ConfigError` for NaN and infinities.
+        """
         scores = check_all_finite(scores, "a score")
         if not scores:
             return

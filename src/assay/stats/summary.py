@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from .number_format import clean_text, format_labelled, format_number, format_plural, pad_text
@@ -16,11 +16,11 @@ from .report_sections import (
     build_distribution,
     format_distribution,
     format_interval,
-    format_seconds,
     format_total,
 )
 from .result_types import (
     ResultLike,
+    average,
     check_all_finite,
     check_finite,
     group_by_sample,
@@ -85,10 +85,6 @@ class RunSummary(ReportSection):
     """All of k succeed; empty without repeats."""
 
     @property
-    def not_judged_samples(self) -> int:
-        return self.samples - self.judged_samples
-
-    @property
     def not_judged_results(self) -> int:
         return self.results - self.judged_results
 
@@ -99,36 +95,39 @@ class RunSummary(ReportSection):
 
     def lines(self) -> list[str]:
         """Format the summary as lines of at most 80 columns."""
+        samples = f"{self.samples}, {self.judged_samples} judged"
+        if self.partly_judged_samples:
+            samples += f" ({self.partly_judged_samples} of them only in part)"
+        if self.repeats > 1:
+            samples += f"; {format_plural(self.results, 'result')}"
+        causes = [f"{clean_text(name, 20)} failed {count}" for name, count in self.failed.items()]
+        causes += [f"no valid score {self.invalid}"] if self.invalid else []
+        not_judged = f"{self.not_judged_results} of {format_plural(self.results, 'result')}"
+        not_judged += f": {', '.join(causes)}" if causes else ""
+        if self.failed_but_judged:
+            not_judged += f" ({self.failed_but_judged} of the failed were judged all the same)"
+        latency = self.latency
+        named = {50: latency.p50, 90: latency.p90, 95: latency.p95, 99: latency.p99}
+        seconds = ", ".join(
+            f"p{rank} {format_number(value)}{'' if value in (None, math.inf) else ' s'}"
+            for rank, value in named.items()
+        )
+        seconds = seconds if latency.measured else "not measured"
+        unmeasured = {"cached": latency.cached, "unknown": latency.unknown}
+        if left_out := [f"{count} {word}" for word, count in unmeasured.items() if count]:
+            seconds += f" ({', '.join(left_out)} left out)"
+        tokens = f"{format_total(self.input_tokens)} in, {format_total(self.output_tokens)} out"
         return [
             *format_labelled("score", format_interval(self.score.interval)),
-            *format_labelled("samples", self._describe_samples()),
-            *format_labelled("not judged", self._describe_not_judged()),
+            *format_labelled("samples", samples),
+            *format_labelled("not judged", not_judged),
             *format_distribution(self.score.distribution),
             *self._format_metrics(),
             *self._format_repeats(),
-            *format_labelled("latency", self._describe_latency()),
-            *format_labelled(
-                "tokens",
-                f"{format_total(self.input_tokens)} in, {format_total(self.output_tokens)} out",
-            ),
+            *format_labelled("latency", seconds),
+            *format_labelled("tokens", tokens),
             *format_labelled("cost", format_total(self.cost_usd, "$")),
         ]
-
-    def _describe_samples(self) -> str:
-        words = f"{self.samples}, {self.judged_samples} judged"
-        if self.partly_judged_samples:
-            words += f" ({self.partly_judged_samples} of them only in part)"
-        return words + (f"; {format_plural(self.results, 'result')}" if self.repeats > 1 else "")
-
-    def _describe_not_judged(self) -> str:
-        words = f"{self.not_judged_results} of {format_plural(self.results, 'result')}"
-        parts = [f"{clean_text(name, 20)} failed {count}" for name, count in self.failed.items()]
-        if self.invalid:
-            parts.append(f"no valid score {self.invalid}")
-        words += f": {', '.join(parts)}" if parts else ""
-        if self.failed_but_judged:
-            words += f" ({self.failed_but_judged} of the failed were judged all the same)"
-        return words
 
     def _format_metrics(self) -> list[str]:
         lines = []
@@ -155,18 +154,6 @@ class RunSummary(ReportSection):
             lines += format_labelled("", f"(a repeat passes with a score of {threshold} or more)")
         return lines
 
-    def _describe_latency(self) -> str:
-        latency = self.latency
-        named = {50: latency.p50, 90: latency.p90, 95: latency.p95, 99: latency.p99}
-        values = ", ".join(f"p{rank} {format_seconds(value)}" for rank, value in named.items())
-        left_out = [
-            f"{count} {word}"
-            for count, word in ((latency.cached, "cached"), (latency.unknown, "unknown"))
-            if count
-        ]
-        words = values if latency.measured else "not measured"
-        return words + (f" ({', '.join(left_out)} left out)" if left_out else "")
-
 
 def summarise(
     results: Iterable[ResultLike],
@@ -184,31 +171,22 @@ def summarise(
     if bounds is not None:
         check_bounds(bounds)
     running = _SummaryBuilder(success)
-    for chunk in _chunk_by_sample(results):
+    remaining = iter(results)
+    chunk = list(islice(remaining, _RESULTS_AT_ONCE))
+    while chunk:
+        following = next(remaining, None)
+        # The repeats of a sample stay together.
+        while following is not None and following.sample_id == chunk[-1].sample_id:
+            chunk.append(following)
+            following = next(remaining, None)
         # Most runs have one result for each sample, which has a faster path.
         if len({result.sample_id for result in chunk}) == len(chunk):
             running.add_singles(chunk)
         else:
             for _, repeats in group_by_sample(chunk):
                 running.add(repeats)
-    return running.summary(confidence, bounds)
-
-
-def _chunk_by_sample(results: Iterable[ResultLike]) -> Iterator[list[ResultLike]]:
-    """Yield chunks of results; the repeats of a sample stay together."""
-    remaining = iter(results)
-    chunk = list(islice(remaining, _RESULTS_AT_ONCE))
-    while chunk:
-        following = next(remaining, None)
-        while following is not None and following.sample_id == chunk[-1].sample_id:
-            chunk.append(following)
-            following = next(remaining, None)
-        yield chunk
         chunk = [] if following is None else [following, *islice(remaining, _RESULTS_AT_ONCE - 1)]
-
-
-def _average_repeats(values: list[float]) -> float:
-    return values[0] if len(values) == 1 else math.fsum(values) / len(values)
+    return running.summary(confidence, bounds)
 
 
 class _RunningTotal:
@@ -230,32 +208,6 @@ class _RunningTotal:
         return Total(value=total if known else None, at_least=total, unknown=self._unknown)
 
 
-class _RunningLatency:
-    def __init__(self) -> None:
-        self._seconds = RunningPercentiles()
-        self._cached = 0
-        self._unknown = 0
-
-    def extend(self, results: Sequence[ResultLike]) -> None:
-        asked = [result.latency_s for result in results if not result.cached]
-        known = [seconds for seconds in asked if seconds is not None]
-        self._cached += len(results) - len(asked)
-        self._unknown += len(asked) - len(known)
-        self._seconds.extend(known)
-
-    def latency(self) -> Latency:
-        return Latency(
-            measured=self._seconds.n,
-            cached=self._cached,
-            unknown=self._unknown,
-            p50=self._seconds.at(50),
-            p90=self._seconds.at(90),
-            p95=self._seconds.at(95),
-            p99=self._seconds.at(99),
-            exact=self._seconds.exact,
-        )
-
-
 class _SummaryBuilder:
     """The counters behind a summary."""
 
@@ -275,7 +227,8 @@ class _SummaryBuilder:
         self._input = _RunningTotal("a number of input tokens")
         self._output = _RunningTotal("a number of output tokens")
         self._cost = _RunningTotal("a cost")
-        self._latency = _RunningLatency()
+        self._seconds = RunningPercentiles()
+        self._cached = self._unmeasured = 0
         self._repeats = RepeatCounts(success)
 
     def add(self, repeats: list[ResultLike]) -> None:
@@ -285,8 +238,8 @@ class _SummaryBuilder:
         self._results += len(repeats)
         self._judged_results += len(judged)
         self._partly += 0 < len(judged) < len(repeats)
-        if judged:
-            self._means.append(_average_repeats(judged))
+        if (mean := average(judged)) is not None:
+            self._means.append(mean)
         self._repeats.add(scores)
         measured = False
         for result, score in zip(repeats, scores, strict=True):
@@ -325,7 +278,11 @@ class _SummaryBuilder:
         self._input.extend([result.input_tokens for result in waiting])
         self._output.extend([result.output_tokens for result in waiting])
         self._cost.extend([result.cost_usd for result in waiting])
-        self._latency.extend(waiting)
+        asked = [result.latency_s for result in waiting if not result.cached]
+        seconds = [each for each in asked if each is not None]
+        self._cached += len(waiting) - len(asked)
+        self._unmeasured += len(asked) - len(seconds)
+        self._seconds.extend(seconds)
         for name, means in self._metric_means.items():
             self._metrics[name].extend(means)
         self._means, self._metric_means, self._waiting = [], {}, []
@@ -342,7 +299,7 @@ class _SummaryBuilder:
                     self._metrics_left_out += len(measured)
                     continue
                 self._metrics[name] = RunningStats()
-            self._metric_means.setdefault(name, []).append(_average_repeats(measured))
+            self._metric_means.setdefault(name, []).append(math.fsum(measured) / len(measured))
 
     def summary(self, confidence: float, bounds: Bounds | None) -> RunSummary:
         self._flush()
@@ -367,7 +324,16 @@ class _SummaryBuilder:
             input_tokens=self._input.total(),
             output_tokens=self._output.total(),
             cost_usd=self._cost.total(),
-            latency=self._latency.latency(),
+            latency=Latency(
+                measured=self._seconds.n,
+                cached=self._cached,
+                unknown=self._unmeasured,
+                p50=self._seconds.at(50),
+                p90=self._seconds.at(90),
+                p95=self._seconds.at(95),
+                p99=self._seconds.at(99),
+                exact=self._seconds.exact,
+            ),
             repeats=repeats.most,
             pass_at_k=tuple(repeats.rate("pass@k", k, confidence=confidence) for k in ks),
             pass_hat_k=tuple(repeats.rate("pass^k", k, confidence=confidence) for k in ks),
