@@ -1,5 +1,6 @@
 """The messages as sent: recorded with each sample, and the same ones when a run is resumed."""
 
+import json
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from assay.datasets import PromptTemplate
 from assay.errors import ConfigError
 from assay.runner import EvalConfig, Resume
 from assay.runner.sent_messages import digest_messages
@@ -250,3 +252,38 @@ def test_a_digest_tells_messages_apart_by_what_is_sent_of_them() -> None:
     unnamed = Message(role="user", content="a", name=None, tool_calls=())
     assert digest_messages([unnamed]) == digest_messages([asked("a")])
     assert digest_messages([said("a", called("look"))]) != digest_messages([said("a")])
+
+
+def test_a_prompt_template_is_filled_and_recorded_with_its_text(tmp_path: Path) -> None:
+    template = PromptTemplate("Q: {question}", name="short.txt")
+    answered = EvalConfig(endpoint="mock:echo", score_fn=lambda s: 1.0, prepare_messages=template)
+
+    report = run(rows(2), answered, store=tmp_path)
+
+    assert [sample.response for sample in report.samples] == ["Q: Say 0", "Q: Say 1"]
+    assert report.spec.config["prompt"] == {"name": "short.txt", "text": "Q: {question}"}
+
+
+@pytest.mark.parametrize("as_file", [True, False])
+def test_a_field_that_one_row_lacks_is_found_before_the_first_call(
+    tmp_path: Path, as_file: bool
+) -> None:
+    asked: list[str] = []
+    data: list[dict[str, Any]] = [*rows(3), {"id": "last", "question": "Say 3", "answer": "3"}]
+    for row in data[:3]:
+        row["topic"] = "numbers"
+    dataset = tmp_path / "rows.json"
+    dataset.write_text(json.dumps(data))
+
+    with pytest.raises(ConfigError, match=r"\{topic\} is not a field of sample 'last'"):
+        run(
+            dataset if as_file else data,
+            EvalConfig(
+                agent=lambda sample: asked.append(sample.id) or "x",
+                score_fn=lambda s: 1.0,
+                prepare_messages=PromptTemplate("{topic}: {question}"),
+            ),
+            store=tmp_path / "store",
+        )
+
+    assert asked == []

@@ -21,8 +21,8 @@ PUBLIC = {
     "assay.cli": "main",
     "assay.compat": "install",
     "assay.datasets": """
-        Adapter FetchRules GoldenDataset OnBadRow ReadLimits SampleStream SkippedRows Source
-        fetch_golden load_samples read_golden
+        Adapter FetchRules GoldenDataset OnBadRow PromptTemplate ReadLimits SampleStream
+        SkippedRows Source fetch_golden load_samples read_golden read_prompt
     """,
     "assay.environments": """
         BasicEnvironment CalculatorEnvironment Environment EnvironmentServer GymEnvironment

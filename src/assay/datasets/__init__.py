@@ -9,6 +9,7 @@ __all__ = [
     "FetchRules",
     "GoldenDataset",
     "OnBadRow",
+    "PromptTemplate",
     "ReadLimits",
     "SampleStream",
     "SkippedRows",
@@ -16,4 +17,5 @@ __all__ = [
     "fetch_golden",
     "load_samples",
     "read_golden",
+    "read_prompt",
 ]

@@ -21,6 +21,8 @@ from .loader import is_bundle as is_bundle
 from .loader import load_samples as load_samples
 from .open_file import open_bytes as open_bytes
 from .open_file import skip_line as skip_line
+from .prompt_template import PromptTemplate as PromptTemplate
+from .prompt_template import read_prompt as read_prompt
 from .read_limits import ReadLimits as ReadLimits
 from .sample_stream import Adapter as Adapter
 from .sample_stream import OnBadRow as OnBadRow

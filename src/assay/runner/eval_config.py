@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from assay.agents import Agent, AgentRef, Description, Limits, describe_callable, resolve_agent
+from assay.datasets import PromptTemplate
 from assay.environments import (
     Environment,
     EnvironmentLike,
@@ -96,7 +97,8 @@ class EvalConfig:
     set. False: they are failed samples, which a resumed run repeats."""
 
     prepare_messages: PrepareMessages | None = None
-    """Returns the prompt of a sample. None: the sample's own messages. Needs an agent."""
+    """Returns the prompt of a sample, such as a `PromptTemplate` of `read_prompt`. None: the
+    sample's own messages. Needs an agent."""
 
     environment: EnvironmentLike | None = None
     """Creates a new environment for each rollout: a factory that takes the sample, an environment
@@ -269,6 +271,9 @@ class EvalConfig:
             description["rollout_fn"] = _describe_setting(self.rollout_fn)
         if self.agent is not None:
             description["agent"] = {"name": self.agent.name, "identity": self.agent.identity}
+        if isinstance(self.prepare_messages, PromptTemplate):
+            # The text itself, so that two runs can be compared by their prompts.
+            description["prompt"] = self.prepare_messages.describe()
         if self.score_failures:
             description["score_failures"] = True
         if self.bounds is not None:

@@ -7,9 +7,10 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 
-from assay.datasets import SampleStream, Source, load_samples
+from assay.datasets import PromptTemplate, SampleStream, Source, load_samples
 from assay.errors import ConfigError, RunStopped, StoreError
 from assay.providers import ModelClient, connect, find_price
 from assay.store import (
@@ -192,12 +193,19 @@ def _open_sample_stream(dataset: Source | SampleStream, config: EvalConfig) -> S
 
 
 def _count_samples(samples: SampleStream, config: EvalConfig) -> int | None:
-    """Count the samples, if that is possible up front."""
+    """Count the samples, if that is possible up front. Raises `ConfigError` for a wrong prompt."""
+    prepare = config.prepare_messages
+    template = prepare if isinstance(prepare, PromptTemplate) else None
+    checked = samples if template is None else template.check_samples(samples)
     # Reading the whole file first finds a bad row before any model call is paid for.
     is_mock = config.endpoint is not None and config.endpoint.provider == "mock"
     pays = config.rolls_out and not is_mock
-    if samples.file is not None and pays:
-        return sum(1 for _ in samples)
+    if samples.file is not None and (pays or template is not None):
+        return sum(1 for _ in checked)
+    if template is not None and not samples.reads_once:
+        # A dataset of a hub is not downloaded twice: its rows have the same fields.
+        for _ in checked if samples.total is not None else islice(checked, 1):
+            pass
     return samples.total
 
 
