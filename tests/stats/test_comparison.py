@@ -6,7 +6,7 @@ import random
 import pytest
 
 from assay.errors import ConfigError
-from assay.stats import Comparison, Conclusion, compare
+from assay.stats import Comparison, Conclusion, compare, compare_runs
 from made_results import Result, repeated, run
 
 
@@ -285,3 +285,34 @@ def test_lines_stay_within_eighty_columns_and_free_of_control_characters() -> No
 
     assert max(map(len, lines)) <= 80
     assert not any("\x1b" in line for line in lines)
+
+
+def test_each_run_is_compared_with_the_first_at_adjusted_p_values() -> None:
+    first, worse, same = run(*[1.0] * 8), run(*[0.0] * 6, 1.0, 1.0), run(*[1.0] * 8)
+    alone = compare(first, worse)
+
+    found = compare_runs([first, worse, same, same])
+
+    assert alone.p_value == pytest.approx(2 * 0.5**6)
+    assert alone.conclusion is Conclusion.WORSE
+    assert [each.comparison.p_value for each in found] == [alone.p_value, 1.0, 1.0]
+    assert found[0].adjusted_p == pytest.approx(3 * 2 * 0.5**6)
+    assert [each.conclusion for each in found] == [Conclusion.NO_DIFFERENCE_SHOWN] * 3
+
+
+def test_a_clear_difference_stays_one_among_several_runs() -> None:
+    first, worse = run(*[1.0] * 20), run(*[0.0] * 20)
+
+    found = compare_runs([first, worse, run(None, None), first])
+
+    assert [each.conclusion for each in found] == [
+        Conclusion.WORSE,
+        Conclusion.TOO_FEW,
+        Conclusion.NO_DIFFERENCE_SHOWN,
+    ]
+    assert found[1].adjusted_p is None
+
+
+def test_one_run_cannot_be_compared() -> None:
+    with pytest.raises(ConfigError, match="a comparison needs at least two runs"):
+        compare_runs([run(1.0)])

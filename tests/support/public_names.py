@@ -62,8 +62,9 @@ PUBLIC = {
         read_atif read_claude_code read_codex read_inspect read_opencode
     """,
     "assay.stats": """
-        Check Comparison Conclusion GateRule Interval ResultLike RunSummary Verdict compare
-        detectable_difference judge_gate mean_interval pass_at_k pass_hat_k summarise
+        AdjustedComparison Check Comparison Conclusion GateRule Interval ResultLike RunSummary
+        Verdict compare compare_runs detectable_difference judge_gate mean_interval pass_at_k
+        pass_hat_k summarise
     """,
     "assay.store": """
         AttemptRow ResultRow Run RunRow RunSpec SessionRow StepRow Store StoreSettings sample_key

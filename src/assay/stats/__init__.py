@@ -5,6 +5,7 @@ import lazy_loader
 __getattr__, __dir__, _ = lazy_loader.attach_stub(__name__, __file__)
 
 __all__ = [
+    "AdjustedComparison",
     "Check",
     "Comparison",
     "Conclusion",
@@ -14,6 +15,7 @@ __all__ = [
     "RunSummary",
     "Verdict",
     "compare",
+    "compare_runs",
     "detectable_difference",
     "judge_gate",
     "mean_interval",

@@ -3,12 +3,14 @@ from .bounds import percentile_bounds as percentile_bounds
 from .bounds import rows_for_percentile as rows_for_percentile
 from .bounds import rows_to_prove as rows_to_prove
 from .bounds import score_bounds as score_bounds
+from .comparison import AdjustedComparison as AdjustedComparison
 from .comparison import Comparison as Comparison
 from .comparison import Conclusion as Conclusion
 from .comparison import Pair as Pair
 from .comparison import RecordedRun as RecordedRun
 from .comparison import UnpairedSamples as UnpairedSamples
 from .comparison import compare as compare
+from .comparison import compare_runs as compare_runs
 from .gate_verdict import Check as Check
 from .gate_verdict import GateRule as GateRule
 from .gate_verdict import Outcome as Outcome

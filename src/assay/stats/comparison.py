@@ -2,7 +2,7 @@
 
 import heapq
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from itertools import islice
 from typing import Any, Protocol
@@ -14,6 +14,7 @@ from assay.errors import ConfigError
 from .html_table import escape_html, format_html_table
 from .interval_bar import draw_svg_bar
 from .metric_comparison import MetricComparison, compare_metrics, format_metric_comparisons
+from .multiplicity import adjust_p_values
 from .number_format import (
     WIDTH,
     clean_text,
@@ -305,6 +306,46 @@ def _list_ids(comparison: Comparison) -> set[str]:
     changed = (islice((pair.sample_id for pair in listed), _MAX_LABELS) for listed in pairs)
     left_out = (islice(listed.ids, _MAX_LABELS) for listed in comparison.unpaired.values())
     return {sample_id for ids in (*changed, *left_out) for sample_id in ids}
+
+
+class AdjustedComparison(ReportSection):
+    """One of several runs against the first, with a p-value adjusted for their number."""
+
+    comparison: Comparison
+    adjusted_p: float | None
+    """Adjusted by Holm's method; None without pairs."""
+
+    @property
+    def conclusion(self) -> Conclusion:
+        """Decided by the adjusted p-value."""
+        return self.comparison.model_copy(update={"p_value": self.adjusted_p}).conclusion
+
+
+def compare_runs(
+    runs: Sequence[RecordedRun | Collection[ResultLike]],
+    *,
+    confidence: float = 0.95,
+    bounds: Bounds | None = None,
+    seed: int = 0,
+) -> list[AdjustedComparison]:
+    """Compare each run with the first one, paired by sample.
+
+    Takes what `compare` takes. The chance that any of the unchanged runs is called better or worse
+    is at most 1 - `confidence`.
+    """
+    if len(runs) < 2:
+        raise ConfigError("a comparison needs at least two runs", where="compare_runs()")
+    first, *others = runs
+    compared = [
+        compare(first, other, confidence=confidence, bounds=bounds, seed=seed, limit=0)
+        for other in others
+    ]
+    # The p-value is None only without pairs, which cannot be significant.
+    known = [1.0 if each.p_value is None else each.p_value for each in compared]
+    return [
+        AdjustedComparison(comparison=each, adjusted_p=None if each.p_value is None else p_value)
+        for each, p_value in zip(compared, adjust_p_values(known), strict=True)
+    ]
 
 
 class _IdList:
