@@ -445,7 +445,7 @@ def test_exports_read_a_bundle_as_data(project: Path, capsys: pytest.CaptureFixt
     ("words", "problem"),
     [
         (["--trust", "evals/made_up_evaluation.py"], "--trust has no effect without a bundle"),
-        ([], "no evaluation file is given"),
+        ([], "no evaluation is given"),
         (["--bundle", "missing.tar.gz"], "missing.tar.gz does not exist"),
         (["--bundle", "evals/rows.jsonl"], "gzip|refused|tar.gz"),
         (["--bundle", "x.tar.gz", "a.py"], "--bundle and an evaluation file"),

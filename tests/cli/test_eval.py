@@ -151,7 +151,7 @@ def test_a_dataset_of_the_users_that_raises_shows_their_traceback(
 def test_a_bug_during_a_run_is_not_hidden(
     write: Write, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from assay.cli import eval as command
+    from assay.cli import eval_invocation as command
 
     async def broken(*args: object, store: Store, **options: object) -> None:
         from assay.store import RunSpec

@@ -28,6 +28,7 @@ _EXIT_STATUS_BY_PYTEST_CODE = {0: EXIT_PASS, 1: EXIT_FAIL, 2: EXIT_INTERRUPTED}
 _FORWARDED_OPTIONS = ("model", "max_samples", "fail_on_error", "max_cost_usd")
 # The plugin has no option for these; ignoring them would report other results.
 _UNSUPPORTED_OPTIONS = (
+    *("agent", "prompt", "scorer", "timeout_s"),
     *("key_env", "repeats", "concurrency", "seed", "name", "session", "save_sessions"),
     *("resume", "allow_changed_dataset", "take_over", "rescore", "allow_plain_http"),
 )

@@ -44,6 +44,12 @@ def load_eval_file(target: str) -> EvalFile:
     return EvalFile(path, config, dataset, name)
 
 
+def is_eval_file(target: str) -> bool:
+    """Whether the target of `assay eval` is a Python file rather than a dataset."""
+    file, _, name = target.rpartition(":")
+    return (file if file and name.isidentifier() else target).endswith(".py")
+
+
 def split_target(target: str) -> tuple[Path, str]:
     """Split `FILE.py[:config]` into the file and the name of the configuration."""
     file, colon, name = target.rpartition(":")

@@ -4,15 +4,19 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from dataclasses import replace
 from typing import Any
 
+from assay.agents import Agent
 from assay.errors import ConfigError
 from assay.providers import parse_model
 from assay.runner import EvalConfig, Resume, parse_fail_on_error
+from assay.scorers import ScoreFunction, import_code_ref, is_code_ref, require_metric
 from assay.types import Endpoint
 
 from .arguments import add_flag
 
 # Options with the name of the setting that they override.
-_CONFIG_OPTIONS = "repeats max_samples seed name fail_on_error max_cost_usd save_sessions".split()
+_CONFIG_OPTIONS = (
+    "repeats max_samples seed timeout_s name fail_on_error max_cost_usd save_sessions".split()
+)
 # Fields that belong to the server of an endpoint; the others are sampling settings.
 _SERVER_FIELDS = (
     "api_base api_key key_env oauth_token headers extra_params allow_plain_http".split()
@@ -40,8 +44,76 @@ def override_config(config: EvalConfig, args: Namespace) -> EvalConfig:
 
 
 def names_model(args: Namespace) -> bool:
-    """Whether the command line names a model, directly or by a session."""
-    return args.model is not None or getattr(args, "session", None) is not None
+    """Whether the command line names an agent or a model, directly or by a session."""
+    return args.model is not None or any(
+        getattr(args, name, None) is not None for name in ("agent", "session")
+    )
+
+
+def add_scorer_option(parser: ArgumentParser, *, required: bool = False) -> None:
+    """Declare `--scorer`."""
+    parser.add_argument(
+        "--scorer",
+        action="append",
+        required=required,
+        metavar="NAME|FILE.py:FUNCTION",
+        help="score with a metric such as exact_answer or with your own function (repeatable: each "
+        "is a metric, NAME=WEIGHT gives it a weight)",
+    )
+
+
+def resolve_scorers(
+    names: list[str],
+) -> ScoreFunction | list[ScoreFunction | tuple[ScoreFunction, float]]:
+    """Return the scorer of each name, with its weight. Raises `ConfigError` for an unknown one."""
+    found: list[ScoreFunction | tuple[ScoreFunction, float]] = []
+    for name in names:
+        ref, weight = _split_weight(name)
+        scorer = _resolve_scorer(ref)
+        found.append(scorer if weight is None else (scorer, weight))
+    # A single scorer keeps the metrics that it returns as they are.
+    return found[0] if len(found) == 1 and callable(found[0]) else found
+
+
+def _split_weight(text: str) -> tuple[str, float | None]:
+    name, equals, number = text.rpartition("=")
+    if not equals:
+        return text, None
+    try:
+        return name, float(number)
+    except ValueError:
+        raise ConfigError(
+            f"the weight {number!r} is not a number",
+            where=f"--scorer {text}",
+            hint="write NAME=WEIGHT, such as exact_answer=0.7",
+        ) from None
+
+
+def _resolve_scorer(ref: str) -> ScoreFunction:
+    if not is_code_ref(ref):
+        return require_metric(ref, where="--scorer").scorer
+    found: Any = import_code_ref(ref, where="--scorer")
+    if not callable(found) or isinstance(found, type):
+        raise ConfigError(
+            f"{ref!r} is a {type(found).__name__}, not a scorer",
+            where="--scorer",
+            hint="name a function that takes the sample and returns a score",
+        )
+    scorer: ScoreFunction = found
+    return scorer
+
+
+def replace_agent(config: EvalConfig, agent: Agent | Endpoint, args: Namespace) -> EvalConfig:
+    """Return the configuration with another agent, of which nothing of the old one is left."""
+    if isinstance(agent, Endpoint):
+        if args.model is not None:
+            raise ConfigError(
+                "--agent and --model both name a model", hint="leave out one of the two options"
+            )
+        return replace(config, agent=None, endpoint=agent)
+    # Without an agent the endpoint is the model under test; beside one, a model that it calls.
+    endpoint = None if config.agent is None else config.endpoint
+    return replace(config, agent=agent, endpoint=endpoint)
 
 
 def add_endpoint_options(parser: ArgumentParser) -> None:

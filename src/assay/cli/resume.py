@@ -12,8 +12,8 @@ _ADDRESS_START = re.compile(r"://|^postgres[a-z+]*:/*", re.IGNORECASE)
 
 # Options that define the run, its speed or its limits. Those of the display are not repeated.
 _EVAL_RESUME_OPTIONS = (
-    "model key_env max_samples repeats concurrency seed name fail_on_error max_cost_usd session "
-    "save_sessions store allow_plain_http"
+    "agent prompt scorer model key_env max_samples repeats concurrency seed timeout_s name "
+    "fail_on_error max_cost_usd session save_sessions store allow_plain_http"
 ).split()
 
 
@@ -22,17 +22,20 @@ def format_resume_hint(command: str, *, kept: str = "recorded results") -> str:
     return f"{kept} are kept. Resume with:\n  {command}"
 
 
-def build_resume_command(args: Namespace, run_id: str) -> str:
-    """Build the `assay eval` command that resumes a run with the options it was given."""
+def build_resume_command(args: Namespace, run_id: str | None) -> str:
+    """Build the `assay eval` command that resumes a run with the options it was given.
+
+    Without a run it resumes the runs of all agents and prompts, each by its configuration.
+    """
     bundle = getattr(args, "bundle", None)
     named = [args.file] if bundle is None else ["--bundle", bundle]
     options = format_options(args, _EVAL_RESUME_OPTIONS, {"allow_plain_http": False})
     return join_resume_command(["assay", "eval", *named, *options], run_id)
 
 
-def join_resume_command(words: Sequence[str], run_id: str) -> str:
+def join_resume_command(words: Sequence[str], run_id: str | None) -> str:
     """Join the words of a command, quoted for a shell, with the option that resumes `run_id`."""
-    return shlex.join([*words, "--resume", run_id])
+    return shlex.join([*words, "--resume", *([] if run_id is None else [run_id])])
 
 
 def format_options(
@@ -45,7 +48,8 @@ def format_options(
         if value is None or value == defaults.get(name):
             continue
         flag = f"--{name.replace('_', '-')}"
-        words += [flag] if value is True else [flag, redact_option_value(str(value))]
+        for each in value if isinstance(value, list) else [value]:
+            words += [flag] if each is True else [flag, redact_option_value(str(each))]
     return words
 
 

@@ -38,7 +38,8 @@ class PromptTemplate:
         """Make the template of one user message. Raises `ConfigError` for an invalid text."""
         self.name = name
         self.text = text
-        self._messages = (_MessageTemplate("user", self._split_content(text.rstrip("\r\n"))),)
+        parts = self._split_content(text.rstrip("\r\n"))
+        self._messages: tuple[_MessageTemplate, ...] = (_MessageTemplate("user", parts),)
         self._check_fields()
 
     @classmethod

@@ -32,7 +32,7 @@ def find_metric(name: str) -> RegisteredMetric | None:
 
 
 def _build_response_scorer(
-    judge: Callable[[str, list[str]], EvaluateResult], *, truth: bool
+    name: str, judge: Callable[[str, list[str]], EvaluateResult], *, truth: bool
 ) -> Scorer:
     """Wrap a comparison of the response with the ground truth; a sample without is unscored."""
 
@@ -46,6 +46,8 @@ def _build_response_scorer(
             return EvaluateResult(is_score_valid=False, reason="no ground truth that is text")
         return judge(sample.response, expected)
 
+    # In a list of scorers, a metric is named after its function.
+    score.__name__ = score.__qualname__ = name
     return score
 
 
@@ -103,22 +105,22 @@ METRICS = {
         ),
         RegisteredMetric(
             "contains_answer",
-            _build_response_scorer(_score_contains, truth=True),
+            _build_response_scorer("contains_answer", _score_contains, truth=True),
             "the response contains the ground truth, with any text around it",
         ),
         RegisteredMetric(
             "json_valid",
-            _build_response_scorer(_score_json, truth=False),
+            _build_response_scorer("json_valid", _score_json, truth=False),
             "the whole response is JSON",
         ),
         RegisteredMetric(
             "conciseness",
-            _build_response_scorer(_score_conciseness, truth=True),
+            _build_response_scorer("conciseness", _score_conciseness, truth=True),
             "words of the ground truth for each word of the response, at most 1",
         ),
         RegisteredMetric(
             "empty_rate",
-            _build_response_scorer(_score_empty, truth=False),
+            _build_response_scorer("empty_rate", _score_empty, truth=False),
             "the response is empty",
             direction="min",
         ),
