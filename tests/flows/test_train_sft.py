@@ -4,12 +4,10 @@ import json
 import shlex
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
+from commands import build_command, call_main
 from tiny_models import tiny_model
-
-ASSAY = [sys.executable, "-m", "assay"]
 
 
 def test_ctrl_c_keeps_a_checkpoint_and_the_command_to_go_on_works(tmp_path: Path) -> None:
@@ -18,7 +16,7 @@ def test_ctrl_c_keeps_a_checkpoint_and_the_command_to_go_on_works(tmp_path: Path
     (tmp_path / "chats.jsonl").write_text(json.dumps({"messages": turns}) + "\n")
     words = "train sft chats.jsonl --model tiny-smollm2 -o out --device cpu --schedule constant"
     running = subprocess.Popen(
-        [*ASSAY, *words.split(), "--steps", "1000000"],
+        build_command(*words.split(), "--steps", "1000000"),
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -37,8 +35,6 @@ def test_ctrl_c_keeps_a_checkpoint_and_the_command_to_go_on_works(tmp_path: Path
     done = len((tmp_path / "out" / "metrics.jsonl").read_text().splitlines())
     again = [*shlex.split(command)[1:], "--json"]
     again[again.index("--steps") + 1] = str(done + 1)
-    resumed = subprocess.run(
-        [*ASSAY, *again], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
-    )
+    resumed = call_main(tmp_path, *again)
     assert resumed.returncode == 0, resumed.stderr
     assert json.loads(resumed.stdout)["steps"] == done + 1
