@@ -243,7 +243,7 @@ def open_sqlite(path: Path, settings: StoreSettings, *, create: bool = True) -> 
         # Without an isolation level the driver opens no transactions of its own. Threads take
         # turns: a connection is in one transaction at a time.
         connection = sqlite3.connect(
-            path, settings.lock_timeout_s, isolation_level=None, check_same_thread=False
+            path, timeout=settings.lock_timeout_s, isolation_level=None, check_same_thread=False
         )
         try:
             # Samples are a few kilobytes: on larger pages a commit copies fewer of them. Only a
