@@ -138,7 +138,7 @@ REFUSED = {
     "an unknown field": ('{"action": {"role": "a"}, "step_index": 0, "x": 1}', 400, "x: Extra"),
     "no number": ('{"action": {"role": "a", "x": NaN}, "step_index": 0}', 400, "body: expected"),
     "a gap": ('{"action": {"role": "a"}, "step_index": 3}', 409, "step 3 cannot be the first"),
-    "too long": ('"' + "x" * (MAX_BODY_BYTES + 1) + '"', 413, "Request Entity Too Large"),
+    "too long": ('"' + "x" * (MAX_BODY_BYTES + 1) + '"', 413, "Too Large"),
 }
 
 
