@@ -21,20 +21,22 @@ def digest_json(value: Any) -> bytes:
 
 def digest_conversation(messages: Iterable[Message]) -> bytes:
     """Return the digest of a conversation's content, without call ids, times and models."""
-    return digest_json([_extract_content(message) for message in messages])
-
-
-def _extract_content(message: Message) -> list[Any]:
-    content = message.content if isinstance(message.content, str) else _serialize_blocks(message)
-    calls = [[call.name, call.arguments, call.raw_arguments] for call in message.tool_calls]
-    return [message.role, content, calls, message.reasoning or ""]
-
-
-def _serialize_blocks(message: Message) -> Any:
-    blocks = message.content or ()
-    if all(getattr(block, "type", None) == "text" for block in blocks):
-        return message.text
-    return [block if isinstance(block, str) else block.model_dump(mode="json") for block in blocks]
+    contents = []
+    for message in messages:
+        content: Any = message.content or ()
+        # One text has one digest, as a string or in blocks.
+        if isinstance(content, str) or all(
+            getattr(block, "type", None) == "text" for block in content
+        ):
+            content = message.text
+        else:
+            content = [
+                block if isinstance(block, str) else block.model_dump(mode="json")
+                for block in content
+            ]
+        calls = [[call.name, call.arguments, call.raw_arguments] for call in message.tool_calls]
+        contents.append([message.role, content, calls, message.reasoning or ""])
+    return digest_json(contents)
 
 
 def open_temporary_database() -> sqlite3.Connection:
@@ -84,10 +86,6 @@ class DigestTable:
         self.first(digest, "")
         return True
 
-    def close(self) -> None:
-        self._latest = {}
+    def __del__(self) -> None:
         if self._database is not None:
             self._database.close()
-
-    def __del__(self) -> None:
-        self.close()

@@ -70,7 +70,17 @@ class _Export:
         self.form = format_named(self.name)
         self.form.check_target(self.target, self.name)
         self.report = ExportReport(self.name)
-        _check_selection(self.selection, self.form, self.name)
+        selection, takes = self.selection, self.form.takes
+        if takes == "labels" and selection.min_score is None:
+            raise ConfigError(
+                f"{self.name} needs a minimum score for desirable answers", hint="pass --min-score"
+            )
+        if selection.best_of_group and takes in ("pairs", "labels", "prompts"):
+            raise ConfigError(
+                f"{self.name} cannot be combined with the best answer of each group only"
+            )
+        if selection.margin and takes != "pairs":
+            raise ConfigError(f"{self.name} does not write pairs, so a margin has no effect")
 
     def run(self, samples: Iterable[Sample]) -> ExportReport:
         split = self.options.split
@@ -96,15 +106,12 @@ class _Export:
                 files.add_text(stub, build_grader_stub())
             files.commit()
             # After the commit: inferred columns are known only when all rows are written.
-            self._report_changes(files)
+            changes = files.count_changes()
+            self.report.lost += changes
+            if changes and isinstance(self.form.columns, InferredColumns):
+                self.report.notes.append(self.form.columns.hint)
         self._add_notes(parts, stub if graded else None)
         return self.report
-
-    def _report_changes(self, files: OutputFiles) -> None:
-        changes = files.count_changes()
-        self.report.lost += changes
-        if changes and isinstance(self.form.columns, InferredColumns):
-            self.report.notes.append(self.form.columns.hint)
 
     def _is_full(self) -> bool:
         return self.report.rows == self.selection.limit
@@ -183,26 +190,19 @@ class _Export:
                 groups.add(compute_group_key(sample, same_context=pairs), sample)
             except WireError as error:
                 self.report.leave_out(sample.id, *_explain_exclusion(error))
-        yield from self._choose_pairs(groups) if pairs else self._choose_best(groups)
-
-    def _choose_best(self, groups: AnswerGroups) -> Iterator[_RowSamples]:
         for group in groups:
-            worst = () if group.worst is None else (group.worst.id,)
-            for name in (*group.others, *worst):
-                self.report.leave_out(name, "not the best of its group")
-            yield (group.best,)
-
-    def _choose_pairs(self, groups: AnswerGroups) -> Iterator[_RowSamples]:
-        for group in groups:
-            problem = _find_pair_problem(group, self.selection)
-            for name in group.others:
-                self.report.leave_out(name, problem or "neither best nor worst of its group")
-            if problem is None and group.worst is not None:
-                yield (group.best, group.worst)
-                continue
-            for sample in (group.best, group.worst):
-                if sample is not None:
-                    self.report.leave_out(sample.id, problem or "")
+            problem = _find_pair_problem(group, self.selection) if pairs else None
+            chosen: _RowSamples = (group.best,)
+            left_out = group.others
+            if pairs and problem is None and group.worst is not None:
+                chosen = (group.best, group.worst)
+            elif group.worst is not None:
+                left_out = (*left_out, group.worst.id)
+            reason = "neither best nor worst of its group" if pairs else "not the best of its group"
+            for name in left_out if problem is None else (*left_out, group.best.id):
+                self.report.leave_out(name, problem or reason)
+            if problem is None:
+                yield chosen
 
     def _convert_all(
         self, chosen: Iterable[_RowSamples]
@@ -241,17 +241,6 @@ class _Export:
             report.notes.append(self.form.note)
         if self.options.lengths is not None:
             report.notes.append(f"lengths are {self.options.lengths.source}")
-
-
-def _check_selection(selection: Selection, form: Format, name: str) -> None:
-    if form.takes == "labels" and selection.min_score is None:
-        raise ConfigError(
-            f"{name} needs a minimum score for desirable answers", hint="pass --min-score"
-        )
-    if selection.best_of_group and form.takes in ("pairs", "labels", "prompts"):
-        raise ConfigError(f"{name} cannot be combined with the best answer of each group only")
-    if selection.margin and form.takes != "pairs":
-        raise ConfigError(f"{name} does not write pairs, so a margin has no effect")
 
 
 def _find_pair_problem(group: AnswerGroup, selection: Selection) -> str | None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Self
 
 from assay.formats import get_prompt_messages, split_agent_turns
@@ -71,18 +70,19 @@ class AnswerGroups:
         self._database.execute(_CREATE_MEMBER_INDEX)
         places = self._database.execute("SELECT DISTINCT place FROM member ORDER BY place")
         for (place,) in places:
-            yield self._read_group(place)
-
-    def _read_group(self, place: int) -> AnswerGroup:
-        members = self._database.execute(
-            "SELECT number, score, id FROM member WHERE place = ? ORDER BY number", (place,)
-        ).fetchall()
-        # A missing score ranks below all: it occurs only where unscored samples are accepted.
-        ranked = [(float("-inf") if score is None else score) for _, score, _ in members]
-        best, worst = ranked.index(max(ranked)), ranked.index(min(ranked))
-        others = tuple(name for n, (_, _, name) in enumerate(members) if n not in (best, worst))
-        lower = None if best == worst else self._read_sample(members[worst][0])
-        return AnswerGroup(best=self._read_sample(members[best][0]), worst=lower, others=others)
+            members = self._database.execute(
+                "SELECT number, score, id FROM member WHERE place = ? ORDER BY number", (place,)
+            ).fetchall()
+            # A missing score ranks below all: it occurs only where unscored samples are accepted.
+            ranked = [(float("-inf") if score is None else score) for _, score, _ in members]
+            best, worst = ranked.index(max(ranked)), ranked.index(min(ranked))
+            yield AnswerGroup(
+                best=self._read_sample(members[best][0]),
+                worst=None if best == worst else self._read_sample(members[worst][0]),
+                others=tuple(
+                    name for n, (_, _, name) in enumerate(members) if n not in (best, worst)
+                ),
+            )
 
     def _read_sample(self, number: int) -> Sample:
         found = self._database.execute("SELECT body FROM member WHERE number = ?", (number,))
@@ -91,10 +91,5 @@ class AnswerGroups:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._database.close()

@@ -55,10 +55,6 @@ class Shape:
         inner = [*self.fields.values(), *([self.items] if self.items else [])]
         return len(self.fields) + sum(each.count_fields() for each in inner)
 
-    def is_empty(self) -> bool:
-        """Whether every value was null or an empty list."""
-        return self.kind == "null" or (self.kind == "list" and self.items is None)
-
     def build_column(self) -> Any:
         """Return the type of a column that accepts every value seen."""
         if self.kind == "list":
@@ -81,22 +77,13 @@ def infer_shape(value: Any, depth: int = 0) -> Shape:
         for each in value:
             items.add(infer_shape(each, depth + 1))
         return Shape("list", items=items if value else None)
-    return Shape(_infer_scalar_kind(value))
-
-
-def _infer_scalar_kind(value: Any) -> ValueKind:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "bool"
-    if isinstance(value, int):
-        # Arrow's largest integer type has 64 bits.
-        return "int" if -(2**63) <= value < 2**63 else "text"
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise WireError(f"{value} is not a JSON number")
-        return "float"
-    return "text"
+    if isinstance(value, float) and not math.isfinite(value):
+        raise WireError(f"{value} is not a JSON number")
+    # Arrow's largest integer type has 64 bits.
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return Shape("text")
+    kinds: dict[type, ValueKind] = {type(None): "null", bool: "bool", int: "int", float: "float"}
+    return Shape(next((kind for base, kind in kinds.items() if isinstance(value, base)), "text"))
 
 
 def fit_to_shape(value: Any, shape: Shape) -> Any:

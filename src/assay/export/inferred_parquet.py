@@ -67,8 +67,13 @@ class InferredParquetFile:
     def close(self) -> None:
         """Write the rows, now that their types are known."""
         shape = self._shape
-        # Drop empty columns: some chat templates announce tools when the column exists.
-        shape.fields = {key: each for key, each in shape.fields.items() if not each.is_empty()}
+        # Drop columns of nulls and empty lists: some chat templates announce tools when the column
+        # exists.
+        shape.fields = {
+            key: each
+            for key, each in shape.fields.items()
+            if each.kind != "null" and (each.kind != "list" or each.items is not None)
+        }
         rows_at_once = max(1, _VALUES_AT_ONCE // max(1, shape.count_fields()))
         self._path.unlink()
         file = ParquetFile(self._path, shape.build_column(), rows_at_once=rows_at_once)
@@ -77,7 +82,11 @@ class InferredParquetFile:
             for line in self._rows:
                 row = json.loads(line)
                 written = fit_to_shape(row, shape)
-                self._count_changes(row, written)
+                for path in self._columns.exact:
+                    pairs = zip(select_values(row, path), select_values(written, path), strict=True)
+                    for before, after in pairs:
+                        changes = find_changes(before, after)
+                        self.changed.update(f"{path}: {change}" for change in changes)
                 file.write(written)
         except BaseException:
             file.abort()
@@ -87,9 +96,3 @@ class InferredParquetFile:
 
     def abort(self) -> None:
         self._rows.close()
-
-    def _count_changes(self, row: Mapping[str, Any], written: Mapping[str, Any]) -> None:
-        for path in self._columns.exact:
-            for pair in zip(select_values(row, path), select_values(written, path), strict=True):
-                for change in find_changes(*pair):
-                    self.changed[f"{path}: {change}"] += 1

@@ -31,5 +31,4 @@ class JsonLinesFile:
     def close(self) -> None:
         self._file.close()
 
-    def abort(self) -> None:
-        self._file.close()
+    abort = close

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 from assay.errors import ConfigError
@@ -43,7 +42,21 @@ class OutputFiles:
     def write(self, target: Path, row: Mapping[str, Any]) -> None:
         file = self._open.get(target)
         if file is None:
-            file = self._open[target] = self._create_file(target)
+            path, columns = _build_temporary_path(target), self._columns
+            try:
+                if columns is None or target.suffix.lower() != ".parquet":
+                    file = JsonLinesFile(path)
+                elif isinstance(columns, InferredColumns):
+                    file = InferredParquetFile(path, columns)
+                else:
+                    file = ParquetFile(path, columns)
+            except OSError as error:
+                raise ConfigError(
+                    f"the file cannot be written: {error.strerror}",
+                    where=str(target),
+                    hint="check that the folder is writable",
+                ) from None
+            self._open[target] = file
         file.write(row)
 
     def add_text(self, target: Path, text: str) -> None:
@@ -66,30 +79,10 @@ class OutputFiles:
         files = (file for file in self._open.values() if isinstance(file, InferredParquetFile))
         return sum((file.changed for file in files), Counter())
 
-    def _create_file(self, target: Path) -> RowFile:
-        path = _build_temporary_path(target)
-        try:
-            if self._columns is None or target.suffix.lower() != ".parquet":
-                return JsonLinesFile(path)
-            if isinstance(self._columns, InferredColumns):
-                return InferredParquetFile(path, self._columns)
-            return ParquetFile(path, self._columns)
-        except OSError as error:
-            raise ConfigError(
-                f"the file cannot be written: {error.strerror}",
-                where=str(target),
-                hint="check that the folder is writable",
-            ) from None
-
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         for file in self._open.values():
             # An error while closing must not hide the error that ended the block.
             with suppress(Exception):

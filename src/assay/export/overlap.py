@@ -52,7 +52,13 @@ class EvaluationTexts:
         self.samples = 0
         for sample in samples:
             self.samples += 1
-            for name, text in _list_evaluation_texts(sample):
+            # All samples of one agent share the instructions of the system message.
+            asked = (each for each in get_prompt_messages(sample) if each.role == "user")
+            texts = [("prompt", message.text) for message in asked]
+            truth = sample.ground_truth
+            if isinstance(truth, str) and len(_split_words(truth)) >= _MIN_TRUTH_WORDS:
+                texts.append(("ground truth", truth))
+            for name, text in texts:
                 source, found = f"the {name} of {sample.id}", _split_words(text)
                 if found:
                     self._whole.first(_digest_words(found), source)
@@ -63,8 +69,11 @@ class EvaluationTexts:
 
     def find_overlap(self, sample: Sample) -> Overlap | None:
         """Return the first text that the sample repeats, or None."""
+        own = (each for each in sample.messages if each.role not in ("system", "developer"))
+        texts = [_split_words(message.text) for message in own]
+        if isinstance(sample.ground_truth, str):
+            texts.append(_split_words(sample.ground_truth))
         # Whole texts first: they are the better explanation when both match.
-        texts = [_split_words(text) for text in _list_sample_texts(sample)]
         for words in texts:
             if words and (name := self._whole.get(_digest_words(words))) is not None:
                 return Overlap("the same text", name)
@@ -73,24 +82,6 @@ class EvaluationTexts:
                 if (name := self._runs.get(run)) is not None:
                     return Overlap(f"{self._words} words in a row", name)
         return None
-
-
-def _list_evaluation_texts(sample: Sample) -> Iterator[tuple[str, str]]:
-    # All samples of one agent share the instructions of the system message.
-    for message in get_prompt_messages(sample):
-        if message.role == "user":
-            yield "prompt", message.text
-    truth = sample.ground_truth
-    if isinstance(truth, str) and len(_split_words(truth)) >= _MIN_TRUTH_WORDS:
-        yield "ground truth", truth
-
-
-def _list_sample_texts(sample: Sample) -> Iterator[str]:
-    for message in sample.messages:
-        if message.role not in ("system", "developer"):
-            yield message.text
-    if isinstance(sample.ground_truth, str):
-        yield sample.ground_truth
 
 
 def _split_words(text: str) -> list[str]:

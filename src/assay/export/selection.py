@@ -48,37 +48,22 @@ class Selection:
 
 def find_exclusion(sample: Sample, selection: Selection, takes: RowContent) -> str | None:
     """Return the reason why a sample is excluded, or None."""
-    if problem := _find_invalid_reason(sample, selection, takes):
-        return problem
+    failed = sample.failure is not None or sample.status == Status.FAILED
+    any_score = not selection.valid_only and takes in ("samples", "prompts")
+    if takes == "prompts" and sample.trajectory is None and sample.score is None and not failed:
+        # A dataset row that was never run has no score that could be valid; its prompt is usable.
+        any_score = any_score or sample.status == Status.PENDING
+    if not any_score:
+        # The messages of a failed rollout are never training data.
+        if failed:
+            return FAILED
+        # A pair is ranked by its scores and a label decided by one, so both need a valid score.
+        needs_score = selection.valid_only or takes in ("pairs", "labels")
+        if sample.reward is None and needs_score:
+            return NOT_JUDGED
     # With labels, samples below the minimum are the undesirable examples; in pairs, the rejected.
     if selection.min_score is None or takes in ("labels", "pairs"):
         return None
     if sample.reward is None:
         return None if takes == "samples" and not selection.valid_only else NOT_JUDGED
     return TOO_LOW if sample.reward < selection.min_score else None
-
-
-def _find_invalid_reason(sample: Sample, selection: Selection, takes: RowContent) -> str | None:
-    broken = sample.failure is not None or sample.status == Status.FAILED
-    if takes == "samples" and not selection.valid_only:
-        return None
-    if takes == "prompts" and (not selection.valid_only or _is_unrun(sample)):
-        return None
-    # The messages of a failed rollout are never training data.
-    if broken:
-        return FAILED
-    if sample.reward is not None:
-        return None
-    # A pair is ranked by its scores and a label decided by one, so both need a valid score.
-    needs_score = selection.valid_only or takes in ("pairs", "labels")
-    return NOT_JUDGED if needs_score else None
-
-
-def _is_unrun(sample: Sample) -> bool:
-    # A dataset row that was never run has no score that could be valid; its prompt is usable.
-    return (
-        sample.trajectory is None
-        and sample.score is None
-        and sample.failure is None
-        and sample.status == Status.PENDING
-    )

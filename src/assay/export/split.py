@@ -26,7 +26,7 @@ class Split:
         try:
             shares = [float(each) for each in text.split("/")]
         except ValueError:
-            raise _build_split_error(text) from None
+            shares = []
         if len(shares) == 1:
             shares.append(1.0 - shares[0])
         # With a tolerance, so that 0.333333/0.333333/0.333334 is accepted.
@@ -36,7 +36,12 @@ class Split:
             or not whole
             or not all(0 < share < 1 for share in shares)
         ):
-            raise _build_split_error(text)
+            raise ConfigError(
+                f"{text!r} is not a valid split",
+                where="--split",
+                hint="pass a share such as 0.9, or shares that add up to 1: 0.9/0.1, or "
+                "0.8/0.1/0.1",
+            )
         return cls(tuple(shares))
 
     @property
@@ -60,14 +65,6 @@ class Split:
         return {
             name: target.with_name(f"{target.stem}.{name}{target.suffix}") for name in self.names
         }
-
-
-def _build_split_error(text: str) -> ConfigError:
-    return ConfigError(
-        f"{text!r} is not a valid split",
-        where="--split",
-        hint="pass a share such as 0.9, or shares that add up to 1: 0.9/0.1, or 0.8/0.1/0.1",
-    )
 
 
 @dataclass

@@ -1,13 +1,13 @@
 """The length of samples in tokens: as recorded, or counted by a tokenizer."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from assay.errors import ConfigError, MissingExtra, WireError
 from assay.formats import find_tools, flatten_to_text, get_prompt_messages, to_huggingface
-from assay.types import Message, ModelCall, Sample
+from assay.types import Sample
 
 UNKNOWN = "length unknown"
 
@@ -36,7 +36,23 @@ class Lengths:
     @classmethod
     def from_tokenizer(cls, limit: int, folder: Path) -> "Lengths":
         """Count by a tokenizer and its chat template, from a folder."""
-        return cls(limit, _build_token_counter(folder), f"counted by the tokenizer in {folder}")
+        tokenizer = load_tokenizer(folder)
+
+        def count(sample: Sample, prompt_only: bool) -> int | None:
+            messages = get_prompt_messages(sample) if prompt_only else sample.messages
+            wire = to_huggingface(flatten_to_text(messages)).value
+            try:
+                ids = tokenizer.apply_chat_template(
+                    wire, tools=find_tools(sample) or None, tokenize=True, return_dict=False
+                )
+            except Exception as error:  # templates raise anything; the problem is this conversation
+                raise WireError(
+                    f"the chat template rejects the messages: {type(error).__name__}",
+                    where="messages",
+                ) from error
+            return len(ids)
+
+        return cls(limit, count, f"counted by the tokenizer in {folder}")
 
     def find_length_problem(self, sample: Sample, *, prompt_only: bool = False) -> str | None:
         """Return the reason why a sample is too long, or of unknown length; else None."""
@@ -50,39 +66,21 @@ def count_recorded_tokens(sample: Sample, prompt_only: bool) -> int | None:
     """Return the recorded length: of the longest call, or of the prompt of the first one."""
     if sample.tokens and not prompt_only:
         return len(sample.tokens)
-    calls = sample.trajectory.calls if sample.trajectory is not None else []
-    calls = [call for call in calls if call.error is None]
-    if prompt_only:
-        return _count_prompt_tokens(calls[0]) if calls else None
-    lengths = [_count_call_tokens(call) for call in calls]
+    lengths: list[int | None] = []
+    for call in sample.trajectory.calls if sample.trajectory is not None else []:
+        if call.error is not None:
+            continue
+        usage = call.usage
+        prompt = None if usage is None else usage.input_tokens
+        prompt = prompt if call.prompt_ids is None else len(call.prompt_ids)
+        if prompt_only:
+            return prompt
+        completion = None if usage is None else usage.output_tokens
+        completion = completion if call.completion_ids is None else len(call.completion_ids)
+        lengths.append(None if prompt is None or completion is None else prompt + completion)
     # One unknown call may be the longest.
     known = [length for length in lengths if length is not None]
     return max(known) if known and len(known) == len(lengths) else None
-
-
-def _count_prompt_tokens(call: ModelCall) -> int | None:
-    if call.prompt_ids is not None:
-        return len(call.prompt_ids)
-    return None if call.usage is None else call.usage.input_tokens
-
-
-def _count_call_tokens(call: ModelCall) -> int | None:
-    prompt = _count_prompt_tokens(call)
-    if call.completion_ids is not None:
-        completion: int | None = len(call.completion_ids)
-    else:
-        completion = None if call.usage is None else call.usage.output_tokens
-    return None if prompt is None or completion is None else prompt + completion
-
-
-def _build_token_counter(folder: Path) -> TokenCounter:
-    tokenizer = load_tokenizer(folder)
-
-    def count(sample: Sample, prompt_only: bool) -> int | None:
-        messages = get_prompt_messages(sample) if prompt_only else sample.messages
-        return _count_rendered_tokens(tokenizer, messages, find_tools(sample))
-
-    return count
 
 
 def load_tokenizer(folder: Path) -> Any:
@@ -106,18 +104,3 @@ def load_tokenizer(folder: Path) -> Any:
     if not tokenizer.chat_template:
         raise ConfigError("the tokenizer has no chat template", where=f"--tokenizer {folder}")
     return tokenizer
-
-
-def _count_rendered_tokens(
-    tokenizer: Any, messages: Sequence[Message], tools: list[dict[str, Any]]
-) -> int:
-    wire = to_huggingface(flatten_to_text(messages)).value
-    try:
-        ids = tokenizer.apply_chat_template(
-            wire, tools=tools or None, tokenize=True, return_dict=False
-        )
-    except Exception as error:  # templates raise anything; the problem is this conversation
-        raise WireError(
-            f"the chat template rejects the messages: {type(error).__name__}", where="messages"
-        ) from error
-    return len(ids)
