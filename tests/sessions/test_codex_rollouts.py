@@ -24,7 +24,7 @@ def test_files_of_a_thread_are_sorted_by_when_they_were_begun(tmp_path: Path) ->
     third = write_rollout(tmp_path, "a", rollout="x", second=9)
     second = write_rollout(tmp_path, "a", rollout="y", second=7)
 
-    found = index_of(tmp_path).rollouts_of("a")
+    found = index_of(tmp_path).threads["a"]
 
     assert [each.path for each in found] == [str(w.path) for w in (first, second, third)]
     assert [each.rollout_id for each in found] == ["a", "y", "x"]
@@ -35,10 +35,10 @@ def test_a_compressed_file_and_its_plain_twin_are_one_rollout(tmp_path: Path) ->
     text = plain.read_bytes()
     packed = compress(plain)
 
-    assert [each.path for each in index_of(tmp_path).rollouts_of("a")] == [str(packed)]
+    assert [each.path for each in index_of(tmp_path).threads["a"]] == [str(packed)]
 
     plain.write_bytes(text)
-    assert [each.path for each in index_of(tmp_path).rollouts_of("a")] == [str(plain)]
+    assert [each.path for each in index_of(tmp_path).threads["a"]] == [str(plain)]
     for path in (tmp_path, plain, packed):
         stream = read_codex(path)
         assert [sample.id for sample in stream] == ["a"]

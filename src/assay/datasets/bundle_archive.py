@@ -54,7 +54,17 @@ def write_archive(output: BinaryIO, members: Iterable[tuple[str, Path]]) -> None
     with gzip.GzipFile("", "wb", compresslevel=6, fileobj=output, mtime=0) as archive:
         for name, path in members:
             size = path.stat().st_size
-            archive.write(_build_tar_header(name, size))
+            if problem := find_name_problem(name):
+                raise ConfigError(f"{name!r} cannot be bundled: {problem}")
+            most = get_size_limit(name)
+            if size > most:
+                raise ConfigError(f"{name} has {size} bytes, over the limit of {most}")
+            info = TarInfo(name)
+            info.size, info.mode = size, 0o600
+            try:
+                archive.write(info.tobuf(USTAR_FORMAT, "utf-8", "strict"))
+            except (ValueError, UnicodeError) as error:
+                raise ConfigError(f"{name!r} cannot be bundled: {error}") from None
             with path.open("rb") as file:
                 copied = 0
                 while piece := file.read(_ARCHIVE_CHUNK_BYTES):
@@ -66,19 +76,6 @@ def write_archive(output: BinaryIO, members: Iterable[tuple[str, Path]]) -> None
             archive.write(bytes(-size % _TAR_BLOCK_BYTES))
         # Two empty blocks mark the end of a tar archive.
         archive.write(bytes(2 * _TAR_BLOCK_BYTES))
-
-
-def _build_tar_header(name: str, size: int) -> bytes:
-    if problem := find_name_problem(name):
-        raise ConfigError(f"{name!r} cannot be bundled: {problem}")
-    if size > get_size_limit(name):
-        raise ConfigError(f"{name} has {size} bytes, over the limit of {get_size_limit(name)}")
-    info = TarInfo(name)
-    info.size, info.mode = size, 0o600
-    try:
-        return info.tobuf(USTAR_FORMAT, "utf-8", "strict")
-    except (ValueError, UnicodeError) as error:
-        raise ConfigError(f"{name!r} cannot be bundled: {error}") from None
 
 
 def read_archive(path: Path) -> Iterator[tuple[ArchiveMember, Iterator[bytes]]]:

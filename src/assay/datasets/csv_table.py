@@ -65,16 +65,12 @@ class CsvTable:
         hint = "the first line must name every column, each once"
         if not cells:
             raise DatasetError("the file has no header line", where=self.where(1), hint=hint)
-        for number, name in enumerate(cells):
-            if not name.strip():
-                raise DatasetError(
-                    f"column {number + 1} has no name", where=self.where(1), hint=hint
-                )
+        blank = next((n for n, name in enumerate(cells, start=1) if not name.strip()), None)
         repeated = find_duplicate(cells)
-        if repeated is not None:
-            raise DatasetError(
-                f"two columns are named {repeated!r}", where=self.where(1), hint=hint
-            )
+        if blank is not None or repeated is not None:
+            unnamed = f"column {blank} has no name"
+            problem = unnamed if blank is not None else f"two columns are named {repeated!r}"
+            raise DatasetError(problem, where=self.where(1), hint=hint)
         return cells
 
     def _build_row(self, header: list[str], cells: list[str], line: int) -> RowOutcome:

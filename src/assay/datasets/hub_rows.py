@@ -64,20 +64,16 @@ class HubRows:
             )
         # The library lets through any exception of its file systems and parsers.
         except Exception as error:
-            raise self._build_load_error(error) from error
-
-    def _build_load_error(self, error: Exception) -> DatasetError:
-        cause = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        if isinstance(self.source, Path):
+            cause = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            message = f"the folder cannot be loaded: {cause}"
             hint = "the folder must contain data files, or be written by save_to_disk"
-            return DatasetError(
-                f"the folder cannot be loaded: {cause}", where=str(self.source), hint=hint
-            )
-        return DatasetError(
-            f"no file or folder has this name, and loading it as a hub dataset failed: {cause}",
-            where=self.source,
-            hint="check the path; a hub dataset needs its exact name and the network",
-        )
+            if not isinstance(self.source, Path):
+                message = (
+                    "no file or folder has this name, and loading it as a hub dataset failed: "
+                    f"{cause}"
+                )
+                hint = "check the path; a hub dataset needs its exact name and the network"
+            raise DatasetError(message, where=str(self.source), hint=hint) from error
 
     @property
     def _is_saved(self) -> bool:

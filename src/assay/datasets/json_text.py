@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from math import isfinite, isinf
 from typing import Any
 
@@ -146,7 +147,11 @@ def _explain_parse_error(data: bytes, complaint: str, max_depth: int) -> JsonPro
         return _build_depth_error(data, max_depth)
     if text.startswith("EOF"):
         return JsonProblem("ends in the middle of an object", offset=len(data), cut_off=True)
-    if ("escape" in text or "surrogate" in text) and _has_lone_surrogate(data):
+    read: Any = None
+    if "escape" in text or "surrogate" in text:
+        with suppress(ValueError, RecursionError):
+            read = json.loads(data)
+    if _SURROGATE_CODE_POINT.search(json.dumps(read, ensure_ascii=False)):
         return JsonProblem(
             "contains a lone surrogate",
             offset=offset,
@@ -155,14 +160,6 @@ def _explain_parse_error(data: bytes, complaint: str, max_depth: int) -> JsonPro
     # The parser does not report half a literal such as `fal` as an early end.
     cut_off = data[offset:].isalpha()
     return JsonProblem(f"is not JSON: {text}", offset=offset, cut_off=cut_off)
-
-
-def _has_lone_surrogate(data: bytes) -> bool:
-    try:
-        value = json.loads(data)
-    except (ValueError, RecursionError):
-        return False
-    return _SURROGATE_CODE_POINT.search(json.dumps(value, ensure_ascii=False)) is not None
 
 
 def _build_depth_error(data: bytes, max_depth: int) -> JsonProblem:

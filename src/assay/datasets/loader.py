@@ -54,7 +54,17 @@ def load_samples(
     Rows are read lazily, but invalid arguments and missing files raise immediately. With
     `on_bad_row="skip"`, `SampleStream.skipped` lists the omitted rows.
     """
-    _check_load_options(max_samples, on_bad_row, adapter)
+    if max_samples is not None and (type(max_samples) is not int or max_samples < 0):
+        raise ConfigError(
+            f"max_samples={max_samples!r} is not a number of samples",
+            where=_LOADER_WHERE,
+            hint="pass None to read all of them",
+        )
+    if on_bad_row not in ("fail", "skip"):
+        message = f"on_bad_row={on_bad_row!r} is neither 'fail' nor 'skip'"
+        raise ConfigError(message, where=_LOADER_WHERE)
+    if adapter is not None and not callable(adapter):
+        raise ConfigError(f"adapter={adapter!r} is not callable", where=_LOADER_WHERE)
     limits = limits or ReadLimits()
     return SampleStream(
         StreamPlan(
@@ -68,21 +78,6 @@ def load_samples(
             else f"{type(source).__name__} in memory",
         )
     )
-
-
-def _check_load_options(max_samples: object, on_bad_row: object, adapter: object) -> None:
-    if max_samples is not None and (type(max_samples) is not int or max_samples < 0):
-        raise ConfigError(
-            f"max_samples={max_samples!r} is not a number of samples",
-            where=_LOADER_WHERE,
-            hint="pass None to read all of them",
-        )
-    if on_bad_row not in ("fail", "skip"):
-        raise ConfigError(
-            f"on_bad_row={on_bad_row!r} is neither 'fail' nor 'skip'", where=_LOADER_WHERE
-        )
-    if adapter is not None and not callable(adapter):
-        raise ConfigError(f"adapter={adapter!r} is not callable", where=_LOADER_WHERE)
 
 
 def _open_source(source: Source, split: str | None, limits: ReadLimits) -> Rows:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -46,25 +45,22 @@ class ParquetTable:
             self._refuse_repeated_columns(file.schema_arrow.names)
             for batch in file.iter_batches(batch_size=_BATCH_ROWS):
                 # Measured in Arrow: Python objects are several times as large.
-                if batch.nbytes <= self.limits.max_row_bytes:
-                    found = map(self._check_row, count(position), batch.to_pylist())
-                else:
-                    single = (batch.slice(offset, 1) for offset in range(batch.num_rows))
-                    found = map(self._check_large_row, count(position), single)
-                yield from zip(count(position), found)
-                position += batch.num_rows
+                small = batch.nbytes <= self.limits.max_row_bytes
+                pieces = [batch] if small else (batch.slice(n, 1) for n in range(batch.num_rows))
+                for piece in pieces:
+                    yield from self._read_piece(piece, position)
+                    position += piece.num_rows
 
-    def _check_row(self, position: int, row: dict[str, Any]) -> RowOutcome:
-        return check_row(row, where=self.where(position), max_depth=self.limits.max_depth)
-
-    def _check_large_row(self, position: int, batch: Any) -> RowOutcome:
+    def _read_piece(self, batch: Any, position: int) -> Iterator[tuple[int, RowOutcome]]:
         if batch.nbytes > self.limits.max_row_bytes:
-            return BadRow(
-                f"the row is {batch.nbytes} bytes, over the limit of {self.limits.max_row_bytes}",
-                where=self.where(position),
-                hint="raise ReadLimits(max_row_bytes=…)",
-            )
-        return self._check_row(position, batch.to_pylist()[0])
+            problem = f"{batch.nbytes} bytes, over the limit of {self.limits.max_row_bytes}"
+            hint = "raise ReadLimits(max_row_bytes=…)"
+            where = self.where(position)
+            yield position, BadRow(f"the row is {problem}", where=where, hint=hint)
+            return
+        for number, row in enumerate(batch.to_pylist(), start=position):
+            where = self.where(number)
+            yield number, check_row(row, where=where, max_depth=self.limits.max_depth)
 
     def _refuse_repeated_columns(self, names: list[str]) -> None:
         # `to_pylist` makes dicts, which would silently keep the last of two equal columns.

@@ -35,7 +35,7 @@ class SeenIds:
         latest = self._latest
         entry = latest.get(given)
         if entry is None and self._database is not None and self._perhaps[hash(given) & _MASK]:
-            entry = self._read_from_disk(given)
+            entry = self._database.execute(_SELECT_SEEN_ID, (given,)).fetchone()
         if entry is not None:
             return entry[0]
         latest[given] = (position, 1)
@@ -59,13 +59,8 @@ class SeenIds:
     def _get(self, key: str) -> tuple[int, int] | None:
         entry = self._latest.get(key)
         if entry is None and self._database is not None and self._perhaps[hash(key) & _MASK]:
-            entry = self._read_from_disk(key)
+            entry = self._database.execute(_SELECT_SEEN_ID, (key,)).fetchone()
         return entry
-
-    def _read_from_disk(self, key: str) -> tuple[int, int] | None:
-        assert self._database is not None
-        found: tuple[int, int] | None = self._database.execute(_SELECT_SEEN_ID, (key,)).fetchone()
-        return found
 
     def _put(self, key: str, position: int, times: int) -> None:
         self._latest[key] = (position, times)

@@ -147,7 +147,11 @@ class _AtifWriter:
         extra = _collect_message_extra(message)
         if message.timestamp is not None:
             # A timestamp that is not ISO 8601 would make the document invalid.
-            (step if _is_iso(message.timestamp) else extra)["timestamp"] = message.timestamp
+            holder = extra
+            with suppress(ValueError):
+                datetime.fromisoformat(message.timestamp.replace("Z", "+00:00"))
+                holder = step
+            holder["timestamp"] = message.timestamp
         step["message"] = self._write_text(message, where, extra)
         self._asked = {}
         if source == "agent":
@@ -242,12 +246,6 @@ def _collect_message_extra(message: Message) -> dict[str, Any]:
     if message.__pydantic_extra__:
         extra["fields"] = dict(message.__pydantic_extra__)
     return extra
-
-
-def _is_iso(text: str) -> bool:
-    with suppress(ValueError):
-        return datetime.fromisoformat(text.replace("Z", "+00:00")) is not None
-    return False
 
 
 def _write_atif_call(call: ToolCall, made_id: str) -> dict[str, Any]:

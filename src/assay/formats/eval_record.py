@@ -6,6 +6,7 @@ merged first: consecutive messages of one side are one content.
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
@@ -93,7 +94,11 @@ def _write_record(
     record = _build_record(sample, writer, mode)
     stored = sample.metadata.get("subagents")
     for place, each in enumerate(stored if isinstance(stored, list) else ()):
-        inner = _read_stored_subagent(each) if depth < _MAX_RECORD_DEPTH else None
+        inner: Sample | None = None
+        if depth < _MAX_RECORD_DEPTH and isinstance(each, dict) and "trajectory" in each:
+            # Metadata is free-form: an entry that is not a sample stays in the metadata only.
+            with suppress(AssayError, ValidationError, ValueError, TypeError, RecursionError):
+                inner = Sample.from_dict(each)
         where = f"metadata.subagents[{place}]"
         if inner is not None:
             written = _write_record(inner, mode, tool_names, depth=depth + 1)
@@ -104,16 +109,6 @@ def _write_record(
         elif isinstance(each, dict) and "trajectory" in each:
             writer.dropped.append(Dropped(where, "its conversation; left out"))
     return Converted(record, tuple(writer.dropped))
-
-
-def _read_stored_subagent(entry: object) -> Sample | None:
-    # Metadata is free-form: an entry that is not a sample stays in the metadata only.
-    if not isinstance(entry, dict) or "trajectory" not in entry:
-        return None
-    try:
-        return Sample.from_dict(entry)
-    except (AssayError, ValidationError, ValueError, TypeError, RecursionError):
-        return None
 
 
 def _build_record(sample: Sample, writer: EvalTurns, mode: ResponseMode) -> dict[str, Any]:
@@ -239,7 +234,15 @@ def _read_record(record: Mapping[str, Any], *, depth: int) -> Sample:
     found = _build_record_sample(data, metadata, messages)
     stored = found.metadata.get("subagents")
     if isinstance(stored, list):
-        found.metadata["subagents"] = [_read_record_subagent(each, depth) for each in stored]
+        stored = found.metadata["subagents"] = list(stored)
+        # The summary of a subagent is replaced by its sample, if the record contains it.
+        for place, entry in enumerate(stored):
+            inner = entry.get("record") if isinstance(entry, Mapping) else None
+            if inner is not None and depth == _MAX_RECORD_DEPTH:
+                message = f"subagents are nested more than {_MAX_RECORD_DEPTH} deep"
+                raise WireError(message, where="metadata")
+            if inner is not None:
+                stored[place] = _read_record(inner, depth=depth + 1).to_dict()
     return found
 
 
@@ -363,18 +366,6 @@ def _read_event_answer(event: Mapping[str, Any], call: ToolCall) -> Message:
         text = to_json(dict(response)).decode()
     data = {"role": "tool", "name": call.name, "tool_call_id": call.id, "content": text}
     return validate_wire(Message, {**data, "details": details}, where)
-
-
-def _read_record_subagent(entry: Any, depth: int) -> Any:
-    # Replaces the summary of a subagent by its sample, if the record contains it.
-    record = entry.get("record") if isinstance(entry, Mapping) else None
-    if record is None:
-        return entry
-    if depth == _MAX_RECORD_DEPTH:
-        raise WireError(
-            f"subagents are nested more than {_MAX_RECORD_DEPTH} deep", where="metadata"
-        )
-    return _read_record(record, depth=depth + 1).to_dict()
 
 
 def _build_record_sample(

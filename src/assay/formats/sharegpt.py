@@ -196,7 +196,12 @@ def _read_sharegpt_turn(turn: Mapping[str, Any], where: str, messages: list[Mess
     if role != "tool":
         messages.append(validate_wire(Message, {"role": role, "content": value}, where))
         return
-    waiting = _find_unanswered_calls(messages)
+    # The calls of the last message that is not an answer, without those already answered.
+    answered = 0
+    while answered < len(messages) and messages[-1 - answered].role == "tool":
+        answered += 1
+    asked = messages[-1 - answered].tool_calls if answered < len(messages) else ()
+    waiting = asked[answered:]
     answers = value.split(_ANSWER_SEPARATOR)
     for n, answer in enumerate(answers if len(answers) <= len(waiting) else [value]):
         fields: dict[str, Any] = {"role": role, "content": answer}
@@ -224,10 +229,3 @@ def _read_sharegpt_calls(
         for n, each in enumerate(listed)
     )
     return text, calls
-
-
-def _find_unanswered_calls(messages: list[Message]) -> tuple[ToolCall, ...]:
-    for answered, message in enumerate(reversed(messages)):
-        if message.role != "tool":
-            return message.tool_calls[answered:]
-    return ()

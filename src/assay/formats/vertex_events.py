@@ -117,7 +117,13 @@ class _AgentWriter:
                 if not self.depth:
                     self.history.instruction.append(message.text)
         self._close_calls()
-        self._report_unlinked()
+        found = self.sample.metadata.get("subagents")
+        linked = {(each.details or {}).get("subagent") for each in self.sample.messages}
+        for place, each in enumerate(found if isinstance(found, list) else []):
+            if not isinstance(each, Mapping) or each.get("id") not in linked:
+                where = f"{self.at}metadata.subagents[{place}]"
+                what = "no call started this subagent; left out"
+                self.history.dropped.append(Dropped(where, what))
 
     def _register_agent(self, name: str) -> None:
         self.history.agents.setdefault(name, {"agent_id": name})
@@ -192,16 +198,6 @@ class _AgentWriter:
         for call, call_id in self._open:
             self._add_tool_response(call, call_id, {"error": UNANSWERED_RESPONSE}, None)
         self._open = OpenCalls()
-
-    def _report_unlinked(self) -> None:
-        found = self.sample.metadata.get("subagents")
-        linked = {(each.details or {}).get("subagent") for each in self.sample.messages}
-        for place, each in enumerate(found if isinstance(found, list) else []):
-            if not isinstance(each, Mapping) or each.get("id") not in linked:
-                where = f"{self.at}metadata.subagents[{place}]"
-                self.history.dropped.append(
-                    Dropped(where, "no call started this subagent; left out")
-                )
 
     def _add_subagent(self, child: str, where: str) -> None:
         # The child's events come before the answer of the call that started it.

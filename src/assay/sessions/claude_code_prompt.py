@@ -48,14 +48,12 @@ class PromptRecords:
         for holder in (*shapes, *self._snapshots):
             for tool in _parse_claude_tools(holder.get("tools")):
                 tools.setdefault(tool["name"], tool)
-        return system or self._read_snapshot_prompt(), list(tools.values())
-
-    def _read_snapshot_prompt(self) -> str | None:
         prefix = next((t for s in self._snapshots if (t := text_or_none(s.get("cliPrefix")))), None)
-        for each in self._snapshots:
+        for each in self._snapshots if system is None else ():
             if text := _join_system_prompt(each.get("systemPrompt")):
-                return f"{prefix}\n\n{text}" if prefix else text
-        return None
+                system = f"{prefix}\n\n{text}" if prefix else text
+                break
+        return system, list(tools.values())
 
 
 def _join_system_prompt(stored: object) -> str | None:

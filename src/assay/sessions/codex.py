@@ -82,7 +82,7 @@ class _Folder:
     options: SampleOptions
 
     def read(self, thread_id: str) -> RecordedSession | UnreadableSession:
-        rollouts = self.index.rollouts_of(thread_id)
+        rollouts = self.index.threads[thread_id]
         try:
             return _Thread(self, rollouts).to_recorded_session()
         except BadRow as problem:
@@ -124,7 +124,7 @@ class _Thread:
             project=text_or_none(payload.get("cwd")),
             directory=text_or_none(payload.get("cwd")),
         )
-        copies = index.copies_of(thread_id)
+        copies = index.copies.get(thread_id, ())
         notes = [f"{path}: session {meta.id} has a longer copy; file skipped" for path in copies]
         build = partial(self._build_sample, meta, dict(payload))
         children = partial(map, self.folder.read, index.children_of(thread_id))

@@ -193,8 +193,12 @@ class RolloutIndex:
 
     def __init__(self, files: Iterable[Path], elsewhere: Iterable[Path] = ()) -> None:
         """Index `files`, which are read as sessions. Others are looked up by name on demand."""
-        self._copies: dict[str, list[str]] = {}
-        self._threads: dict[str, list[Rollout]] = {}
+        self.copies: dict[str, list[str]] = {}
+        """Files of each session that were skipped: longer ones contain the same rollouts."""
+
+        self.threads: dict[str, list[Rollout]] = {}
+        """The files of each session, from the first to the current one."""
+
         self._by_id: dict[str, Rollout] = {}
         for path in _drop_compressed_copies(files):
             self._add(read_rollout(path))
@@ -203,9 +207,9 @@ class RolloutIndex:
             if parts := _ROLLOUT_NAME.match(strip_rollout_suffix(path)):
                 self._elsewhere[parts[3] or parts[2]] = path
         for rollout_id, path in self._elsewhere.items():
-            if find_session_name(path) in self._threads and rollout_id not in self._by_id:
+            if find_session_name(path) in self.threads and rollout_id not in self._by_id:
                 self._add(read_rollout(path))
-        for rollouts in self._threads.values():
+        for rollouts in self.threads.values():
             rollouts.sort(key=lambda rollout: rollout.created)
         self._children: dict[str, list[str]] = {}
         self.roots = self._find_roots()
@@ -216,17 +220,17 @@ class RolloutIndex:
         if twin is not None and twin.thread_id == rollout.thread_id:
             # Sessions only grow: the longer of two copies contains the other.
             left, kept = sorted((twin, rollout), key=lambda each: (_get_size(each.path), each.path))
-            self._copies.setdefault(rollout.thread_id, []).append(left.path)
+            self.copies.setdefault(rollout.thread_id, []).append(left.path)
             if kept is twin:
                 return
-            self._threads[twin.thread_id].remove(twin)
+            self.threads[twin.thread_id].remove(twin)
         if twin is None or twin.thread_id == rollout.thread_id or not twin.readable:
             self._by_id[rollout.rollout_id] = rollout
-        self._threads.setdefault(rollout.thread_id, []).append(rollout)
+        self.threads.setdefault(rollout.thread_id, []).append(rollout)
 
     def _find_roots(self) -> list[str]:
         parents = {
-            thread_id: rollouts[-1].parent_id for thread_id, rollouts in self._threads.items()
+            thread_id: rollouts[-1].parent_id for thread_id, rollouts in self.threads.items()
         }
         for thread_id, parent in parents.items():
             if parent is not None and parent in parents:
@@ -256,23 +260,15 @@ class RolloutIndex:
             waiting.extend((each, depth + 1) for each in started)
         return cut
 
-    def rollouts_of(self, thread_id: str) -> list[Rollout]:
-        """Return the files of a session, from the first to the current one."""
-        return self._threads[thread_id]
-
     def children_of(self, thread_id: str) -> list[str]:
         return self._children.get(thread_id, [])
 
     def find_thread(self, path: Path) -> str:
         """Return the session that a file belongs to."""
         plain = str(path).removesuffix(".zst")
-        every = (rollout for rollouts in self._threads.values() for rollout in rollouts)
+        every = (rollout for rollouts in self.threads.values() for rollout in rollouts)
         found = (each.thread_id for each in every if each.path.removesuffix(".zst") == plain)
         return next(found, None) or read_rollout(str(path)).thread_id
-
-    def copies_of(self, thread_id: str) -> list[str]:
-        """Return files that were skipped because longer ones contain the same rollouts."""
-        return self._copies.get(thread_id, [])
 
     def find(self, rollout_id: str) -> Rollout | None:
         """Return a rollout by its id, reading it if it is not indexed yet."""

@@ -59,6 +59,11 @@ class Conversation:
         roles = [message.role for message in self.messages]
         opening = roles.index("assistant") if "assistant" in roles else len(roles)
         status = self.compute_status()
+        # The agent's own reason, unless the last turn is the user's.
+        answered = self.calls and self.messages and self.messages[-1].role != "user"
+        reason = (self.calls[-1].error or self.calls[-1].finish_reason) if answered else None
+        if self.interrupted:
+            reason = "interrupted"
         return Sample(
             id=session_id,
             input={key: value for key, value in given.items() if value is not None},
@@ -69,7 +74,7 @@ class Conversation:
                 steps=len(self.calls),
                 terminated=status is Status.COMPLETED,
                 truncated=status is Status.TRUNCATED,
-                termination_reason=self._find_end_reason(),
+                termination_reason=reason,
                 duration=self.duration,
                 cost_usd=self.cost_usd,
                 # Exporters read this field. Absent, not empty, if the agent records no tools.
@@ -78,13 +83,6 @@ class Conversation:
             status=status,
             metadata={k: v for k, v in {**metadata, **found}.items() if v not in (None, [], 0)},
         )
-
-    def _find_end_reason(self) -> str | None:
-        if self.interrupted:
-            return "interrupted"
-        if not self.calls or not self.messages or self.messages[-1].role == "user":
-            return None
-        return self.calls[-1].error or self.calls[-1].finish_reason
 
     def compute_status(self) -> Status:
         """Return how the session ended, by its last message and its last model call."""

@@ -86,8 +86,15 @@ class _BoundedConverter:
             text = replace_lone_surrogates(str.__str__(value))
             self.changed |= text != value
             return text
-        if isinstance(value, int | float):
-            return self._convert_number(value)
+        if isinstance(value, int):
+            # Charged before formatting: Python refuses to format thousands of digits.
+            self._charge_room(1 + max(value.bit_length() - 1, 0) * 3 // 10)
+            return int(value)
+        if isinstance(value, float):
+            self._charge_room(1)
+            self.changed |= not isfinite(value)
+            unreal = "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
+            return float(value) if isfinite(value) else unreal
         if isinstance(value, dict):
             return self._convert_object(value, depth)
         if isinstance(value, list | tuple):
@@ -100,19 +107,6 @@ class _BoundedConverter:
         self._room -= characters
         if self._room < 0:
             raise _RoomExceeded
-
-    def _convert_number(self, value: int | float) -> int | float | str:
-        self._charge_room(1)
-        if isinstance(value, int):
-            # Charged before formatting: Python refuses to format thousands of digits.
-            self._charge_room(max(value.bit_length() - 1, 0) * 3 // 10)
-            return int(value)
-        if isfinite(value):
-            return float(value)
-        self.changed = True
-        if isnan(value):
-            return "NaN"
-        return "Infinity" if value > 0 else "-Infinity"
 
     def _convert_object(self, value: dict[Any, Any], depth: int) -> dict[str, Any]:
         self._charge_room(2 + max(2 * len(value) - 1, 0))

@@ -33,8 +33,8 @@ def _check_not_blank(text: str) -> str:
     return text
 
 
-def _check_printable_name(text: str) -> str:
-    if _check_not_blank(text) != text.strip() or not text.isprintable():
+def _check_printable(text: str) -> str:
+    if text != text.strip() or not text.isprintable():
         raise ValueError(f"{text!r} contains surrounding spaces or control characters")
     return text
 
@@ -42,7 +42,7 @@ def _check_printable_name(text: str) -> str:
 NonBlankText = Annotated[str, AfterValidator(_check_not_blank)]
 """Text that is not blank."""
 
-Name = Annotated[str, Field(max_length=200), AfterValidator(_check_printable_name)]
+Name = Annotated[NonBlankText, Field(max_length=200), AfterValidator(_check_printable)]
 """A name, an id or an address: one printable line."""
 
 StrictFiniteFloat = Annotated[FiniteFloat, Strict()]

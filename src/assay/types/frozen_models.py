@@ -84,12 +84,10 @@ FrozenJson = Annotated[Any, AfterValidator(freeze), PlainSerializer(thaw)]
 """Any plain data, kept immutable and written unchanged."""
 
 
-def _serialize_as_dict(value: Mapping[str, Any], write: SerializerFunctionWrapHandler) -> Any:
-    return write(dict(value))
-
-
 FrozenDict = Annotated[
-    Mapping[str, V], AfterValidator(FrozenMapping), WrapSerializer(_serialize_as_dict)
+    Mapping[str, V],
+    AfterValidator(FrozenMapping),
+    WrapSerializer(lambda value, write: write(dict(value))),
 ]
 """An immutable mapping of validated values."""
 

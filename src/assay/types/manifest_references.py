@@ -133,24 +133,22 @@ class _ReferenceResolver:
         # Anything but a mapping of definitions is left to the validation of the manifest.
         if isinstance(value, Mapping) and isinstance(value.get("definitions"), Mapping):
             node = top.at("definitions")
-            found = {key: self._resolve_definition(node.at(key), trail) for key in node.value}
+            found: dict[str, Any] = {}
+            for key in node.value:
+                try:
+                    target, path_to = self._follow_references(node.at(key), trail)
+                    found[key] = target.value
+                    if isinstance(target.value, Mapping) and "evaluation" in target.value:
+                        evaluation = self._resolve_value(target.at("evaluation"), path_to)
+                        found[key] = {**target.value, "evaluation": evaluation}
+                except _UnresolvedReference as error:
+                    # The other definitions are still checked.
+                    self._problems.append(error.problem)
             value = {**value, "definitions": found}
         if self._problems:
             raise build_problems_error(ManifestError, self._problems)
         files = (*files, *(source for _, source in self._opened.values()))
         return ManifestDocument(value, document.file, self._positions, self._root, files)
-
-    def _resolve_definition(self, node: _ManifestNode, trail: _ReferenceChain) -> Any:
-        try:
-            node, trail = self._follow_references(node, trail)
-            if not isinstance(node.value, Mapping) or "evaluation" not in node.value:
-                return node.value
-            evaluation = self._resolve_value(node.at("evaluation"), trail)
-            return {**node.value, "evaluation": evaluation}
-        except _UnresolvedReference as error:
-            # The other definitions are still checked.
-            self._problems.append(error.problem)
-            return None
 
     def _resolve_value(self, node: _ManifestNode, trail: _ReferenceChain) -> Any:
         node, trail = self._follow_references(node, trail)

@@ -12,7 +12,7 @@ from .field_types import replace_lone_surrogates
 
 # For annotations only: the result type imports this module.
 if TYPE_CHECKING:
-    from .evaluate_result import EvaluateResult, Metric, StepOutput
+    from .evaluate_result import EvaluateResult, Metric
 
 # Characters, however a reader counts them.
 MAX_INFO = 512
@@ -142,7 +142,14 @@ def _build_sections(result: "EvaluateResult") -> Iterator[_InfoSection]:
         fit = len(steps) <= MAX_INFO // _MIN_STEP_LENGTH and all(
             to_finite_float(step.base_reward) is not None for step in steps
         )
-        entries = {"step_outputs": [_write_step_entry(step) for step in steps]} if fit else None
+        names = ("step_index", "base_reward", "terminated", "control_plane_info", "reason")
+        written = []
+        for step in steps if fit else ():
+            entry = {name: getattr(step, name) for name in names}
+            given = {**entry, "metrics": step.metrics or None}
+            known = {name: value for name, value in given.items() if value is not None}
+            written.append({**(step.model_extra or {}), **known})
+        entries = {"step_outputs": written} if fit else None
         yield _build_section(_STEPS, "step_outputs", entries, names_dropped=("step_outputs",))
     extra = {k: v for k, v in (result.model_extra or {}).items() if k not in _RESERVED_NAMES}
     if extra:
@@ -195,19 +202,6 @@ def _write_metric_entries(metrics: "Mapping[str, Metric]", *, bare: bool) -> Pla
         entries.setdefault(place, {})[name] = entry
     plain = to_plain(entries, room=MAX_INFO)
     return plain and PlainJson(plain.value, plain.changed or unreal)
-
-
-def _write_step_entry(step: "StepOutput") -> dict[str, Any]:
-    entry: dict[str, Any] = {
-        "step_index": step.step_index,
-        "base_reward": step.base_reward,
-        "terminated": step.terminated,
-        "control_plane_info": step.control_plane_info,
-        "metrics": step.metrics or None,
-        "reason": step.reason,
-    }
-    given = {name: value for name, value in entry.items() if value is not None}
-    return {**(step.model_extra or {}), **given}
 
 
 def _add_shortened_texts(

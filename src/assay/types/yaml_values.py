@@ -81,7 +81,15 @@ class YamlReader:
     def _read_value(self, event: yaml.Event, place: ValuePath) -> _MeasuredValue:
         self.positions.setdefault(place, self._get_position(event))
         if isinstance(event, yaml.AliasEvent):
-            return self._read_alias(event, place)
+            name = str(event.anchor)
+            anchored = self._anchored.get(name)
+            if anchored is None:
+                inside = name in self._anchored
+                problem = "is used inside its own anchor" if inside else "has no anchor"
+                self._refuse(event, place, f"the alias *{name[:80]} {problem}")
+                return _MeasuredValue(None)
+            self._count_value(event, place, anchored)
+            return anchored
         values, characters = self._values, self._characters
         self._count_value(
             event, place, _MeasuredValue(None, characters=len(getattr(event, "value", "")))
@@ -101,17 +109,6 @@ class YamlReader:
         if anchor is not None:
             self._anchored[anchor] = read
         return read
-
-    def _read_alias(self, event: yaml.AliasEvent, place: ValuePath) -> _MeasuredValue:
-        name = str(event.anchor)
-        anchored = self._anchored.get(name)
-        if anchored is None:
-            inside = name in self._anchored
-            problem = "is used inside its own anchor" if inside else "has no anchor"
-            self._refuse(event, place, f"the alias *{name[:80]} {problem}")
-            return _MeasuredValue(None)
-        self._count_value(event, place, anchored)
-        return anchored
 
     def _read_sequence(self, event: yaml.Event, place: ValuePath) -> tuple[list[Any], int]:
         self._refuse_tag(event, place, "seq")

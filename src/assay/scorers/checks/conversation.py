@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pydantic_core import to_json
 
 from assay.formats import TEXT_SEPARATOR, EvalTurn, EvalTurns
-from assay.types import Boundary, Message, Sample, ToolCall
+from assay.types import Boundary, Sample, ToolCall
 
 from ..subagents import UnreadableSubagent, map_started_subagents, read_subagents
 
@@ -103,7 +103,14 @@ class ConversationView:
         self._merged = EvalTurns({})
         self._asked: list[ToolCall] = []
         for index, message in enumerate(sample.messages):
-            self._merged.take(_add_status(message), f"messages[{index}]")
+            details = message.details or {}
+            marked = message
+            if message.role in ("tool", "function") and _STATUS_KEYS.isdisjoint(details):
+                # `EvalTurns` takes a missing status for success. A mark of our own keeps the
+                # difference between "did not fail" and "not recorded".
+                unmarked = {"details": {**details, "status": _UNMARKED}}
+                marked = message.model_copy(update=unmarked)
+            self._merged.take(marked, f"messages[{index}]")
             if message.role != "assistant":
                 continue
             self._asked += message.tool_calls
@@ -236,15 +243,6 @@ class ConversationView:
         if not starts:
             return None
         return Passage(TEXT_SEPARATOR.join(texts), tuple(starts), what, agent=self.agent)
-
-
-def _add_status(message: Message) -> Message:
-    # `EvalTurns` takes a missing status for success. A mark of our own keeps the difference
-    # between "did not fail" and "not recorded".
-    details = message.details or {}
-    if message.role not in ("tool", "function") or not _STATUS_KEYS.isdisjoint(details):
-        return message
-    return message.model_copy(update={"details": {**details, "status": _UNMARKED}})
 
 
 def _build_recorded_call(event: dict[str, Any], asked: ToolCall) -> RecordedCall:

@@ -16,7 +16,7 @@ from .check_entry import (
     WholeNumber,
     expand_short_form,
 )
-from .conditions import Condition, ConditionOrValue, quote_json
+from .conditions import ConditionOrValue, quote_json
 from .conversation import AgentScope, ConversationView, RecordedCall
 from .findings import CheckFinding, cut_excerpt, mark_unscored
 from .json_paths import JsonPath, parse_json_path
@@ -155,7 +155,18 @@ class ToolArgsMatch(ToolRule):
         every = self.tool_args_match.of == "every"
         first: CheckFinding | None = None
         for call in calls:
-            problem = _find_argument_problem(call, self.tool_args_match.args)
+            problem = None
+            if call.asked.malformed:
+                problem = "its arguments are not a JSON object"
+            for path, condition in () if problem else self.tool_args_match.args.items():
+                values = path.find(call.asked.arguments)
+                missed = [condition.problem(value) for _, value in values]
+                if not values:
+                    problem = f"the argument {path.source!r} is missing"
+                elif None not in missed:
+                    problem = f"{path.source!r} {missed[0]}"
+                if problem:
+                    break
             reason = f"{call.place} calls {_describe_call(call)}: {problem or 'matches'}"
             found = CheckFinding(problem is None, reason)
             if found.passed is not every:
@@ -164,19 +175,6 @@ class ToolArgsMatch(ToolRule):
         assert first is not None  # there is a call
         more = f"; the same of {len(calls) - 1} more" if len(calls) > 1 else ""
         return CheckFinding(first.passed, first.reason + more)
-
-
-def _find_argument_problem(call: RecordedCall, conditions: dict[JsonPath, Condition]) -> str | None:
-    if call.asked.malformed:
-        return "its arguments are not a JSON object"
-    for path, condition in conditions.items():
-        found: list[tuple[str, Any]] = path.find(call.asked.arguments)
-        if not found:
-            return f"the argument {path.source!r} is missing"
-        problems = [condition.problem(value) for _, value in found]
-        if None not in problems:
-            return f"{path.source!r} {problems[0]}"
-    return None
 
 
 class OneToolRule(ToolRule):
