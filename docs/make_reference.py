@@ -29,6 +29,7 @@ UNITS = (
     "assay.cli",
     "assay.compat",
     "assay.errors",
+    "assay.registry",
 )
 
 

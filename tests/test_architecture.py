@@ -13,6 +13,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "assay"
 
 LEVELS = {
     "errors": 0,
+    "registry": 1,
     "types": 1,
     "formats": 2,
     "providers": 3,

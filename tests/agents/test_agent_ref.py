@@ -9,6 +9,7 @@ import pytest
 from assay.agents import CommandAgent, FunctionAgent, HttpAgent, RunContext, resolve_agent
 from assay.errors import ConfigError
 from assay.types import Endpoint, Sample, Trajectory
+from plugin_package import install_package
 
 
 class _Own:
@@ -121,3 +122,82 @@ def test_a_request_template_is_given_as_json_or_as_a_file(tmp_path: Path) -> Non
 def test_a_mistake_is_refused_before_any_call(ref: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         resolve_agent(ref)
+
+
+PLUGINS = """
+from assay.types import Endpoint, Message, Trajectory
+
+class Parrot:
+    name = "parrot"
+
+    def __init__(self, times="1"):
+        self.identity = f"parrot {int(times)}"
+
+    async def run(self, sample, context):
+        return Trajectory()
+
+parrot = Parrot("7")
+
+def answer(sample):
+    return "four"
+
+def build(settings):
+    return answer if settings == "function" else 4
+
+model = Endpoint(provider="mock", model="echo")
+number = 4
+"""
+
+
+@pytest.fixture
+def _plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("Parrot", "parrot", "answer", "build", "model", "number")
+    entries = {f"agents.my-{name}": f"acme_assay:{name}" for name in names}
+    shadows = {"agents.mock": "acme_assay:number", "agents.cmd": "acme_assay:number"}
+    install_package(tmp_path, monkeypatch, {**entries, **shadows}, code=PLUGINS)
+
+
+@pytest.mark.usefixtures("_plugins")
+@pytest.mark.parametrize(
+    ("ref", "identity"),
+    [("my-Parrot", "parrot 1"), ("my-Parrot:3", "parrot 3"), ("my-parrot", "parrot 7")],
+)
+def test_a_plugin_is_an_agent_by_its_name_and_settings(ref: str, identity: str) -> None:
+    found = resolve_agent(ref)
+
+    assert not isinstance(found, Endpoint)
+    assert found.identity == identity
+
+
+@pytest.mark.usefixtures("_plugins")
+def test_a_plugin_may_be_a_function_or_a_model() -> None:
+    answer, built = resolve_agent("my-answer"), resolve_agent("my-build:function")
+
+    assert isinstance(answer, FunctionAgent)
+    assert answer.name == "my-answer"
+    assert isinstance(built, FunctionAgent)
+    assert resolve_agent("my-model") == Endpoint(provider="mock", model="echo")
+
+
+@pytest.mark.usefixtures("_plugins")
+@pytest.mark.parametrize(
+    ("ref", "message"),
+    [
+        ("my-number", "the plug-in is of type `int`, not an agent; it is registered by acme-assay"),
+        ("my-parrot:3", "the agent takes no settings"),
+        ("my-build:other", "the plug-in returned a `int`, not an agent"),
+        ("my-Parrot:often", "the agent cannot be built: ValueError"),
+        ("my-agent", "the string does not name an agent"),
+    ],
+)
+def test_a_plugin_that_gives_no_agent_is_refused(ref: str, message: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        resolve_agent(ref)
+
+    assert message in refused.value.message
+
+
+@pytest.mark.usefixtures("_plugins")
+def test_a_plugin_does_not_replace_a_provider_or_a_command() -> None:
+    assert resolve_agent("mock:echo") == Endpoint(provider="mock", model="echo")
+    assert isinstance(resolve_agent("cmd:cat"), CommandAgent)

@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import unicodedata
-from argparse import Namespace
 from collections.abc import Iterator
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
@@ -16,20 +15,15 @@ from hypothesis import strategies as st
 
 from assay.cli.output import (
     cut,
-    format_fields,
-    format_row,
     is_ascii_only,
     pad,
     print_json,
-    print_message,
-    print_report,
     redirect_output_to_stderr,
     render,
     sanitize_lines,
     sanitize_text,
     sanitize_to_line,
     write_samples,
-    write_whole,
 )
 from assay.errors import ConfigError
 from assay.types import Sample
@@ -226,51 +220,3 @@ def test_an_interrupted_file_is_not_left_behind(tmp_path: Path) -> None:
 def test_a_place_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none/a\.jsonl cannot be written: No such file"):
         write_samples(str(tmp_path / "none" / "a.jsonl"), [])
-
-
-def test_a_report_is_text_or_json_and_leaves_stdout_to_samples(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    for as_json in (False, True):
-        print_report(Namespace(json=as_json), ["a \x1b[2J"], {"a": "\x7f"})
-    print_report(Namespace(json=False, output="-"), ["b"], {})
-
-    out, err = capsys.readouterr()
-    assert out == 'a \ufffd[2J\n{\n  "a": "\\u007f"\n}\n'
-    assert err == "b\n"
-
-
-def test_messages_go_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    print_message("two\nlines \x1b[2J")
-
-    assert capsys.readouterr() == ("", "two\nlines \ufffd[2J\n")
-
-
-def test_fields_without_a_value_are_left_out_and_lists_have_one_label() -> None:
-    assert format_fields({"run": "r", "model": None, "note": ["a", "b"], "left out": []}) == [
-        "run           r",
-        "note          a",
-        "              b",
-    ]
-
-
-def test_the_cells_of_a_row_are_padded_and_cut_but_not_those_behind_the_widths() -> None:
-    assert format_row(("abcdef", "b", "as long as it is"), (4, 3)) == "abc… b   as long as it is"
-
-
-def test_a_file_is_replaced_only_when_it_is_complete(tmp_path: Path) -> None:
-    target = tmp_path / "a.txt"
-    target.write_text("old")
-
-    def break_off() -> None:
-        with write_whole(target) as unfinished:
-            unfinished.write_text("half")
-            raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        break_off()
-    assert (target.read_text(), len(list(tmp_path.iterdir()))) == ("old", 1)
-
-    with write_whole(target) as unfinished:
-        unfinished.write_text("new")
-    assert (target.read_text(), len(list(tmp_path.iterdir()))) == ("new", 1)

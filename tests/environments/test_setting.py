@@ -1,5 +1,6 @@
 """The `environment` setting: names, classes and factories, and its older names."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from assay.environments.setting import (
 )
 from assay.errors import ConfigError
 from assay.types import Sample
+from plugin_package import install_package
 
 SAMPLE = Sample(id="one", prompt="?")
 
@@ -114,3 +116,56 @@ def test_a_table_of_settings_has_the_setting_under_one_name() -> None:
 def _renamed(settings: dict[str, Any]) -> dict[str, Any]:
     rename_environment(settings, "environment_cls", where="here")
     return settings
+
+
+PLUGINS = """
+from assay.environments import BasicEnvironment, CalculatorEnvironment
+
+class Room(BasicEnvironment):
+    def __init__(self, sample):
+        self.given = sample
+
+def create():
+    return CalculatorEnvironment()
+
+number = 4
+"""
+
+
+@pytest.fixture
+def _plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = {f"environments.my-{name}": f"acme_assay:{name}" for name in ("create", "number")}
+    names = {"environments.room": "acme_assay:Room", "environments.basic": "acme_assay:number"}
+    install_package(tmp_path, monkeypatch, {**entries, **names}, code=PLUGINS)
+
+
+@pytest.mark.usefixtures("_plugins")
+def test_a_plugin_creates_environments_with_or_without_the_sample() -> None:
+    room: Any = create("room")
+
+    assert room.given is SAMPLE
+    assert isinstance(create("my-create"), CalculatorEnvironment)
+    assert type(create("basic")) is BasicEnvironment
+
+
+@pytest.mark.usefixtures("_plugins")
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("my-number", "the environment is of type `int`, not a class or a function"),
+        ("my-room", "unknown environment 'my-room'"),
+    ],
+)
+def test_a_plugin_that_creates_no_environment_is_refused(name: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        create(name)
+
+
+@pytest.mark.usefixtures("_plugins")
+def test_the_names_of_plugins_are_listed_where_one_is_unknown() -> None:
+    with pytest.raises(ConfigError) as refused:
+        create("my-room")
+
+    assert refused.value.hint == (
+        "choose one of 'basic', 'calculator', 'gym:NAME', 'my-create', 'my-number', 'room'"
+    )

@@ -1,20 +1,23 @@
 """Metrics by name: what each measures, and what it leaves unjudged."""
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from assay.errors import ConfigError
+from assay.scorers import CombinedScorer
 from assay.scorers.metrics import METRICS, find_metric, require_metric
+from assay.types import EvaluateResult
 from make import asked, said, sample
+from plugin_package import install_package
 
 
 def reward(name: str, response: str, truth: Any = None) -> float | None:
-    return (
-        require_metric(name, where="test")
-        .scorer(sample(asked("?"), said(response), ground_truth=truth))
-        .reward
-    )
+    scorer: Any = require_metric(name, where="test").scorer
+    result: EvaluateResult = scorer(sample(asked("?"), said(response), ground_truth=truth))
+    return result.reward
 
 
 @pytest.mark.parametrize(
@@ -58,9 +61,9 @@ def test_without_a_ground_truth_to_compare_with_nothing_is_judged(name: str, tru
 
 @pytest.mark.parametrize("name", METRICS)
 def test_without_an_answer_nothing_is_judged(name: str) -> None:
-    silent = sample(asked("?"), ground_truth="4")
+    scorer: Any = METRICS[name].scorer
 
-    assert METRICS[name].scorer(silent).reward is None
+    assert scorer(sample(asked("?"), ground_truth="4")).reward is None
 
 
 def test_deep_json_is_no_crash() -> None:
@@ -77,3 +80,59 @@ def test_an_unknown_name_is_refused_with_those_there_are() -> None:
     assert find_metric("exact_anwser") is None
     with pytest.raises(ConfigError, match=r"no metric is named 'exact_anwser'[\s\S]*exact_answer"):
         require_metric("exact_anwser", where="agent.yaml")
+
+
+PLUGINS = """
+from assay.scorers import RegisteredMetric
+
+def polite(sample):
+    return float("please" in sample.response)
+
+words = RegisteredMetric("words", lambda sample: 3.0, "words", direction="min", range=(0.0, 10.0))
+number = 4
+"""
+
+
+@pytest.fixture
+def _plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = {f"scorers.{name}": f"acme_assay:{name}" for name in ("polite", "words", "number")}
+    shadow = {"scorers.exact_answer": "acme_assay:number"}
+    install_package(tmp_path, monkeypatch, {**entries, **shadow}, code=PLUGINS)
+
+
+@pytest.mark.usefixtures("_plugins")
+def test_a_plugin_is_a_function_or_a_metric_with_a_range() -> None:
+    polite, words = find_metric("polite"), find_metric("words")
+
+    assert polite is not None
+    assert words is not None
+    assert polite.scorer(sample(asked("?"), said("please"))) == 1.0
+    assert (polite.about, polite.range) == ("a metric of acme-assay 1.0", (0.0, 1.0))
+    assert (words.direction, words.range) == ("min", (0.0, 10.0))
+    assert find_metric("exact_answer") is METRICS["exact_answer"]
+
+
+@pytest.mark.usefixtures("_plugins")
+def test_a_plugin_that_is_not_a_scorer_is_refused() -> None:
+    with pytest.raises(ConfigError, match="the scorer is of type `int`, not a function"):
+        find_metric("number")
+
+
+@pytest.mark.usefixtures("_plugins")
+def test_the_names_of_plugins_are_listed_where_one_is_unknown() -> None:
+    with pytest.raises(ConfigError, match="no metric is named 'polit'") as refused:
+        require_metric("polit", where="test")
+
+    assert "empty_rate, polite, words, number; write" in str(refused.value.hint)
+
+
+def test_a_list_of_scorers_takes_names_as_well() -> None:
+    combined = CombinedScorer(["json_valid", (lambda sample: 0.0, 3.0), ("exact_answer", 1.0)])
+
+    result = asyncio.run(combined(sample(asked("?"), said("4"), ground_truth="4")))
+
+    assert result.metrics["json_valid"].score == 1.0
+    assert result.metrics["exact_answer"].score == 1.0
+    assert result.reward == 0.25
+    with pytest.raises(ConfigError, match="no metric is named 'json'"):
+        CombinedScorer(["json"])

@@ -34,7 +34,7 @@ PUBLIC = {
         EnvironmentFault JudgeRefused ManifestError MissingExtra RunStopped ScorerFault StoreError
         TokenError TrainingError WireError install_command
     """,
-    "assay.export": "ExportOptions ExportReport FORMATS Selection Split export_samples",
+    "assay.export": "ExportOptions ExportReport FORMATS Format Selection Split export_samples",
     "assay.formats": """
         AgentOutput AnthropicChat Converted Dropped GeminiChat attach_result
         attach_trajectory_result convert_agent_output eval_record_schema from_anthropic from_atif
@@ -44,22 +44,26 @@ PUBLIC = {
         to_huggingface to_openai_chat to_vertex
     """,
     "assay.providers": """
-        ClientSettings LocalClient LocalModel ModelClient Reply Sampling check_endpoint connect
-        parse_model
+        ClientSettings LocalClient LocalModel ModelClient Provider Reply Sampling
+        check_endpoint connect parse_model
     """,
     "assay.pytest_plugin": "evaluation_test",
+    "assay.registry": """
+        Plugin PluginEntry find_plugin list_names list_plugin_names list_plugins
+    """,
     "assay.runner": """
         EvalConfig EvalReport Progress RescoreOptions Resume RunSamples Stop evaluate evaluate_sync
         rescore show_progress
     """,
     "assay.scorers": """
-        Calibration Checks Criterion Judge JudgeSettings PairJudge PairTally Rubric ScoreFunction
-        Scorer VertexJudge calibrate checks_from exact_answer judge prefer read_labels read_rubric
-        reward_function rubric_names vertex_judge
+        Calibration Checks Criterion Judge JudgeSettings PairJudge PairTally RegisteredMetric
+        Rubric ScoreFunction Scorer VertexJudge calibrate checks_from exact_answer judge prefer
+        read_labels read_rubric reward_function rubric_names vertex_judge
     """,
     "assay.sessions": """
-        Children SampleOptions SessionChoice SessionReading SessionStream UnreadableSession
-        read_atif read_claude_code read_codex read_inspect read_opencode
+        Children RecordedSession SampleOptions SessionChoice SessionMeta SessionReading
+        SessionStream UnreadableSession read_atif read_claude_code read_codex read_inspect
+        read_opencode read_plugin_sessions
     """,
     "assay.stats": """
         AdjustedComparison Check Comparison Conclusion GateRule Interval ResultLike RunSummary

@@ -6,8 +6,11 @@ from .agent import hide_expected_answer as hide_expected_answer
 from .agent_answer import build_trajectory as build_trajectory
 from .agent_client import AgentClient as AgentClient
 from .agent_limits import Limits as Limits
+from .agent_ref import AGENT_NAMES as AGENT_NAMES
 from .agent_ref import AgentRef as AgentRef
+from .agent_ref import find_agent_plugin as find_agent_plugin
 from .agent_ref import is_agent as is_agent
+from .agent_ref import is_agent_plugin as is_agent_plugin
 from .agent_ref import is_model_ref as is_model_ref
 from .agent_ref import resolve_agent as resolve_agent
 from .command_agent import COMMAND_PREFIX as COMMAND_PREFIX

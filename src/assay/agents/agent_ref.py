@@ -7,7 +7,8 @@ from typing import Any, TypeGuard
 from urllib.parse import parse_qsl, urlsplit
 
 from assay.errors import ConfigError
-from assay.providers import PROVIDERS, parse_model
+from assay.providers import PROVIDERS, is_provider, parse_model
+from assay.registry import Plugin, find_plugin, list_plugin_names
 from assay.scorers import import_code_ref, is_code_ref
 from assay.types import Endpoint
 
@@ -23,8 +24,11 @@ _URL_PREFIXES = ("http://", "https://")
 _CHAT_PATHS = ("/v1", "/chat/completions")
 _URL_SETTINGS = ("answer", "key_env", "model", "request")
 _AGENT_HINT = (
-    "pass provider:model, http://host/path, cmd:COMMAND, FILE.py:function or module:function"
+    "pass provider:model, http://host/path, cmd:COMMAND, FILE.py:function, module:function or the "
+    "name of a plug-in"
 )
+AGENT_NAMES = ("cmd", "http", "https", *PROVIDERS)
+"""The beginnings of agent strings that plug-ins cannot use as names."""
 
 
 def resolve_agent(ref: object, *, where: str = "agent") -> Agent | Endpoint:
@@ -32,8 +36,9 @@ def resolve_agent(ref: object, *, where: str = "agent") -> Agent | Endpoint:
 
     `ref` is an `Agent`, an `Endpoint`, a function that takes the sample, or a string:
     `provider:model[@URL]`, `cmd:COMMAND`, `http://host/v1` (a server with the chat-completions
-    protocol), `http://host/ask#answer=PATH` (any JSON service), `FILE.py:function` or
-    `module:function`. Raises `ConfigError` for anything else.
+    protocol), `http://host/ask#answer=PATH` (any JSON service), `FILE.py:function`,
+    `module:function`, or a plug-in as `NAME` or `NAME:SETTINGS`. Raises `ConfigError` for anything
+    else.
     """
     if isinstance(ref, Endpoint) or is_agent(ref):
         return ref
@@ -49,7 +54,7 @@ def is_model_ref(ref: object) -> bool:
     return isinstance(ref, Endpoint) or (
         isinstance(ref, str)
         and not ref.startswith(COMMAND_PREFIX)
-        and (ref.startswith(_URL_PREFIXES) or ref.partition(":")[0] in PROVIDERS)
+        and (ref.startswith(_URL_PREFIXES) or is_provider(ref.partition(":")[0]))
         and isinstance(resolve_agent(ref), Endpoint)
     )
 
@@ -64,13 +69,60 @@ def is_agent(value: object) -> TypeGuard[Agent]:
     )
 
 
+def is_agent_plugin(text: str) -> bool:
+    """Whether a string names the agent of a plug-in: `NAME` or `NAME:SETTINGS`."""
+    name = text.partition(":")[0]
+    return name not in AGENT_NAMES and name in list_plugin_names("assay.agents")
+
+
+def find_agent_plugin(name: str) -> Plugin:
+    """Load the plug-in of a name: an `Agent`, an `Endpoint`, a function or a class.
+
+    Raises `ConfigError` for an unknown name, and for a plug-in that is something else.
+    """
+    plugin = find_plugin("assay.agents", name)
+    if plugin is None:
+        raise ConfigError(f"no plug-in for agents is named {name!r}", hint=_AGENT_HINT)
+    if not (callable(plugin.value) or is_agent(plugin.value) or isinstance(plugin.value, Endpoint)):
+        kind = type(plugin.value).__name__
+        raise plugin.build_error(f"the plug-in is of type `{kind}`, not an agent")
+    return plugin
+
+
+def _build_plugin_agent(text: str) -> Agent | Endpoint:
+    """Return the agent of `NAME` or `NAME:SETTINGS`.
+
+    Without settings a function is the agent, and a class is called to build one. With settings a
+    function or class is called with their text.
+    """
+    name, colon, settings = text.partition(":")
+    plugin = find_agent_plugin(name)
+    found: Any = plugin.value
+    if callable(found) and (colon or isinstance(found, type)):
+        try:
+            found = found(settings) if colon else found()
+        except Exception as error:
+            # The settings are not shown: they may contain a key.
+            problem = f"the agent cannot be built: {type(error).__name__}: {error}"
+            raise plugin.build_error(problem) from error
+    elif colon:
+        raise plugin.build_error("the agent takes no settings")
+    if isinstance(found, Endpoint) or is_agent(found):
+        return found
+    if callable(found) and not isinstance(found, type):
+        return FunctionAgent(found, name)
+    raise plugin.build_error(f"the plug-in returned a `{type(found).__name__}`, not an agent")
+
+
 def _resolve_agent_string(text: str, where: str) -> Agent | Endpoint:
     if text.startswith(COMMAND_PREFIX):
         return CommandAgent(text.removeprefix(COMMAND_PREFIX).strip())
     if text.startswith(_URL_PREFIXES):
         return _resolve_url(text, where)
-    if text.partition(":")[0] in PROVIDERS:
+    if is_provider(text.partition(":")[0]):
         return parse_model(text)
+    if is_agent_plugin(text):
+        return _build_plugin_agent(text)
     if is_code_ref(text):
         found = import_code_ref(text, where=where)
         if isinstance(found, str):

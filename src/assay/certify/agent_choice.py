@@ -15,10 +15,11 @@ from assay.agents import (
     ToolCode,
     build_system_prompt,
     is_agent,
+    is_agent_plugin,
     resolve_agent,
 )
 from assay.errors import ConfigError
-from assay.providers import PROVIDERS, ClientSettings, to_endpoint
+from assay.providers import ClientSettings, is_provider, to_endpoint
 from assay.scorers import import_function, import_object, is_code_name
 from assay.types import AgentDefinition, Endpoint, InlineTool, compute_code_sha256, compute_sha256
 
@@ -74,7 +75,7 @@ def choose_agent(
     case = _AgentRequest(definition, settings, root, where, client, code or CodeIndex(root))
     if runner is None or isinstance(runner, Endpoint):
         return _choose_manifest_agent(case, runner)
-    if isinstance(runner, str) and runner.partition(":")[0] in PROVIDERS:
+    if isinstance(runner, str) and is_provider(runner.partition(":")[0]):
         return _choose_manifest_agent(case, to_endpoint(runner, where=where))
     if settings.tools is not None:
         raise ConfigError(
@@ -115,7 +116,7 @@ def _choose_named_runner(case: _AgentRequest, runner: str) -> ChosenAgent:
     if runner.startswith(COMMAND_PREFIX):
         command = CommandAgent(runner.removeprefix(COMMAND_PREFIX).strip())
         return ChosenAgent(command, code=case.code.runner(command.name))
-    if is_code_name(runner):
+    if is_code_name(runner) and not is_agent_plugin(runner):
         code = case.code.runner(runner)
         function = import_function(runner, folders=(Path.cwd(), case.root), where="--runner")
         return ChosenAgent(FunctionAgent(function, runner), code=code)

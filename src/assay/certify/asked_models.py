@@ -3,7 +3,7 @@
 import re
 
 from assay.errors import ConfigError
-from assay.providers import PROVIDERS, parse_model
+from assay.providers import is_provider, list_providers, parse_model
 from assay.types import Endpoint
 
 _PROVIDER_PATTERNS = (
@@ -25,7 +25,7 @@ def resolve_manifest_endpoint(model: str, *, where: str, option: str) -> Endpoin
             hint=f"remove the address, and pass {option} PROVIDER:MODEL@URL",
         )
     provider = model.partition(":")[0]
-    if provider in PROVIDERS and ":" in model:
+    if ":" in model and is_provider(provider):
         return parse_model(model)
     for pattern, known in _PROVIDER_PATTERNS:
         if pattern.match(model):
@@ -34,11 +34,11 @@ def resolve_manifest_endpoint(model: str, *, where: str, option: str) -> Endpoin
         f"the provider of the model {model!r} is unknown",
         where=where,
         hint=f"write provider:model, or pass {option} PROVIDER:MODEL[@URL]; "
-        f"providers are {', '.join(PROVIDERS)}",
+        f"providers are {', '.join(list_providers())}",
     )
 
 
 def strip_provider(model: str) -> str:
     """Return the model's name without its provider."""
     provider, colon, rest = model.partition(":")
-    return rest if colon and provider in PROVIDERS else model
+    return rest if colon and is_provider(provider) else model

@@ -1,7 +1,9 @@
+from .builtin import ENVIRONMENT_NAMES as ENVIRONMENT_NAMES
 from .builtin import BasicEnvironment as BasicEnvironment
 from .builtin import CalculatorEnvironment as CalculatorEnvironment
 from .builtin import ToolEnvironment as ToolEnvironment
 from .builtin import environment_by_name as environment_by_name
+from .builtin import find_environment_plugin as find_environment_plugin
 from .environment import Environment as Environment
 from .environment import RewardSum as RewardSum
 from .environment import Step as Step

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from assay.errors import ConfigError
+from assay.registry import find_plugin, list_names
 from assay.types import Message, ToolSpec
 
 from .environment import Environment, Step
@@ -149,6 +150,8 @@ _ENVIRONMENTS_BY_NAME: dict[str, Callable[[], Environment]] = {
     "basic": BasicEnvironment,
     "calculator": CalculatorEnvironment,
 }
+ENVIRONMENT_NAMES = (*_ENVIRONMENTS_BY_NAME, "gym")
+"""The names that plug-ins cannot use."""
 
 
 def environment_by_name(name: str) -> Callable[[], Environment]:
@@ -163,5 +166,23 @@ def environment_by_name(name: str) -> Callable[[], Environment]:
         return partial(GymEnvironment, rest)
     if name in _ENVIRONMENTS_BY_NAME:
         return _ENVIRONMENTS_BY_NAME[name]
-    known = ", ".join(map(repr, [*_ENVIRONMENTS_BY_NAME, "gym:NAME"]))
+    names = list_names("assay.environments", [*_ENVIRONMENTS_BY_NAME, "gym:NAME"])
+    known = ", ".join(map(repr, names))
     raise ConfigError(f"unknown environment {name!r}", hint=f"choose one of {known}")
+
+
+def find_environment_plugin(name: str) -> Callable[..., Environment] | None:
+    """Return the factory that a plug-in registers: a class or function, with or without a sample.
+
+    None if `name` is not the name of a plug-in. Raises `ConfigError` for a plug-in that is
+    something else.
+    """
+    if name.partition(":")[0] in ENVIRONMENT_NAMES:
+        return None
+    plugin = find_plugin("assay.environments", name)
+    if plugin is None:
+        return None
+    if not callable(plugin.value):
+        kind = type(plugin.value).__name__
+        raise plugin.build_error(f"the environment is of type `{kind}`, not a class or a function")
+    return plugin.value

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from assay.errors import ConfigError
 from assay.types import Sample
 
-from .builtin import BasicEnvironment, environment_by_name
+from .builtin import BasicEnvironment, environment_by_name, find_environment_plugin
 from .environment import Environment
 
 EnvironmentLike = Callable[[Sample], Environment] | Callable[[], Environment] | str
@@ -31,7 +31,10 @@ def build_environment_factory(
     if environment is None:
         return _IgnoringSample(BasicEnvironment)
     if isinstance(environment, str):
-        return _IgnoringSample(environment_by_name(environment))
+        plugin = find_environment_plugin(environment)
+        if plugin is None:
+            return _IgnoringSample(environment_by_name(environment))
+        where, environment = f"{where}: environment {environment!r}", plugin
     if not callable(environment):
         raise ConfigError(f"environment={environment!r} is not callable", where=where)
     if inspect.iscoroutinefunction(environment):

@@ -8,6 +8,7 @@ __all__ = [
     "FORMATS",
     "ExportOptions",
     "ExportReport",
+    "Format",
     "Selection",
     "Split",
     "export_samples",

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from assay.errors import ConfigError
 from assay.formats import (
@@ -29,6 +29,7 @@ from assay.formats import (
     to_verl_sft,
     to_vertex,
 )
+from assay.registry import find_plugin, list_names
 
 from .inferred_parquet import InferredColumns
 from .parquet_file import Columns
@@ -129,7 +130,21 @@ FORMATS: Mapping[str, Format] = {
 
 
 def format_named(name: str) -> Format:
-    """Return the format of this name. Raises `ConfigError` for an unknown one."""
-    if name not in FORMATS:
-        raise ConfigError(f"unknown format {name!r}", hint=f"the formats are {', '.join(FORMATS)}")
-    return FORMATS[name]
+    """Return the format of this name, which may be a plug-in's.
+
+    Raises `ConfigError` for an unknown name, and for a plug-in that is not a `Format`.
+    """
+    if name in FORMATS:
+        return FORMATS[name]
+    plugin = find_plugin("assay.export_formats", name)
+    if plugin is None:
+        known = ", ".join(list_names("assay.export_formats", FORMATS))
+        raise ConfigError(f"unknown format {name!r}", hint=f"the formats are {known}")
+    if not isinstance(plugin.value, Format):
+        kind = type(plugin.value).__name__
+        raise plugin.build_error(f"the format is of type `{kind}`, not a Format")
+    if plugin.value.takes not in get_args(RowContent):
+        raise plugin.build_error(
+            f"the format takes {plugin.value.takes!r}, not one of {', '.join(get_args(RowContent))}"
+        )
+    return plugin.value

@@ -9,6 +9,7 @@ __all__ = [
     "LocalClient",
     "LocalModel",
     "ModelClient",
+    "Provider",
     "Reply",
     "Sampling",
     "check_endpoint",

@@ -36,6 +36,10 @@ from .model_strings import parse_model as parse_model
 from .model_strings import to_endpoint as to_endpoint
 from .prices import find_price as find_price
 from .provider_table import PROVIDERS as PROVIDERS
+from .provider_table import Provider as Provider
+from .provider_table import find_provider as find_provider
+from .provider_table import is_provider as is_provider
+from .provider_table import list_providers as list_providers
 from .proxies import find_proxy as find_proxy
 from .reply import ClientSettings as ClientSettings
 from .reply import Reply as Reply

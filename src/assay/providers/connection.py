@@ -55,6 +55,10 @@ def _build_adapter(endpoint: Endpoint, settings: ClientSettings, timing: Timing)
     protocol = find_provider(endpoint.provider).protocol
     price = find_price(endpoint, settings.prices)
     timeout_s = endpoint.timeout_s or settings.request_timeout_s
+    if protocol == "plugin":
+        from .plugin_adapter import PluginAdapter
+
+        return PluginAdapter(endpoint, settings, price)
     if protocol == "mock":
         from .mock import MockAdapter
 
@@ -122,7 +126,7 @@ def build_request_template(endpoint: Endpoint, path: str, *, timeout_s: float) -
 def format_endpoint_name(endpoint: Endpoint) -> str:
     """Return the name of an endpoint for errors: without user, password and query."""
     name = f"{endpoint.provider}:{endpoint.model}"
-    if find_provider(endpoint.provider).in_process:
+    if not find_provider(endpoint.provider).needs_address:
         return name
     return f"{name} at {resolve_address(endpoint).host}"
 
@@ -169,6 +173,8 @@ async def check_endpoint(
             return EndpointCheck(
                 "answers", "a model in this process, not loaded yet", models=(endpoint.model,)
             )
+        if protocol == "plugin":
+            return EndpointCheck("answers", "a client of a plug-in, which was not called")
         path = "/v1/models" if protocol == "anthropic" else "/models"
         template = build_request_template(endpoint, path, timeout_s=timeout_s)
         http = HttpEndpoint(template, timing)

@@ -6,7 +6,7 @@ from assay.errors import ConfigError
 from assay.types import Endpoint
 
 from .address import resolve_address
-from .provider_table import PROVIDERS, find_provider
+from .provider_table import find_provider, list_providers
 
 _MODEL_STRING_HINT = "write provider:model or provider:model@http://host/v1"
 # The suffix that names the environment variable of the key.
@@ -43,23 +43,23 @@ def parse_model(text: str) -> Endpoint:
     if not colon or not provider or not rest:
         # The string is not shown: without a provider, the rest may be an address with a key.
         raise ConfigError(
-            "a model string has the form `provider:model`; providers are " + ", ".join(PROVIDERS),
+            "a model string has the form `provider:model`; providers are "
+            + ", ".join(list_providers()),
             where="model string",
             hint=_MODEL_STRING_HINT,
         )
-    find_provider(provider)
+    known = find_provider(provider)
     model, api_base = rest, None
     # Only `@http` separates them: a model name may contain an `@` itself.
     if mark := next((each for each in ("@http://", "@https://") if each in rest), None):
         model, _, path = rest.partition(mark)
         api_base = f"{mark[1:]}{path}"
     after_at = model.partition("@")[2]
-    if not find_provider(provider).in_process and (":/" in after_at or "@" in after_at):
+    if not known.in_process and (":/" in after_at or "@" in after_at):
         # The string is not shown: it may contain a password.
         raise ConfigError(
             "the part after @ is not an address", where="model string", hint=_MODEL_STRING_HINT
         )
-    known = find_provider(provider)
     if not known.in_process and ("#" in (api_base or "") or _SETTING_SUFFIX.search(model)):
         # A fragment is not sent, so the request would lack its key. It is not shown, since it may
         # be the key itself.
@@ -77,7 +77,7 @@ def parse_model(text: str) -> Endpoint:
     endpoint = Endpoint(
         provider=provider, model=model, api_base=api_base, key_env=key_env and key_env[1]
     )
-    if not find_provider(provider).in_process:
+    if known.needs_address or (api_base is not None and not known.in_process):
         resolve_address(endpoint)
     elif api_base is not None:
         raise ConfigError(
@@ -85,7 +85,7 @@ def parse_model(text: str) -> Endpoint:
             where="model string",
             hint="remove the part after @",
         )
-    if key_env and find_provider(provider).in_process:
+    if key_env and known.in_process:
         raise ConfigError(
             f"a {provider} model needs no key", where="model string", hint="remove #key_env"
         )

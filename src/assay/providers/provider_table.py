@@ -1,11 +1,19 @@
 """The providers by name: protocol, address and environment variable of the key."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from assay.errors import ConfigError
+from assay.registry import find_plugin, list_names, list_plugin_names
+from assay.types import Endpoint
 
-WireProtocol = Literal["openai", "anthropic", "mock", "local"]
+from .reply import ClientSettings
+
+if TYPE_CHECKING:
+    from .client import ModelClient
+
+WireProtocol = Literal["openai", "anthropic", "mock", "local", "plugin"]
 
 
 @dataclass(frozen=True)
@@ -19,10 +27,18 @@ class Provider:
     key_variable: str | None = None
     """The environment variable of the key. None: a key is passed or not needed."""
 
+    connect: "Callable[[Endpoint, ClientSettings], ModelClient] | None" = None
+    """Builds the client, for the protocol `plugin` only."""
+
     @property
     def in_process(self) -> bool:
         """Whether its models answer in this process, and so have no address."""
         return self.protocol in ("mock", "local")
+
+    @property
+    def needs_address(self) -> bool:
+        """Whether requests go to an address that the endpoint or the provider sets."""
+        return self.protocol in ("openai", "anthropic")
 
 
 PROVIDERS = {
@@ -39,13 +55,34 @@ PROVIDERS = {
 }
 
 
+def list_providers() -> list[str]:
+    """Return the names of all providers, those of plug-ins included."""
+    return list_names("assay.providers", PROVIDERS)
+
+
+def is_provider(name: str) -> bool:
+    """Whether a provider has this name. Plug-ins are not imported."""
+    return name in PROVIDERS or name in list_plugin_names("assay.providers")
+
+
 def find_provider(name: str) -> Provider:
-    """Return the provider of a name. Raises `ConfigError` if it is unknown."""
-    found = PROVIDERS.get(name)
-    if found is None:
+    """Return the provider of a name. Raises `ConfigError` if it is unknown.
+
+    A plug-in is a `Provider`, or a function that takes an endpoint and the client settings and
+    returns a `ModelClient`.
+    """
+    if (found := PROVIDERS.get(name)) is not None:
+        return found
+    plugin = find_plugin("assay.providers", name)
+    if plugin is None:
         raise ConfigError(
-            f"{name!r} is not a provider; choose one of {', '.join(PROVIDERS)}",
+            f"{name!r} is not a provider; choose one of {', '.join(list_providers())}",
             where="Endpoint.provider",
             hint="for a server with OpenAI's protocol, use 'openai-compatible' with an api_base",
         )
-    return found
+    if isinstance(plugin.value, Provider):
+        return plugin.value
+    if not callable(plugin.value):
+        kind = type(plugin.value).__name__
+        raise plugin.build_error(f"the provider is of type `{kind}`, not a Provider or a function")
+    return Provider("plugin", connect=plugin.value)

@@ -16,10 +16,11 @@ from assay.environments import (
     EnvironmentLike,
     accept_environment_alias,
     build_environment_factory,
+    find_environment_plugin,
 )
 from assay.errors import ConfigError
 from assay.providers import ClientSettings, EndpointLike, ModelClient, to_endpoint
-from assay.scorers import CombinedScorer, ScoreFunction
+from assay.scorers import CombinedScorer, NamedScorer, ScoreFunction, require_metric
 from assay.stats import check_bounds
 from assay.types import (
     AgentSession,
@@ -88,9 +89,10 @@ class EvalConfig:
     """An `Endpoint`, or a model string such as `openai:gpt-5`: the short form of a model agent.
     Beside another agent it is the model that the agent calls through its context."""
 
-    score_fn: ScoreFunction | Sequence[ScoreFunction | tuple[ScoreFunction, float]] | None = None
-    """None: the environment's own rewards are the score. In a list each scorer is a metric, with
-    its weight if it is a pair."""
+    score_fn: NamedScorer | Sequence[NamedScorer | tuple[NamedScorer, float]] | None = None
+    """A function that takes the sample, or the name of a metric such as `exact_answer`. None: the
+    environment's own rewards are the score. In a list each scorer is a metric, with its weight if
+    it is a pair."""
 
     score_failures: bool = False
     """Score the samples whose agent failed, now or in a recorded run, too: `sample.failure` is then
@@ -156,6 +158,9 @@ class EvalConfig:
                 "neither `score_fn` nor `environment` is set, so samples cannot be scored",
                 where="EvalConfig",
             )
+        if isinstance(self.score_fn, str):
+            metric = require_metric(self.score_fn, where="EvalConfig: score_fn")
+            object.__setattr__(self, "score_fn", metric.scorer)
         if isinstance(self.score_fn, list | tuple):
             object.__setattr__(self, "score_fn", CombinedScorer(self.score_fn))
         for name in ("score_fn", "prepare_messages"):
@@ -229,7 +234,9 @@ class EvalConfig:
     @property
     def scorer(self) -> ScoreFunction:
         """`score_fn` as one function, also of a list."""
-        assert callable(self.score_fn)  # a list was combined when the configuration was made
+        assert callable(
+            self.score_fn
+        )  # a name or a list was combined when the configuration was made
         return self.score_fn
 
     @property
@@ -261,7 +268,7 @@ class EvalConfig:
             "endpoint": None if self.endpoint is None else describe_endpoint(self.endpoint),
             "score_fn": _describe_setting(self.score_fn),
             "prepare_messages": _describe_setting(self.prepare_messages),
-            "environment_factory": _describe_setting(self.environment),
+            "environment_factory": _describe_environment(self.environment),
             "limits": self.limits.model_dump(),
             "seed": self.seed,
             "sample_timeout_s": self.timeout_s,
@@ -353,6 +360,12 @@ def _check_takes_sample(name: str, function: object) -> None:
             where="EvalConfig",
             hint="the function must take one argument, the Sample",
         ) from None
+
+
+def _describe_environment(environment: EnvironmentLike | None) -> Description | None:
+    # The code of a plug-in may change under the same name.
+    named = find_environment_plugin(environment) if isinstance(environment, str) else None
+    return _describe_setting(environment if named is None else named)
 
 
 def _describe_setting(value: object) -> Description | None:

@@ -12,6 +12,7 @@ __all__ = [
     "JudgeSettings",
     "PairJudge",
     "PairTally",
+    "RegisteredMetric",
     "Rubric",
     "ScoreFunction",
     "Scorer",

@@ -6,6 +6,8 @@ from .caller import ScoreFunction as ScoreFunction
 from .checks.check_set import Checks as Checks
 from .checks.check_set import checks_from as checks_from
 from .checks.check_set import is_check_passed as is_check_passed
+from .checks.plugin_rule import find_check_rule as find_check_rule
+from .checks.rules import RULES as RULES
 from .combined_scorer import CombinedScorer as CombinedScorer
 from .combined_scorer import name_scorer as name_scorer
 from .import_ref import format_user_traceback as format_user_traceback
@@ -36,6 +38,7 @@ from .judges.rubric_file import rubric_names as rubric_names
 from .judges.vertex_scorer import VertexJudge as VertexJudge
 from .judges.vertex_scorer import vertex_judge as vertex_judge
 from .metrics import METRICS as METRICS
+from .metrics import NamedScorer as NamedScorer
 from .metrics import RegisteredMetric as RegisteredMetric
 from .metrics import find_metric as find_metric
 from .metrics import require_metric as require_metric

@@ -8,8 +8,9 @@ from assay.errors import ConfigError
 from assay.types import EvaluateResult, Metric, Sample
 
 from .caller import ScoreCaller, ScoreFunction
+from .metrics import NamedScorer, require_metric
 
-WeightedScorer = tuple[ScoreFunction, float]
+WeightedScorer = tuple[NamedScorer, float]
 
 # Names of the functions that factories of scorers return.
 _FACTORY_NAMES = frozenset({"<lambda>", "score", "scorer", "wrapper"})
@@ -22,20 +23,23 @@ class CombinedScorer:
     `scorer.metric`, and do not count towards the score.
     """
 
-    def __init__(self, scorers: Sequence[ScoreFunction | WeightedScorer]) -> None:
+    def __init__(self, scorers: Sequence[NamedScorer | WeightedScorer]) -> None:
         if not scorers:
             raise ConfigError("the list of scorers is empty", where="score_fn")
         self._scorers: dict[str, tuple[ScoreFunction, float | None]] = {}
         for each in scorers:
-            scorer, weight = each if isinstance(each, tuple) else (each, None)
+            given, weight = each if isinstance(each, tuple) else (each, None)
+            if isinstance(given, str):
+                scorer, base = require_metric(given, where="score_fn").scorer, given
+            else:
+                scorer, base = given, name_scorer(given)
             if not callable(scorer):
                 raise ConfigError(
                     f"{scorer!r} in the list of scorers is not callable",
                     where="score_fn",
                     hint="list scorers, or pairs of a scorer and its weight",
                 )
-            name = base = name_scorer(scorer)
-            number = 1
+            name, number = base, 1
             while name in self._scorers:
                 number += 1
                 name = f"{base}_{number}"

@@ -6,10 +6,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from assay.errors import ConfigError
+from assay.registry import find_plugin, list_names
 from assay.types import EvaluateResult, Sample
 
 from .answer import exact_answer
+from .caller import ScoreFunction
 from .scorer_type import Scorer
+
+NamedScorer = ScoreFunction | str
+"""A scorer, or the name of a metric."""
 
 
 @dataclass(frozen=True)
@@ -17,7 +22,7 @@ class RegisteredMetric:
     """A scorer with a name, a direction and a range."""
 
     name: str
-    scorer: Scorer
+    scorer: ScoreFunction
     about: str
     direction: Literal["max", "min"] = "max"
     """Whether high or low values are good."""
@@ -27,8 +32,21 @@ class RegisteredMetric:
 
 
 def find_metric(name: str) -> RegisteredMetric | None:
-    """Return the metric of that name, or None."""
-    return METRICS.get(name)
+    """Return the metric of that name, or None. Raises `ConfigError` for an unusable plug-in.
+
+    A plug-in is a `RegisteredMetric`, or a function from a sample to a score between 0 and 1.
+    """
+    if name in METRICS:
+        return METRICS[name]
+    plugin = find_plugin("assay.scorers", name)
+    if plugin is None:
+        return None
+    found = plugin.value
+    if isinstance(found, RegisteredMetric):
+        return found
+    if not callable(found) or isinstance(found, type):
+        raise plugin.build_error(f"the scorer is of type `{type(found).__name__}`, not a function")
+    return RegisteredMetric(name, found, f"a metric of {plugin.origin}")
 
 
 def _build_response_scorer(
@@ -136,6 +154,7 @@ def require_metric(name: str, *, where: str) -> RegisteredMetric:
         raise ConfigError(
             f"no metric is named {name!r}",
             where=where,
-            hint=f"the metrics are: {', '.join(METRICS)}; write your own as module:function",
+            hint=f"the metrics are: {', '.join(list_names('assay.scorers', METRICS))}; "
+            "write your own as module:function",
         )
     return found

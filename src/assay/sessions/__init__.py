@@ -6,8 +6,10 @@ __getattr__, __dir__, _ = lazy_loader.attach_stub(__name__, __file__)
 
 __all__ = [
     "Children",
+    "RecordedSession",
     "SampleOptions",
     "SessionChoice",
+    "SessionMeta",
     "SessionReading",
     "SessionStream",
     "UnreadableSession",
@@ -16,4 +18,5 @@ __all__ = [
     "read_codex",
     "read_inspect",
     "read_opencode",
+    "read_plugin_sessions",
 ]

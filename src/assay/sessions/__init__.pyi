@@ -5,8 +5,13 @@ from .inspect_logs import read_inspect as read_inspect
 from .opencode.stream import read_opencode as read_opencode
 from .session_choice import SampleOptions as SampleOptions
 from .session_choice import SessionChoice as SessionChoice
+from .session_choice import SessionMeta as SessionMeta
 from .session_choice import UnreadableSession as UnreadableSession
 from .session_reading import CONVERSION_ERRORS as CONVERSION_ERRORS
 from .session_reading import Children as Children
 from .session_reading import SessionReading as SessionReading
+from .session_stream import RecordedSession as RecordedSession
 from .session_stream import SessionStream as SessionStream
+from .source_plugin import SESSION_SOURCES as SESSION_SOURCES
+from .source_plugin import find_session_source as find_session_source
+from .source_plugin import read_plugin_sessions as read_plugin_sessions

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 
 from assay.errors import ConfigError
-from assay.providers import PROVIDERS, parse_model
+from assay.providers import find_provider, is_provider, parse_model
 from assay.types import Endpoint
 
 CompletionParams = dict[str, Any]
@@ -131,10 +131,10 @@ def _find_address(provider: str | None) -> str | None:
 
 def _read_litellm_model(model: str, address: str | None) -> dict[str, Any]:
     # Accepts LiteLLM's model names and assay's own model strings.
-    if model.partition(":")[0] in PROVIDERS:
+    if is_provider(model.partition(":")[0]):
         own = parse_model(model)
         given = {"provider": own.provider, "model": own.model, "key_env": own.key_env}
-        if not PROVIDERS[own.provider].in_process:
+        if not find_provider(own.provider).in_process:
             given["api_base"] = own.api_base or address or _find_address(None)
         return given
     fireworks = _FIREWORKS_MODEL.fullmatch(model)

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import PlainValidator, ValidationInfo
 
-from assay.types import InvalidValue, error_message, quote_value
+from assay.types import InvalidValue, Sample, error_message, quote_value
 
 from ..call_spec import CallSpec, read_call_spec
 from ..outcome import read_outcome
@@ -73,14 +73,20 @@ class FunctionRule(CheckEntry):
     python: Annotated[FunctionThreshold, expand_short_form("function")]
 
     def judge(self, reading: ConversationView) -> CheckFinding:
-        sample, called = reading.sample, self.python.function
-        try:
-            result = read_outcome(called.function(**called.parameters.of(sample)), sample)
-        except Exception as error:
-            # User code may raise anything: the other checks and samples continue.
-            text = " ".join(error_message(error).split())
-            return mark_unscored(f"{type(error).__name__}: {shorten_text(text, 200)}")
-        if result.reward is None:
-            return mark_unscored(result.reason or "the function returned no valid score")
-        reason = result.reason or f"{called.name} returned {result.reward:g}"
-        return CheckFinding(result.reward >= self.python.at_least, reason, result.reward)
+        return judge_by_function(
+            self.python.function, reading.sample, at_least=self.python.at_least
+        )
+
+
+def judge_by_function(called: UserFunction, sample: Sample, *, at_least: float) -> CheckFinding:
+    """Call a function with a sample. It passes with a score of `at_least` or more."""
+    try:
+        result = read_outcome(called.function(**called.parameters.of(sample)), sample)
+    except Exception as error:
+        # User code may raise anything: the other checks and samples continue.
+        text = " ".join(error_message(error).split())
+        return mark_unscored(f"{type(error).__name__}: {shorten_text(text, 200)}")
+    if result.reward is None:
+        return mark_unscored(result.reason or "the function returned no valid score")
+    reason = result.reason or f"{called.name} returned {result.reward:g}"
+    return CheckFinding(result.reward >= at_least, reason, result.reward)

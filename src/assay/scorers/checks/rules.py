@@ -10,10 +10,12 @@ from pydantic import (
     field_validator,
 )
 
+from assay.registry import list_plugin_names
 from assay.types import InvalidValue, quote_value, suggest_name
 
 from .check_entry import MAX_CHECK_NAME, CheckEntry, CheckModel
 from .function_rule import FunctionRule
+from .plugin_rule import build_plugin_rule
 from .spending_rules import MaxCost, MaxTokens, MaxTurns
 from .text_rules import (
     Contains,
@@ -64,11 +66,13 @@ def _validate_check(
     if not isinstance(entry, dict):
         raise InvalidValue(f"the value is {quote_value(entry)}, not a mapping")
     rule = _find_rule_name(entry)
-    allowed = RULES[rule].model_fields
+    allowed = RULES[rule].model_fields if rule in RULES else (rule, *CheckEntry.model_fields)
     for key in entry:
         if key not in allowed:
             hint = suggest_name(key, allowed)
             raise InvalidValue(f"`{key}` is not allowed with `{rule}`", hint=hint, place=(key,))
+    if rule not in RULES:
+        return build_plugin_rule(rule, entry, info.context)
     name = rule
     if issubclass(RULES[rule], TextRule):
         name = f"{entry.get('target', 'response')} {rule}"
@@ -80,7 +84,10 @@ def _validate_check(
 
 
 def _find_rule_name(entry: dict[str, Any]) -> str:
-    named = [key for key in entry if key in RULES]
+    own = (*RULES, *TextRule.model_fields)
+    further = [key for key in entry if key not in own]
+    plugins = list_plugin_names("assay.check_rules") if further else []
+    named = [key for key in entry if key in RULES or (key in further and key in plugins)]
     if len(named) > 1:
         raise InvalidValue(
             f"the check has more than one rule: {' and '.join(named)}",
@@ -89,10 +96,9 @@ def _find_rule_name(entry: dict[str, Any]) -> str:
         )
     if named:
         return named[0]
-    known = (*RULES, *TextRule.model_fields)
-    for key in entry:
-        if key not in known:
-            raise InvalidValue(f"unknown rule {key!r}", hint=suggest_name(key, known), place=(key,))
+    if further:
+        hint = suggest_name(further[0], (*own, *plugins))
+        raise InvalidValue(f"unknown rule {further[0]!r}", hint=hint, place=(further[0],))
     raise InvalidValue("the check has no rule", hint=f"rules are {', '.join(RULES)}")
 
 
