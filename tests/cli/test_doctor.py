@@ -24,6 +24,7 @@ from assay.cli.doctor import (
 from assay.errors import ConfigError
 from assay.providers import EndpointCheck
 from assay.types import Endpoint
+from plugin_package import install_package
 from recorded_runs import record, samples
 
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY")
@@ -202,3 +203,46 @@ def test_endpoints_are_asked_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -
         )
 
     asyncio.run(both())
+
+
+def test_a_broken_plugin_is_listed_and_changes_no_status(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries = {
+        "scorers.broken": "acme_assay:gone",
+        "agents.number": "acme_assay:number",
+        "providers.mock": "acme_assay:number",
+        "environments.room": "acme_assay:room",
+    }
+    code = "print('imported')\nnumber = 4\ndef room(): ..."
+    install_package(tmp_path, monkeypatch, entries, code=code)
+
+    assert main(given(json=True)) == 0
+
+    plugins = json.loads(capsys.readouterr().out)["plugins"]
+    foreign = {
+        (group, each["name"]): each["error"]
+        for group, entries in plugins.items()
+        for each in entries
+        if each["origin"] == "acme-assay 1.0"
+    }
+    assert foreign["scorers", "broken"].endswith("has no attribute 'gone'")
+    assert foreign["agents", "number"].startswith("the plug-in is of type `int`, not an agent")
+    assert foreign["providers", "mock"].startswith("the name 'mock' belongs to assay")
+    assert foreign["environments", "room"] is None
+    assert {"name": "mock", "origin": "assay", "error": None} in plugins["providers"]
+
+
+def test_the_names_of_assay_and_of_packages_are_listed(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries = {"environments.room": "acme_assay:room", "environments.attic": "acme_assay:gone"}
+    install_package(tmp_path, monkeypatch, entries, code="def room(): ...")
+
+    main(given())
+
+    printed = capsys.readouterr().out
+    assert "environments  basic, calculator, gym (assay)\n" in printed
+    assert "              room (acme-assay 1.0)\n" in printed
+    assert "              attic (acme-assay 1.0) is unusable: the entry point" in printed
+    assert max(map(len, printed.splitlines())) <= 80

@@ -159,7 +159,7 @@ def test_text_of_a_sample_does_not_act_on_the_terminal(
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["yaml", "s.jsonl", "-o", "o.jsonl"], "invalid choice: 'yaml'"),
+        (["yaml", "s.jsonl", "-o", "o.jsonl"], "unknown format 'yaml'"),
         (["trl-sft", "s.jsonl"], "the following arguments are required: -o/--output"),
         (["trl-sft", "s.jsonl", "-o", "o.parquet"], "trl-sft cannot be written to a file .parquet"),
         (

@@ -1,4 +1,4 @@
-"""`assay doctor`: check the installed packages, the store and the endpoints."""
+"""`assay doctor`: check the installed packages, the store and the endpoints; list plug-ins."""
 
 import asyncio
 import os
@@ -7,21 +7,27 @@ import re
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Any, Self
 
 from assay import __version__
+from assay.agents import AGENT_NAMES, find_agent_plugin
+from assay.environments import ENVIRONMENT_NAMES, find_environment_plugin
 from assay.errors import DISTRIBUTION, AssayError, install_command
-from assay.providers import PROVIDERS, EndpointCheck, check_endpoint, parse_model
+from assay.export import FORMATS, format_named
+from assay.providers import PROVIDERS, EndpointCheck, check_endpoint, find_provider, parse_model
+from assay.registry import PluginEntry, list_plugins
+from assay.scorers import METRICS, RULES, find_check_rule, find_metric
+from assay.sessions import SESSION_SOURCES, find_session_source
 from assay.stats import format_labelled
 from assay.types import Endpoint
 
 from .arguments import add_report_options
 from .eval_overrides import add_endpoint_options, apply_endpoint_options
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_PASS
-from .output import format_field, print_report, sanitize_to_line
+from .output import format_field, print_report, redirect_output_to_stderr, sanitize_to_line
 from .resume import redact_option_value
 from .store_option import add_store_option, find_store_location, open_store
 
@@ -59,7 +65,11 @@ def main(args: Namespace) -> int:
         requirements = requires(DISTRIBUTION) or []
     except PackageNotFoundError:
         requirements = []  # run from a source tree that is not installed
+    # Plug-ins may print when they are imported.
+    with redirect_output_to_stderr():
+        plugins = list_all_plugins()
     report = DoctorReport(
+        plugins=plugins,
         extras=list(read_extras(requirements)),
         store=check_store(args),
         endpoints=asyncio.run(check_endpoints(requests)),
@@ -172,6 +182,31 @@ async def check_endpoints(requests: list[EndpointRequest]) -> list[CheckedEndpoi
     return [CheckedEndpoint.of(*pair) for pair in zip(requests, checks, strict=True)]
 
 
+def list_all_plugins() -> dict[str, list[PluginEntry]]:
+    """List the names of every group that plug-ins extend. Plug-ins are imported."""
+    return {
+        "providers": list_plugins("assay.providers", PROVIDERS, find_provider),
+        "agents": list_plugins("assay.agents", AGENT_NAMES, find_agent_plugin),
+        "environments": list_plugins(
+            "assay.environments", ENVIRONMENT_NAMES, find_environment_plugin
+        ),
+        "scorers": list_plugins("assay.scorers", METRICS, find_metric),
+        "check_rules": list_plugins("assay.check_rules", RULES, find_check_rule),
+        "session_sources": list_plugins(
+            "assay.session_sources", SESSION_SOURCES, find_session_source
+        ),
+        "export_formats": list_plugins("assay.export_formats", FORMATS, format_named),
+    }
+
+
+# Shorter than the column of labels.
+_GROUP_LABELS = {
+    "check_rules": "check rules",
+    "session_sources": "sources",
+    "export_formats": "formats",
+}
+
+
 @dataclass(frozen=True)
 class DoctorReport:
     """The results of all checks."""
@@ -179,6 +214,8 @@ class DoctorReport:
     extras: list[Extra]
     store: StoreCheck
     endpoints: list[CheckedEndpoint]
+    plugins: dict[str, list[PluginEntry]] = field(default_factory=dict)
+    """The names of each group. An unusable plug-in is listed, and affects only its own name."""
 
     @property
     def well(self) -> bool:
@@ -196,6 +233,14 @@ class DoctorReport:
             if missing := ", ".join(each.package for each in needed if each.version is None):
                 words = f"not installed: {install_command(name)} adds {missing}"
             lines += format_labelled(f"[{name}]", words)
+        for group, entries in self.plugins.items():
+            own = ", ".join(entry.name for entry in entries if entry.origin == "assay")
+            lines += format_labelled(_GROUP_LABELS.get(group, group), f"{own} (assay)")
+            for entry in entries:
+                if entry.origin != "assay":
+                    problem = "" if entry.error is None else f" is unusable: {entry.error}"
+                    text = f"{entry.name} ({entry.origin}){problem}"
+                    lines += format_labelled("", sanitize_to_line(text))
         lines.append(format_field("store", self.store.where))
         lines += format_labelled("", sanitize_to_line(self.store.words))
         for each in self.endpoints:

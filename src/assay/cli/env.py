@@ -17,9 +17,11 @@ from assay.environments import (
     MakeEnvironment,
     ServerSettings,
     environment_by_name,
+    find_environment_plugin,
     is_loopback,
 )
 from assay.errors import AssayError, ConfigError
+from assay.registry import list_names
 from assay.scorers import import_code_ref, is_code_ref
 from assay.types import ToolSpec
 
@@ -130,14 +132,16 @@ def load_served_environment(target: str) -> ServedEnvironment:
     if target in _BUILTIN_ENVIRONMENTS or target.startswith("gym:"):
         shipped = environment_by_name(target)
         return ServedEnvironment(target, lambda task: shipped(), takes_task=False)
-    if not is_code_ref(target):
-        names = ", ".join((*_BUILTIN_ENVIRONMENTS, "gym:NAME"))
+    plugin = find_environment_plugin(target)
+    if plugin is None and not is_code_ref(target):
+        own = (*_BUILTIN_ENVIRONMENTS, "gym:NAME")
+        names = ", ".join(list_names("assay.environments", own))
         raise ConfigError(
             "the environment is not of the form module:Class",
             where=target,
             hint=f"write my_package.desk:OrderDesk, or one of {names}",
         )
-    found = import_code_ref(target, where="assay env serve")
+    found = plugin or import_code_ref(target, where="assay env serve")
     if not callable(found):
         raise ConfigError(
             f"the target is a {type(found).__name__}, not a class or a function", where=target

@@ -46,7 +46,9 @@ _MAX_LISTED_EXAMPLES = 5
 def configure(parser: ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument(
-        "format", metavar="FORMAT", choices=FORMATS, help=f"write one of {', '.join(FORMATS)}"
+        "format",
+        metavar="FORMAT",
+        help=f"write one of {', '.join(FORMATS)}, or the format of a plug-in by its name",
     )
     parser.add_argument(
         "source",
@@ -121,7 +123,8 @@ def configure(parser: ArgumentParser) -> None:
 def main(args: Namespace) -> int:
     """Exit status: 0 written, 1 nothing to write, 3 written without rows that cannot be read."""
     # Before anything is read: a wrong suffix must not cost minutes.
-    format_named(args.format).check_target(args.output, args.format)
+    form = format_named(args.format)
+    form.check_target(args.output, args.format)
     selection = Selection(
         min_score=args.min_score,
         valid_only=not args.all,
@@ -130,7 +133,7 @@ def main(args: Namespace) -> int:
         dedupe=args.dedupe,
         limit=args.limit,
     )
-    tokens = Tokens(args.tokenizer) if args.format == "trl-sft-tokens" else None
+    tokens = Tokens(args.tokenizer) if form.takes == "tokens" else None
     lengths: Lengths | None = None
     if args.max_tokens is not None and args.tokenizer is not None:
         lengths = Lengths.from_tokenizer(args.max_tokens, args.tokenizer)

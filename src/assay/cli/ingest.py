@@ -12,15 +12,18 @@ from typing import get_args
 
 from assay.errors import AssayError, BadRow, ConfigError, StoreError
 from assay.sessions import (
+    SESSION_SOURCES,
     Children,
     SampleOptions,
     SessionChoice,
     SessionStream,
+    find_session_source,
     read_atif,
     read_claude_code,
     read_codex,
     read_inspect,
     read_opencode,
+    read_plugin_sessions,
 )
 from assay.store import Run, RunSpec, Store, sample_key
 from assay.types import Sample, stable_id
@@ -32,9 +35,8 @@ from .output import print_message, print_report, write_samples
 from .sample_input import refuse_to_overwrite
 from .store_option import add_store_option, build_next_command, find_store_location
 
-SOURCES = ("opencode", "claude-code", "codex", "atif", "inspect")
-# Their formats do not mark reverted or synthetic messages.
-_SOURCES_WITHOUT_OPTIONS = ("atif", "inspect")
+# Their formats mark reverted and synthetic messages.
+_SOURCES_WITH_OPTIONS = ("opencode", "claude-code", "codex")
 # Samples are held in memory until their batch is committed.
 _STORE_BATCH_SIZE = 64
 
@@ -52,7 +54,11 @@ _OUTPUT_PREFIX_BYTES = 20
 
 def configure(parser: ArgumentParser) -> None:
     """Declare the arguments of the command."""
-    parser.add_argument("source", choices=SOURCES, help="agent that recorded the sessions")
+    parser.add_argument(
+        "source",
+        metavar="SOURCE",
+        help=f"read sessions of {', '.join(SESSION_SOURCES)}, or of a plug-in by its name",
+    )
     parser.add_argument(
         "path",
         metavar="PATH",
@@ -109,6 +115,9 @@ def configure(parser: ArgumentParser) -> None:
 
 def main(args: Namespace) -> int:
     """Exit status: 0 all sessions were imported, 3 some cannot be read and were skipped."""
+    if args.source not in SESSION_SOURCES:
+        # Before a default folder is looked for: the name may be misspelled.
+        find_session_source(args.source)
     for option, given in (
         (f"--format {args.format}", args.format != "sample"),
         ("--max-output-chars", args.max_output_chars is not None),
@@ -137,7 +146,7 @@ def main(args: Namespace) -> int:
 
 def _read_sessions(args: Namespace, path: Path) -> SessionStream:
     """Open the sessions that the command line selects; nothing is read yet."""
-    unmarked = args.source in _SOURCES_WITHOUT_OPTIONS
+    unmarked = args.source not in _SOURCES_WITH_OPTIONS
     for flag, has_no_effect in (
         ("--keep-reverted", args.keep_reverted and unmarked),
         ("--synthetic", args.synthetic and unmarked),
@@ -147,6 +156,8 @@ def _read_sessions(args: Namespace, path: Path) -> SessionStream:
         if has_no_effect:
             raise ConfigError(f"{flag} has no effect on {args.source} sessions")
     choice = SessionChoice(args.since, args.project, frozenset(args.session), args.title)
+    if args.source not in SESSION_SOURCES:
+        return read_plugin_sessions(args.source, path, choice, children=args.children)
     if args.source == "inspect":
         return read_inspect(path, choice)
     if args.source == "atif":
@@ -182,7 +193,9 @@ def _refuse_to_overwrite_sessions(target: Path, source: Path, agent: str) -> Non
         return
     refuse_to_overwrite(target, (source, source / "opencode.db"))
     inside = target.resolve().is_relative_to(source.resolve())
-    named = any(target.match(pattern) for pattern in _SESSION_FILE_PATTERNS[agent])
+    # The files of a plug-in's source may have any name.
+    patterns = _SESSION_FILE_PATTERNS.get(agent, ("*",))
+    named = any(target.match(pattern) for pattern in patterns)
     if not inside or not named:
         return
     own = agent in ("claude-code", "atif") and target.suffix == ".jsonl" and target.is_file()
