@@ -130,7 +130,7 @@ PLAN_MISTAKES = {
         "0.9",
         "0.9\n          metric: nowhere:score",
         "cannot be imported",
-        "in the manifest's folder",
+        "in the current folder or the manifest's",
     ),
     "too few samples for a proof": said(
         "grading_rubric", "gate: proven\n      grading_rubric", "at least 29 samples", "has 6"
