@@ -1,6 +1,7 @@
 """What `assay env serve` takes for an environment, and what it refuses before it listens."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,6 +32,18 @@ def test_a_class_or_a_name_makes_fresh_environments(
     assert served.takes_task is takes_task
     assert type(first) is type(second) is made
     assert first is not second
+
+
+def test_an_environment_may_be_in_a_file(tmp_path: Path) -> None:
+    desk = tmp_path / "my_desk.py"
+    desk.write_text(
+        "from assay.environments import CalculatorEnvironment\n\n\n"
+        "class Desk(CalculatorEnvironment): ...\n"
+    )
+
+    made = load_served_environment(f"{desk}:Desk").make({})
+
+    assert type(made).__name__ == "Desk"
 
 
 REFUSED = {

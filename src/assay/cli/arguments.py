@@ -33,6 +33,7 @@ def add_actions(
     """Declare the actions of a command: the module and the purpose of each."""
     declared = parser.add_subparsers(dest="action", required=True, metavar=metavar)
     for name, (module, purpose) in actions.items():
+        # Not `capitalize`, which would write GRPO in small letters.
         description = f"{purpose[0].upper()}{purpose[1:]}."
         action = declared.add_parser(
             name, help=purpose, description=description, allow_abbrev=False

@@ -34,6 +34,7 @@ def format_certification(result: CertificationResult) -> list[str]:
         text = "unknown" if value is None else f"{value:.1f}"
         # A failed call has no end: with enough of them a percentile is infinite.
         percentiles.append(f"{name} {'never' if name in latency.infinite else text}")
+    # Latency depends on how many calls ran at once, so it is never shown without it.
     failed = f", {latency.failed} failed" if latency.failed else ""
     fields["latency"] = f"{', '.join(percentiles)} ms at concurrency {latency.concurrency}{failed}"
     fields["cost"] = f"agent {format_usd(result.cost.agent_usd)}, judge {judge_cost}"

@@ -178,6 +178,7 @@ def request_endpoints_by_key(environment: Mapping[str, str]) -> Iterator[Endpoin
 
 async def check_endpoints(requests: list[EndpointRequest]) -> list[CheckedEndpoint]:
     """Check all endpoints concurrently."""
+    # All at once: an endpoint that does not answer costs its whole timeout.
     checks = await asyncio.gather(*(check_endpoint(each.endpoint) for each in requests))
     return [CheckedEndpoint.of(*pair) for pair in zip(requests, checks, strict=True)]
 

@@ -42,7 +42,9 @@ def configure(parser: ArgumentParser) -> None:
         allow_abbrev=False,
     )
     serve.add_argument(
-        "environment", help="module:Class, module:function, or a name such as gym:FrozenLake-v1"
+        "environment",
+        help="class or function, as module:Class or FILE.py:Class; or a name such as "
+        "gym:FrozenLake-v1",
     )
     serve.add_argument(
         "--host",

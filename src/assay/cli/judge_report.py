@@ -91,6 +91,7 @@ class JudgeReport:
 
     def _add_metric(self, name: str, metric: Metric) -> None:
         extra = metric.model_extra or {}
+        # A quote without turns was not found: the judge made it up, or changed it.
         evidence = extra.get("evidence") or []
         self.quotes += len(evidence)
         self.quotes_missing += sum(not each["turns"] for each in evidence)

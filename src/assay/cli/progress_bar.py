@@ -88,6 +88,7 @@ class LiveDisplay(Display):
         self._live.stop()
 
     def print_line(self, text: str) -> None:
+        # The name of a run may contain square brackets, which rich would read as markup.
         self._console.print(text, soft_wrap=True, markup=False)
 
     def _render(self) -> RenderableType:

@@ -58,6 +58,7 @@ def train_and_compare(args: Namespace) -> int:
     # A new folder each time: the models of earlier trainings are kept.
     names = (args.output / f"training{f'-{n}' if n > 1 else ''}" for n in counted(1))
     folder = next(path for path in names if not path.exists())
+    # Imported by its path, like a user's file: in a source tree it is not part of the package.
     task = import_file(find_task_file("sums.py"))
     with Store.open(find_store_location(args)) as store:
         report = _QuickstartTraining(task, args, folder, store).run()

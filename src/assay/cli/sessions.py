@@ -112,6 +112,7 @@ def _continue_session(store: Store, args: Namespace) -> int:
         raise ConfigError(f"session {args.branch!r} already exists", where=store.where)
     endpoint = session.endpoint if args.model is None else parse_model(args.model)
     session.endpoint = apply_endpoint_options(endpoint, args)
+    # The store refuses the answer if another process has continued the session meanwhile.
     seen = len(session.messages)
     if session.environment is not None:
         raise ConfigError(

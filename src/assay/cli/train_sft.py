@@ -114,6 +114,7 @@ def _build_sft_config_from_options(args: Namespace) -> SFTConfig:
             given["lora"] = Lora(rank=args.lora, alpha=2 * args.lora)
         return SFTConfig(model_name=args.model, output=args.output, **given)
     except ValidationError as error:
+        # One at a time: later problems often follow from the first.
         problem = error.errors()[0]
         # Named as the option, not as the setting behind it.
         name = str(problem["loc"][-1]) if problem["loc"] else ""
