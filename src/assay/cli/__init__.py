@@ -32,6 +32,7 @@ __all__ = ["main"]
 COMMANDS = {
     "quickstart": "evaluate a small real model, improve it and compare",
     "eval": "run the evaluation of a file or a dataset, and record it",
+    "score": "score the recorded rollouts of a run again (no model calls)",
     "ingest": "import recorded agent sessions as samples",
     "check": "run rule-based checks on recorded conversations (no model calls)",
     "judge": "grade samples by a rubric with a model as judge",

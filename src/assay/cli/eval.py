@@ -16,7 +16,7 @@ from .arguments import (
     parse_seconds,
 )
 from .eval_file import is_eval_file
-from .eval_invocation import EvalInvocation, RunTrackingStore
+from .eval_invocation import EvalInvocation, RunTrackingStore, print_run_summary
 from .eval_overrides import (
     add_endpoint_options,
     add_scorer_option,
@@ -27,11 +27,9 @@ from .eval_overrides import (
 )
 from .eval_variants import load_variants
 from .exit_status import EXIT_USAGE_ERROR
-from .output import print_message, print_report, redirect_output_to_stderr
+from .output import redirect_output_to_stderr
 from .progress_bar import choose_display
 from .run_code import describe_run_code
-from .run_summary import EvalCommandReport
-from .signals import exit_interrupted
 from .store_option import add_store_option, find_store_location
 
 if TYPE_CHECKING:
@@ -150,8 +148,8 @@ def _add_resume_options(parser: ArgumentParser) -> None:
     add_flag(
         parser,
         "--rescore",
-        "score the recorded rollouts of the run again, as a new run: only missing rollouts "
-        "are executed",
+        "resume with another scorer, as a new run: recorded rollouts are scored again, missing "
+        "ones are executed",
     )
     add_grace_option(parser, "samples")
 
@@ -210,7 +208,7 @@ def _run_evaluations(args: Namespace) -> int:
                     ending = invocation.run(store, display, "OTHER_RUN")
     if len(variants) > 1:
         return matrix.print_all(args)
-    return _print_run_summary(ending, args)
+    return print_run_summary(ending, args)
 
 
 def _run_bundle(trusted: "TrustedBundle", args: Namespace) -> int:
@@ -230,13 +228,4 @@ def _run_bundle(trusted: "TrustedBundle", args: Namespace) -> int:
             store.provenance = {"bundle": {"sha256": trusted.bundle.sha256}}
             with choose_display(quiet=args.quiet) as display:
                 ending = EvalInvocation(file, config, args, resume).run(store, display, baseline)
-    return _print_run_summary(ending, args)
-
-
-def _print_run_summary(ending: EvalCommandReport, args: Namespace) -> int:
-    print_report(args, ending.lines(), ending.plain())
-    if ending.problem is not None:
-        print_message(ending.problem)
-    if ending.report.interrupted:
-        exit_interrupted()
-    return ending.exit_status
+    return print_run_summary(ending, args)

@@ -14,10 +14,11 @@ from assay.store import Run, RunSpec, Store
 
 from .eval_file import EvalFile
 from .exit_status import InconclusiveError
+from .output import print_message, print_report
 from .progress_bar import Display
 from .resume import build_resume_command, format_resume_hint
 from .run_summary import EvalCommandReport
-from .signals import run_until_stopped
+from .signals import exit_interrupted, run_until_stopped
 from .store_option import build_next_command
 
 
@@ -149,3 +150,13 @@ class EvalInvocation:
             display,
             resume_command,
         )
+
+
+def print_run_summary(ending: EvalCommandReport, args: Namespace) -> int:
+    """Print the report, and the problem of an incomplete run. Return the exit status."""
+    print_report(args, ending.lines(), ending.plain())
+    if ending.problem is not None:
+        print_message(ending.problem)
+    if ending.report.interrupted:
+        exit_interrupted()
+    return ending.exit_status

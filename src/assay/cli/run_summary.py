@@ -1,4 +1,4 @@
-"""The report of `assay eval`: results, exit status and commands to run next."""
+"""The report of `assay eval` and `assay score`: results, exit status and commands to run next."""
 
 import json
 import textwrap

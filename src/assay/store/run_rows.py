@@ -242,11 +242,6 @@ PROVENANCE = frozenset({"code", "bundle"})
 """Entries of a run's configuration that describe its origin. Not settings, and not part of its
 fingerprint."""
 
-_RESCORE_HINT = (
-    "the recorded rollouts can be scored again without model calls: resume with rescore=True "
-    "(--rescore), which starts a new run; or restore the scorer"
-)
-
 
 def check_same_config(
     stored: RunSpec, given: RunSpec, *, ignore: frozenset[str] = frozenset()
@@ -264,7 +259,7 @@ def check_same_config(
     ):
         return
     listed = "\n".join(f"    {line}" for line in differing[:20]) or "    (only the fingerprint)"
-    rolled_out = any(stored.config.get(name) is not None for name in ("endpoint", "rollout_fn"))
+    rolled_out = any(stored.config.get(name) is not None for name in ("agent", "endpoint", "rollout_fn"))
     rescore = (
         rolled_out
         and stored_config != given_config
@@ -274,7 +269,11 @@ def check_same_config(
     raise ConfigError(
         f"the configuration differs from the one that the run was started with:\n{listed}",
         where=f"run {stored.id!r}",
-        hint=_RESCORE_HINT if rescore else "start a new run, or restore the configuration",
+        hint=f"score the recorded rollouts without model calls: `assay score {stored.id} --scorer "
+        "FILE.py:function`; to execute missing rollouts as well, add --rescore "
+        "(Resume(rescore=True)); both start a new run"
+        if rescore
+        else "start a new run, or restore the configuration",
     )
 
 

@@ -1,0 +1,97 @@
+"""`assay score`: score the recorded rollouts of a run again, as a new run. Calls no agent."""
+
+from argparse import ArgumentParser, Namespace
+
+from assay.errors import AssayError, ConfigError
+from assay.runner import EvalReport, RescoreOptions, Stop, rescore
+from assay.scorers import CombinedScorer, ScoreFunction
+
+from .arguments import add_count, add_flag, add_grace_option, add_report_options
+from .eval_invocation import RunTrackingStore, print_run_summary
+from .eval_overrides import add_scorer_option, resolve_scorers
+from .exit_status import InconclusiveError
+from .output import redirect_output_to_stderr
+from .progress_bar import choose_display
+from .resume import format_options, format_resume_hint, join_resume_command
+from .run_summary import EvalCommandReport
+from .signals import run_until_stopped
+from .store_option import add_store_option, build_next_command, find_store_location
+
+_SCORE_CONCURRENCY = 100
+# Options that define the new run or its speed.
+_SCORE_RESUME_OPTIONS = ("scorer", "keep_failed", "max_samples", "concurrency", "name", "store")
+_SCORE_DEFAULTS = {"concurrency": _SCORE_CONCURRENCY, "keep_failed": False}
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the arguments of the command."""
+    parser.add_argument("run", metavar="RUN", help="run id, unique prefix, or `latest`")
+    add_scorer_option(parser, required=True)
+    add_flag(
+        parser,
+        "--keep-failed",
+        "record samples without a complete rollout as failed, too, instead of leaving them out",
+    )
+    add_count(parser, "--max-samples", "score the first N samples only")
+    add_count(parser, "--concurrency", "score N samples at once", default=_SCORE_CONCURRENCY)
+    parser.add_argument("--name", help="name of the new run")
+    parser.add_argument("--resume", metavar="RUN", help="resume an interrupted run of this command")
+    add_grace_option(parser, "samples")
+    add_store_option(parser)
+    add_report_options(parser, quiet=True)
+
+
+def main(args: Namespace) -> int:
+    """Exit status: 0 every rollout was scored, 3 some samples failed, 130 interrupted."""
+    with redirect_output_to_stderr():
+        found = resolve_scorers(args.scorer)
+        scorer = found if callable(found) else CombinedScorer(found)
+        with RunTrackingStore.open(find_store_location(args), create=False) as store:
+            # Resolved to its id now: `latest` will soon mean the run that this command starts.
+            args.run = store.run(args.run).id
+            report = _score_run(args, scorer, store)
+            run = store.run(report.run_id)
+            commands = (
+                build_next_command(args, "show", run.id),
+                build_next_command(args, "compare", args.run, run.id),
+            )
+            failures = tuple(run.failure_groups())
+            resume = _build_score_command(args, run.id)
+            ending = EvalCommandReport(report, run.read_retries(), resume, commands, failures)
+    return print_run_summary(ending, args)
+
+
+def _score_run(args: Namespace, scorer: ScoreFunction, store: RunTrackingStore) -> EvalReport:
+    stop = Stop(grace_s=args.grace)
+    options = RescoreOptions(
+        name=args.name,
+        keep_failed=args.keep_failed,
+        max_samples=args.max_samples,
+        concurrency=args.concurrency,
+        resume=args.resume,
+    )
+
+    def resume_command() -> str | None:
+        return None if store.started is None else _build_score_command(args, store.started.id)
+
+    try:
+        with choose_display(quiet=args.quiet) as display:
+            store.display = display
+            return run_until_stopped(
+                lambda: rescore(
+                    args.run, scorer, store=store, options=options, watch=display.watch, stop=stop
+                ),
+                stop,
+                display,
+                resume_command,
+            )
+    except AssayError as error:
+        command = resume_command()
+        if command is None or isinstance(error, ConfigError):
+            raise
+        raise InconclusiveError(f"{error}\n{format_resume_hint(command)}") from error
+
+
+def _build_score_command(args: Namespace, run_id: str) -> str:
+    options = format_options(args, _SCORE_RESUME_OPTIONS, _SCORE_DEFAULTS)
+    return join_resume_command(["assay", "score", args.run, *options], run_id)
