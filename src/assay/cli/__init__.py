@@ -31,6 +31,7 @@ __all__ = ["main"]
 
 COMMANDS = {
     "quickstart": "evaluate a small real model, improve it and compare",
+    "init": "write a small project: dataset, agent, evaluation, test and CI",
     "eval": "run the evaluation of a file or a dataset, and record it",
     "score": "score the recorded rollouts of a run again (no model calls)",
     "ingest": "import recorded agent sessions as samples",
