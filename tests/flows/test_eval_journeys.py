@@ -57,17 +57,16 @@ def test_two_models_and_two_prompts(tmp_path: Path) -> None:
 
     assert shown.returncode == report["exit_status"] == 0
     assert all(len(line) <= 80 for line in shown.stdout.splitlines()[:6])
-    assert "4 of 4: mock:fixed chat\n" in shown.stderr
+    assert "4 of 4: models.py:fixed chat\n" in shown.stderr
     assert [(run["agent"], run["prompt"]) for run in report["runs"]] == [
         ("mock:echo", "plain"),
         ("mock:echo", "chat"),
-        ("mock:fixed", "plain"),
-        ("mock:fixed", "chat"),
+        ("models.py:fixed", "plain"),
+        ("models.py:fixed", "chat"),
     ]
     means = [run["summary"]["score"]["interval"]["mean"] for run in report["runs"]]
     assert means == [1.0, 1.0, 0.125, 0.125]
     conclusions = [found["conclusion"] for found in report["comparisons"].values()]
     assert conclusions == ["no difference shown", "worse", "worse"]
     listed = run_process(tmp_path, "runs")
-    assert listed.stdout.count("models.py:fixed") == 0
-    assert listed.stdout.count("mock:fixed") == 2
+    assert [listed.stdout.count(name) for name in ("mock:echo", "models.py:fixed")] == [2, 2]

@@ -182,7 +182,8 @@ class MatrixReport:
         ]
         found = self.comparisons.get(ending.report.run_id)
         if found is None:
-            return [*cells, "", "", "first" if self.comparisons else ""]
+            state = "first" if self.comparisons else ""
+            return [*cells, "", "", "interrupted" if ending.report.interrupted else state]
         return [
             *cells,
             _format_mean(found.comparison.difference, signed=True),

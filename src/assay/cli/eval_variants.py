@@ -13,6 +13,7 @@ from assay.datasets import PromptTemplate, SampleStream, load_samples, read_prom
 from assay.errors import ConfigError
 from assay.providers import connect
 from assay.runner import EvalConfig, expect_endpoint
+from assay.scorers import is_code_ref
 from assay.types import Endpoint, Sample
 
 from .eval_file import EvalFile, is_eval_file, load_eval_file
@@ -101,6 +102,9 @@ def _name_agents(refs: list[str]) -> dict[str | None, Agent | Endpoint | None]:
     for ref in refs:
         agent = resolve_agent(ref, where="--agent")
         name = f"{agent.provider}:{agent.model}" if isinstance(agent, Endpoint) else agent.name
+        if isinstance(agent, Endpoint) and is_code_ref(ref) and not ref.startswith(name):
+            # An endpoint that is defined in code: several of them may differ in settings only.
+            name = ref
         # Two addresses may serve models of one name.
         number = 2
         unique = name

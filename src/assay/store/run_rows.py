@@ -259,7 +259,9 @@ def check_same_config(
     ):
         return
     listed = "\n".join(f"    {line}" for line in differing[:20]) or "    (only the fingerprint)"
-    rolled_out = any(stored.config.get(name) is not None for name in ("agent", "endpoint", "rollout_fn"))
+    rolled_out = any(
+        stored.config.get(name) is not None for name in ("agent", "endpoint", "rollout_fn")
+    )
     rescore = (
         rolled_out
         and stored_config != given_config
