@@ -7,7 +7,7 @@ from collections.abc import Callable
 from assay.errors import ConfigError
 from assay.types import EvaluateResult, Sample
 
-from .normalize import NormalizedAnswer, is_close, normalize_answer, normalize_number
+from .normalize import is_close, normalize_answer, normalize_number
 from .scorer_type import Scorer
 
 _ANSWER_PHRASE = re.compile(r"\banswer\b[*`]*\s*(?:is\b|:|=)[:*`]*\s*", re.IGNORECASE)
@@ -46,33 +46,29 @@ def exact_answer(*, extract: Callable[[str], str | None] | None = None) -> Score
             return EvaluateResult(is_score_valid=False, reason=accepted)
         if not any(message.role == "assistant" for message in sample.messages):
             return EvaluateResult(is_score_valid=False, reason="no turn by the assistant")
-        return _score_readings(_extract_readings(sample.response, extract), accepted)
+        readings = _extract_readings(sample.response, extract)
+        if not readings:
+            return EvaluateResult(score=0.0, reason="the response gives no answer")
+        for reading in readings:
+            answer = normalize_answer(reading)
+            for known in accepted:
+                if isinstance(known, float):
+                    # A float is rarely equal to the decimal that a response writes: 0.1 + 0.2 is
+                    # not 0.3.
+                    same = is_close(answer, known)
+                elif isinstance(known, int):
+                    same = answer.same_as(normalize_number(known))
+                else:
+                    same = answer.same_as(normalize_answer(known))
+                if same:
+                    shown = f"{_quote_answer(reading)} is the expected {_quote_answer(known)}"
+                    return EvaluateResult(score=1.0, reason=f"answer {shown}")
+        expected = " or ".join(_quote_answer(each) for each in accepted[:3])
+        expected += f" or {len(accepted) - 3} more" if len(accepted) > 3 else ""
+        reason = f"answer {_quote_answer(readings[0])} is not the expected {expected}"
+        return EvaluateResult(score=0.0, reason=reason)
 
     return score
-
-
-def _score_readings(readings: tuple[str, ...], accepted: list[str | int | float]) -> EvaluateResult:
-    if not readings:
-        return EvaluateResult(score=0.0, reason="the response gives no answer")
-    for reading in readings:
-        answer = normalize_answer(reading)
-        for known in accepted:
-            if _is_same_answer(answer, known):
-                reason = f"answer {_quote_answer(reading)} is the expected {_quote_answer(known)}"
-                return EvaluateResult(score=1.0, reason=reason)
-    known = " or ".join(_quote_answer(each) for each in accepted[:3])
-    more = f" or {len(accepted) - 3} more" if len(accepted) > 3 else ""
-    reason = f"answer {_quote_answer(readings[0])} is not the expected {known}{more}"
-    return EvaluateResult(score=0.0, reason=reason)
-
-
-def _is_same_answer(answer: NormalizedAnswer, known: str | int | float) -> bool:
-    if isinstance(known, float):
-        # A float is rarely equal to the decimal that a response writes: 0.1 + 0.2 is not 0.3.
-        return is_close(answer, known)
-    return answer.same_as(
-        normalize_answer(known) if isinstance(known, str) else normalize_number(known)
-    )
 
 
 def _list_accepted_answers(ground_truth: object) -> list[str | int | float] | str:

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import get_args, get_origin, get_type_hints
 
 from assay.errors import ConfigError
 from assay.types import Sample
@@ -75,7 +75,12 @@ def read_call_spec(
 ) -> CallSpec:
     """Read the signature of `function`. Parameters in `given`, such as fixtures, are skipped."""
     where = getattr(function, "__qualname__", repr(function))
-    hints = _read_type_hints(function)
+    try:
+        hints = get_type_hints(function)
+    except (NameError, TypeError, AttributeError):
+        # Annotations may name types that are imported for type checkers only. The parameter names
+        # are enough to bind most functions.
+        hints = {}
     names: list[str] = []
     optional: set[str] = set()
     rest = False
@@ -92,19 +97,11 @@ def read_call_spec(
             names.append(parameter.name)
             if parameter.default is not parameter.empty:
                 optional.add(parameter.name)
-    samples = frozenset(name for name in names if _is_sample(hints.get(name)))
-    return CallSpec(tuple(names), frozenset(optional), samples, rest, where)
-
-
-def _is_sample(hint: object) -> bool:
     # A list of samples is the annotation of a function that scores a whole group at once.
-    return hint is Sample or (get_origin(hint) is list and get_args(hint) == (Sample,))
-
-
-def _read_type_hints(function: Callable[..., object]) -> Mapping[str, Any]:
-    try:
-        return get_type_hints(function)
-    except (NameError, TypeError, AttributeError):
-        # Annotations may name types that are imported for type checkers only. The parameter names
-        # are enough to bind most functions.
-        return {}
+    samples = frozenset(
+        name
+        for name in names
+        if (hint := hints.get(name)) is Sample
+        or (get_origin(hint) is list and get_args(hint) == (Sample,))
+    )
+    return CallSpec(tuple(names), frozenset(optional), samples, rest, where)

@@ -59,22 +59,20 @@ def _build_response_scorer(
             return EvaluateResult(is_score_valid=False, reason="no turn by the assistant")
         if not truth:
             return judge(sample.response, [])
-        expected = _read_truth_texts(sample.ground_truth)
-        if not expected:
+        given = sample.ground_truth
+        listed = given if isinstance(given, list | tuple) else [given]
+        # Numbers are compared as they are written; a bool has no usual spelling in an answer.
+        usable = all(
+            isinstance(each, str | int | float) and not isinstance(each, bool) for each in listed
+        )
+        expected = list(map(str, listed))
+        if not usable or not expected or not all(text.strip() for text in expected):
             return EvaluateResult(is_score_valid=False, reason="no ground truth that is text")
         return judge(sample.response, expected)
 
     # In a list of scorers, a metric is named after its function.
     score.__name__ = score.__qualname__ = name
     return score
-
-
-def _read_truth_texts(truth: object) -> list[str]:
-    # Numbers are compared as they are written; a bool has no usual spelling in an answer.
-    listed = truth if isinstance(truth, list | tuple) else [truth]
-    texts = [str(each) for each in listed if isinstance(each, str | int | float)]
-    usable = len(texts) == len(listed) and all(text.strip() for text in texts)
-    return [] if not usable or any(isinstance(each, bool) for each in listed) else texts
 
 
 def _score_contains(response: str, expected: list[str]) -> EvaluateResult:

@@ -2,7 +2,7 @@
 
 import math
 from numbers import Real
-from typing import Any, cast
+from typing import cast
 
 from assay.errors import ScorerFault
 from assay.types import EvaluateResult, Sample, construct_unchecked
@@ -28,19 +28,13 @@ def read_outcome(value: object, sample: Sample) -> EvaluateResult:
         if value.score is None:
             raise ScorerFault("the scorer returned the sample without setting its `score`")
         return value.score
-    alone = _read_array_scalar(value)
-    if alone is not None:
-        return read_outcome(alone, sample)
+    # NumPy's bool is not a `Real`, and neither are arrays and tensors without dimensions.
+    if getattr(value, "shape", None) == () and hasattr(value, "item"):
+        alone = value.item()
+        if type(alone) in _NUMBERS:
+            return read_outcome(alone, sample)
     kind = "None" if value is None else f"a {type(value).__name__}"
     raise ScorerFault(
         f"the scorer returned {kind} for sample {sample.id!r}",
         hint="return an EvaluateResult, a number or a bool",
     )
-
-
-def _read_array_scalar(value: Any) -> float | None:
-    # NumPy's bool is not a `Real`, and neither are arrays and tensors without dimensions.
-    if getattr(value, "shape", None) != () or not hasattr(value, "item"):
-        return None
-    number = value.item()
-    return number if type(number) in _NUMBERS else None

@@ -1,7 +1,6 @@
 """Read the sessions of subagents that are recorded inside a sample."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -37,20 +36,17 @@ def find_subagents(sample: Sample) -> Iterator[Sample | UnreadableSubagent]:
         if not isinstance(entry, Mapping):
             continue
         if "trajectory" in entry:
-            yield _parse_subagent(dict(entry), place)
+            try:
+                yield Sample.from_dict(dict(entry))
+            except (AssayError, ValidationError, ValueError, TypeError, RecursionError) as error:
+                where = f"metadata.{SUBAGENTS_KEY}[{place}]"
+                first = " ".join(str(error).split())[:200]
+                yield UnreadableSubagent(
+                    f"the subagent's session at {where} cannot be read: {first}"
+                )
         elif isinstance(name := entry.get("id"), str):
             # A bare id is a session that the source mentions without recording it.
             yield UnreadableSubagent(f"the session of subagent {name[:100]!r} is not recorded")
-
-
-def _parse_subagent(entry: dict[str, Any], place: int) -> Sample | UnreadableSubagent:
-    try:
-        return Sample.from_dict(entry)
-    except (AssayError, ValidationError, ValueError, TypeError, RecursionError) as error:
-        first = " ".join(str(error).split())[:200]
-        return UnreadableSubagent(
-            f"the subagent's session at metadata.{SUBAGENTS_KEY}[{place}] cannot be read: {first}"
-        )
 
 
 def map_started_subagents(sample: Sample) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, FiniteFloat
 
 from assay.errors import ConfigError
-from assay.types import EvaluateResult, Sample
+from assay.types import Sample
 
 _LABEL_WORDS = {
     **dict.fromkeys(("pass", "yes", "true", "good", "correct"), 1.0),
@@ -122,21 +122,16 @@ class Calibrator:
             return
         self._seen.add(sample.id)
         for criterion, value in labels.items():
-            self._pairs[criterion].append((value, _read_criterion_score(sample.score, criterion)))
+            score = None if sample.score is None else sample.score.reward
+            if criterion is not None:
+                metric = None if sample.score is None else sample.score.metrics.get(criterion)
+                score = metric.score if metric is not None and metric.is_score_valid else None
+            self._pairs[criterion].append((value, score))
 
     def compute_calibrations(self) -> list[Calibration]:
         """Compute one calibration for the score, where it is labelled, and for each criterion."""
         order = sorted(self._pairs, key=lambda name: (name is not None, name or ""))
         return [calibrate(self._pairs[name], self._threshold, criterion=name) for name in order]
-
-
-def _read_criterion_score(result: EvaluateResult | None, criterion: str | None) -> float | None:
-    if result is None:
-        return None
-    if criterion is None:
-        return result.reward
-    metric = result.metrics.get(criterion)
-    return metric.score if metric is not None and metric.is_score_valid else None
 
 
 def calibrate(
@@ -204,23 +199,17 @@ def _compute_kappa(
         return None, None, None
     same = cells[True, True] + cells[False, False]
     by_chance = people * judge + (1 - people) * (1 - judge)
-    low, high = _compute_exact_interval(same, n)
-    kappas = ((share - by_chance) / (1 - by_chance) for share in (same / n, low, high))
-    kappa, kappa_low, kappa_high = (min(max(each, -1.0), 1.0) for each in kappas)
-    return kappa, kappa_low, kappa_high
-
-
-def _compute_exact_interval(hits: int, n: int) -> tuple[float, float]:
     # Clopper and Pearson's 95 % interval of a share. It is wider than Wilson's, which leaves room
     # for the variation of kappa's agreement by chance. Simulated over 15 to 100 samples and kappas
     # from 0 to 0.9 it covered the truth at least 95 % of the time; normal intervals covered it
     # 88 % of the time, and Fleiss's less than that.
     from scipy.special import betaincinv
 
-    tail = 0.025
-    low = float(betaincinv(hits, n - hits + 1, tail)) if hits else 0.0
-    high = float(betaincinv(hits + 1, n - hits, 1 - tail)) if hits < n else 1.0
-    return low, high
+    low = float(betaincinv(same, n - same + 1, 0.025)) if same else 0.0
+    high = float(betaincinv(same + 1, n - same, 0.975)) if same < n else 1.0
+    kappas = ((share - by_chance) / (1 - by_chance) for share in (same / n, low, high))
+    kappa, kappa_low, kappa_high = (min(max(each, -1.0), 1.0) for each in kappas)
+    return kappa, kappa_low, kappa_high
 
 
 def read_labels(path: Path) -> list[Label]:
@@ -262,10 +251,12 @@ def _parse_label(line: str, where: str) -> Label:
         raise ConfigError("the line is not a JSON object", where=where, hint=hint)
     unknown = sorted(data.keys() - {"id", "label", "criterion"})
     name, criterion = data.get("id"), data.get("criterion")
-    value = _parse_label_value(data.get("label"))
+    value = data.get("label")
+    if isinstance(value, str):
+        value = _LABEL_WORDS.get(value.strip().lower())
     if not isinstance(name, str) or not name:
         raise ConfigError("the label has no `id`", where=where, hint=hint)
-    if value is None:
+    if not isinstance(value, bool | int | float) or not 0 <= value <= 1:
         raise ConfigError(f"the `label` of {name!r} is invalid", where=where, hint=hint)
     if criterion is not None and not isinstance(criterion, str):
         raise ConfigError(f"the `criterion` of {name!r} is not text", where=where, hint=hint)
@@ -273,12 +264,4 @@ def _parse_label(line: str, where: str) -> Label:
         raise ConfigError(
             f"the label has unknown keys: {', '.join(unknown)}", where=where, hint=hint
         )
-    return Label(name, value, criterion)
-
-
-def _parse_label_value(label: Any) -> float | None:
-    if isinstance(label, str):
-        return _LABEL_WORDS.get(label.strip().lower())
-    if isinstance(label, bool | int | float) and 0 <= label <= 1:
-        return float(label)
-    return None
+    return Label(name, float(value), criterion)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from assay.types import Message
 
-from .rubric import Criterion, Rubric
+from .rubric import Rubric
 
 # Every word of these prompts can change the scores of a judge, and the name of the scorer, which
 # identifies a run, does not depend on them.
@@ -138,17 +138,14 @@ def _enclose_material(what: str, lines: Sequence[str], code: str) -> str:
 
 
 def _format_rubric(rubric: Rubric) -> str:
-    parts = [f"The rubric is: {rubric.description.strip()}"]
+    lines = [f"The rubric is: {rubric.description.strip()}"]
     if rubric.guidance.strip():
-        parts.append(rubric.guidance.strip())
-    parts.append("Its criteria:")
-    return "\n".join([*parts, *(_format_criterion(each) for each in rubric.criteria)])
-
-
-def _format_criterion(criterion: Criterion) -> str:
-    lines = [f"- {criterion.name}: {' '.join(criterion.description.split())}"]
-    lines += [
-        f"    {level:g} means: {' '.join(meaning.split())}"
-        for level, meaning in sorted(criterion.levels.items())
-    ]
+        lines.append(rubric.guidance.strip())
+    lines.append("Its criteria:")
+    for criterion in rubric.criteria:
+        lines.append(f"- {criterion.name}: {' '.join(criterion.description.split())}")
+        lines += [
+            f"    {level:g} means: {' '.join(meaning.split())}"
+            for level, meaning in sorted(criterion.levels.items())
+        ]
     return "\n".join(lines)

@@ -52,9 +52,19 @@ def parse_reply(
         found = find_reply_object(
             text, key=key, material=material, has=("criteria",), require_key=require_key
         )
-        criteria = _index_criteria(found["criteria"])
     except UnusableReply as error:
         return JudgeReply(problem=str(error))
+    criteria = found["criteria"]
+    # Some models write a list of criteria instead of an object.
+    if isinstance(criteria, list):
+        named = {
+            str(each["name"]): each
+            for each in criteria
+            if isinstance(each, dict) and "name" in each
+        }
+        criteria = named if len(named) == len(criteria) else criteria
+    if not isinstance(criteria, dict):
+        return JudgeReply(problem='"criteria" is not an object with the names of the criteria')
     opinions: dict[str, Opinion] = {}
     problems = []
     for name in names:
@@ -147,50 +157,34 @@ def _refuse_reply_constant(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
 
 
-def _index_criteria(criteria: Any) -> dict[str, Any]:
-    # Some models write a list of criteria instead of an object.
-    if isinstance(criteria, list):
-        named = [each for each in criteria if isinstance(each, dict) and "name" in each]
-        if len({str(each["name"]) for each in named}) == len(criteria):
-            return {str(each["name"]): each for each in named}
-    if not isinstance(criteria, dict):
-        raise UnusableReply('"criteria" is not an object with the names of the criteria')
-    return criteria
-
-
 def _parse_opinion(criteria: dict[str, Any], name: str) -> Opinion:
     given = criteria.get(name)
     if not isinstance(given, dict):
         raise UnusableReply(f'the criterion "{name}" is missing')
     if "score" not in given:
         raise UnusableReply(f'"{name}" has no "score"')
-    reason = given.get("reason")
+    reason, score = given.get("reason"), given["score"]
     if not isinstance(reason, str) or not reason.strip():
         raise UnusableReply(f'"{name}" has no "reason"')
-    score = _parse_criterion_score(given["score"], name)
-    return Opinion(
-        score, _truncate_reply_text(reason.strip()), _parse_quotes(given.get("evidence"))
-    )
-
-
-def _parse_criterion_score(value: Any, name: str) -> float | None:
-    if value is None:
-        return None
     # Some models quote the number. Other strings, such as "8/10", are not guessed at.
-    if isinstance(value, str) and _SCORE_NUMBER.fullmatch(value.strip()):
-        value = float(value)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise UnusableReply(f'the "score" of "{name}" is not a number from 0 to 1')
-    if not 0 <= value <= 1:
-        raise UnusableReply(f'the "score" of "{name}" is {value:g}, not from 0 to 1')
-    return float(value)
-
-
-def _parse_quotes(evidence: Any) -> tuple[str, ...]:
+    if isinstance(score, str) and _SCORE_NUMBER.fullmatch(score.strip()):
+        score = float(score)
+    if score is not None:
+        is_number = isinstance(score, int | float) and not isinstance(score, bool)
+        if not is_number or not math.isfinite(score):
+            raise UnusableReply(f'the "score" of "{name}" is not a number from 0 to 1')
+        if not 0 <= score <= 1:
+            raise UnusableReply(f'the "score" of "{name}" is {score:g}, not from 0 to 1')
+        score = float(score)
     # Some models write a single quote, or objects with a `quote` in them.
-    given = evidence if isinstance(evidence, list) else [] if evidence is None else [evidence]
-    texts = [each.get("quote", each) if isinstance(each, dict) else each for each in given]
-    return tuple(_truncate_reply_text(str(text)) for text in texts)
+    evidence = given.get("evidence")
+    listed = evidence if isinstance(evidence, list) else [] if evidence is None else [evidence]
+    quotes = [each.get("quote", each) if isinstance(each, dict) else each for each in listed]
+    return Opinion(
+        score,
+        _truncate_reply_text(reason.strip()),
+        tuple(_truncate_reply_text(str(quote)) for quote in quotes),
+    )
 
 
 def _truncate_reply_text(text: str) -> str:

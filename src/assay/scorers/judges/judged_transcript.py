@@ -88,7 +88,9 @@ def render_transcript(
     are too many messages, those of subagents are omitted. Raises `TranscriptTooLong` when the
     others alone are too many.
     """
-    truth = _format_reference(sample.ground_truth) if reference else None
+    truth = sample.ground_truth if reference else None
+    if truth is not None and not isinstance(truth, str):
+        truth = json.dumps(truth, ensure_ascii=False, default=str)
     main = list(_build_transcript_turns(sample.messages, reasoning=reasoning))
     inner, unreadable = _read_subagent_sessions(sample) if subagents else ([], 0)
     turns = list(main)
@@ -172,14 +174,6 @@ def _read_tool_outcome(message: Message) -> tuple[bool | None, int | None]:
         marks.append(status == "error")
     code = details.get("exit_code")
     return any(marks) if marks else None, code if type(code) is int else None
-
-
-def _format_reference(truth: Any) -> str | None:
-    if truth is None:
-        return None
-    if isinstance(truth, str):
-        return truth
-    return json.dumps(truth, ensure_ascii=False, default=str)
 
 
 def _build_turn_fields(turn: TranscriptTurn, cutter: "_TextCutter") -> dict[str, Any]:

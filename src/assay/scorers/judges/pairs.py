@@ -20,6 +20,9 @@ from .rubric_file import read_rubric
 
 Winner = Literal["a", "b", "tie"]
 _WINNER_VALUES = ("first", "second", "tie")
+# The sample that a judge means, for the two orders in which it sees them.
+_FORWARD: dict[str, Winner] = {"first": "a", "second": "b"}
+_BACKWARD: dict[str, Winner] = {"first": "b", "second": "a"}
 
 
 @dataclass(frozen=True)
@@ -149,15 +152,17 @@ def _combine_orders(
         if one.given is None or other.given is None:
             votes.append(None)
             continue
-        seen: tuple[Winner, Winner] = (
-            _resolve_winner(one.given.place, first="a", second="b"),
-            _resolve_winner(other.given.place, first="b", second="a"),
-        )
+        seen = _FORWARD.get(one.given.place, "tie")
         # A verdict that follows the position is a bias of the judge, not a preference.
-        same = seen[0] == seen[1]
+        same = seen == _BACKWARD.get(other.given.place, "tie")
         inconsistent += not same
-        votes.append(seen[0] if same else "tie")
-    winner = _find_majority(votes)
+        votes.append(seen if same else "tie")
+    given = [vote for vote in votes if vote is not None]
+    winner: Winner | None = None
+    # More than half of the votes must be usable.
+    if 2 * len(given) > len(votes):
+        lead = given.count("a") - given.count("b")
+        winner = "a" if lead > 0 else "b" if lead < 0 else "tie"
     asked = [*forward, *backward]
     if winner is None:
         for vote in asked:
@@ -167,16 +172,3 @@ def _combine_orders(
     problems = dict.fromkeys(vote.problem for vote in asked if vote.problem)
     error = f"no majority of usable votes: {'; '.join(problems)}" if winner is None else None
     return Preference(winner, inconsistent, tuple(votes), reasons, error)
-
-
-def _resolve_winner(place: str, *, first: Winner, second: Winner) -> Winner:
-    return {"first": first, "second": second}.get(place, "tie")
-
-
-def _find_majority(votes: Sequence[Winner | None]) -> Winner | None:
-    """Return the side with more votes; None unless more than half of the votes are usable."""
-    given = [vote for vote in votes if vote is not None]
-    if 2 * len(given) <= len(votes):
-        return None
-    for_a, for_b = given.count("a"), given.count("b")
-    return "tie" if for_a == for_b else "a" if for_a > for_b else "b"

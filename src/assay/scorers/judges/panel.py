@@ -70,8 +70,11 @@ class Panel:
         if isinstance(votes, bool) or not isinstance(votes, int) or votes < 1:
             raise ConfigError(f"votes={votes!r} is not a number above 0", where="judge()")
         self._members = [_PanelMember(each, settings.client) for each in listed]
+        names = [format_endpoint_name(each.endpoint) for each in self._members]
+        # Equal names are numbered, so that votes can be attributed.
         self.names = tuple(
-            _number_duplicates([format_endpoint_name(each.endpoint) for each in self._members])
+            name if names.count(name) == 1 else f"{name} #{names[: index + 1].count(name)}"
+            for index, name in enumerate(names)
         )
         self.votes = votes
         self._retries = settings.retries
@@ -97,14 +100,14 @@ class Panel:
         `read` parses a reply into its value and the reason why it is incomplete. Raises
         `AccessDenied` when a judge refuses the key; other failures are votes without a reply.
         """
-        ballots = [
-            _VoteRequest(
-                name, client, _derive_vote_seed(client.endpoint, number), self._retries, spending
-            )
-            for name, member in zip(self.names, self._members, strict=True)
-            for client in [await member.client()]
-            for number in range(self.votes)
-        ]
+        ballots = []
+        for name, member in zip(self.names, self._members, strict=True):
+            client = await member.client()
+            first = client.endpoint.seed
+            for number in range(self.votes):
+                # With the same seed all votes of a judge would be the same vote.
+                seed = None if first is None else first + number
+                ballots.append(_VoteRequest(name, client, seed, self._retries, spending))
         votes = await asyncio.gather(*(each.cast(question(), read) for each in ballots))
         for vote in votes:
             if isinstance(vote.failure, AccessDenied):
@@ -191,15 +194,3 @@ class _VoteRequest:
                 problem += " (the answer was cut off at its token limit)"
             messages = asked.build_retry(text, problem)
         return Vote(self.judge, given, problem)
-
-
-def _number_duplicates(names: list[str]) -> list[str]:
-    return [
-        name if names.count(name) == 1 else f"{name} #{names[: index + 1].count(name)}"
-        for index, name in enumerate(names)
-    ]
-
-
-def _derive_vote_seed(endpoint: Endpoint, number: int) -> int | None:
-    # With the same seed all votes of a judge would be the same vote.
-    return None if endpoint.seed is None else endpoint.seed + number

@@ -31,7 +31,15 @@ class VertexJudge(AsyncCloseable):
     votes = 1
 
     def __init__(self, metrics: Sequence[VertexMetric], service: VertexService) -> None:
-        self.rubric = _build_vertex_rubric(metrics)
+        # Reports and calibration expect a rubric of every judge; Vertex keeps its own text.
+        self.rubric = Rubric(
+            name=", ".join(each.name for each in metrics)[:100],
+            description="Graded by Vertex's evaluation service by its own rubrics.",
+            criteria=tuple(
+                Criterion(name=each.name, description=f"Vertex's metric {each.spec}.")
+                for each in metrics
+            ),
+        )
         self.spending = Spending()
         """Calls to the service, which does not report their cost."""
 
@@ -101,18 +109,6 @@ def vertex_judge(
     return VertexJudge(metrics, VertexService(project, location, address=address))
 
 
-def _build_vertex_rubric(metrics: Sequence[VertexMetric]) -> Rubric:
-    # Reports and calibration expect a rubric of every judge; Vertex keeps its own text.
-    return Rubric(
-        name=", ".join(each.name for each in metrics)[:100],
-        description="Graded by Vertex's evaluation service by its own rubrics.",
-        criteria=tuple(
-            Criterion(name=each.name, description=f"Vertex's metric {each.spec}.")
-            for each in metrics
-        ),
-    )
-
-
 def _build_vertex_result(
     metrics: Sequence[VertexMetric], row: dict[str, Any], answers: dict[str, VertexAnswer]
 ) -> EvaluateResult:
@@ -139,22 +135,18 @@ def _build_vertex_result(
 
 
 def _build_vertex_metric(asked: VertexMetric, answer: VertexAnswer) -> Metric:
+    reason = answer.problem or answer.explanation or "the service gave no reason"
+    if answer.verdicts and not (answer.problem or answer.explanation):
+        missed = [each for each in answer.verdicts if not each.met]
+        reason = f"{len(answer.verdicts) - len(missed)} of {len(answer.verdicts)} rubrics met"
+        reason += f"; not met: {missed[0].rubric}: {missed[0].reason}" if missed else ""
     fields: dict[str, Any] = {
         "name": asked.name,
         "weight": 1.0,
-        "reason": answer.problem or answer.explanation or _describe_verdicts(answer),
+        "reason": reason,
         "vertex_metric": asked.spec,
         "verdicts": [vars(verdict) for verdict in answer.verdicts],
     }
     if answer.problem is None and answer.score is not None and math.isfinite(answer.score):
         fields["score"] = answer.score
     return Metric(**fields)
-
-
-def _describe_verdicts(answer: VertexAnswer) -> str:
-    """Summarise the verdicts when the service gives no explanation."""
-    if not answer.verdicts:
-        return "the service gave no reason"
-    missed = [each for each in answer.verdicts if not each.met]
-    words = f"{len(answer.verdicts) - len(missed)} of {len(answer.verdicts)} rubrics met"
-    return f"{words}; not met: {missed[0].rubric}: {missed[0].reason}" if missed else words

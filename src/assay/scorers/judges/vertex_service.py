@@ -91,8 +91,16 @@ class VertexService:
         problem = result.error_message
         if problem and not problem.startswith(_ANSWER_ERROR_PREFIXES):
             raise _build_vertex_error(problem, self.name)
-        verdicts = tuple(_read_rubric_verdict(each) for each in result.rubric_verdicts or ())
-        return VertexAnswer(result.score, result.explanation or "", verdicts, problem or None)
+        verdicts = []
+        for verdict in result.rubric_verdicts or ():
+            content = verdict.evaluated_rubric.content if verdict.evaluated_rubric else None
+            described = content.property.description if content and content.property else None
+            verdicts.append(
+                RubricVerdict(described or "", verdict.verdict, verdict.reasoning or "")
+            )
+        return VertexAnswer(
+            result.score, result.explanation or "", tuple(verdicts), problem or None
+        )
 
 
 def build_eval_case(types: Any, row: Mapping[str, Any]) -> Any:
@@ -115,12 +123,6 @@ def build_eval_case(types: Any, row: Mapping[str, Any]) -> Any:
     if row["instruction"]:
         fields["system_instruction"] = {"parts": [{"text": row["instruction"]}]}
     return types.EvalCase.model_validate(fields)
-
-
-def _read_rubric_verdict(verdict: Any) -> RubricVerdict:
-    content = verdict.evaluated_rubric.content if verdict.evaluated_rubric else None
-    described = content.property.description if content and content.property else None
-    return RubricVerdict(described or "", verdict.verdict, verdict.reasoning or "")
 
 
 def _build_vertex_error(problem: str, where: str) -> EndpointError:

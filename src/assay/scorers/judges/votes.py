@@ -42,11 +42,6 @@ class CriterionVotes:
         return [each.score for _, each in self.opinions if each.score is not None]
 
     @property
-    def abstained(self) -> int:
-        """Votes that abstain."""
-        return len(self.opinions) - len(self.scored)
-
-    @property
     def score(self) -> float | None:
         """The mean of the judges' means; None unless more than half of the votes have a score."""
         if 2 * len(self.scored) <= self.asked:
@@ -62,11 +57,7 @@ class CriterionVotes:
     @property
     def not_applicable(self) -> bool:
         """Whether most judges abstained, as opposed to failed."""
-        return self.score is None and 2 * self.abstained > self.asked
-
-    def is_split_at(self, threshold: float) -> bool:
-        """Whether some votes pass and others do not."""
-        return len({score >= threshold for score in self.scored}) > 1
+        return self.score is None and 2 * (len(self.opinions) - len(self.scored)) > self.asked
 
     def find_representative(self) -> Opinion | None:
         """Return the opinion nearest to the score; without a score, the first one."""
@@ -79,24 +70,32 @@ class CriterionVotes:
 
 def build_judge_result(rubric: Rubric, ballots: JudgeVotes, material: QuoteIndex) -> EvaluateResult:
     """Build the result of a sample. Without a majority of usable votes it is unscored, never 0."""
-    tallies = [_collect_votes(each, ballots) for each in rubric.criteria]
+    tallies = []
+    for criterion in rubric.criteria:
+        opinions = tuple(
+            (vote.judge, vote.given.opinions[criterion.name])
+            for vote in ballots
+            if vote.given is not None and criterion.name in vote.given.opinions
+        )
+        tallies.append(CriterionVotes(criterion, opinions, len(ballots)))
     metrics = [_build_criterion_metric(tally, rubric, material) for tally in tallies]
     failed = [tally for tally in tallies if tally.score is None and not tally.not_applicable]
-    fields: dict[str, Any] = {"metrics": metrics, "reason": _summarise_votes(tallies)}
+    # The reason must be readable on its own: lists of results show it without the metrics.
+    reason = "; ".join(
+        f"{tally.criterion.name} {'not judged' if tally.score is None else f'{tally.score:.2f}'}"
+        for tally in tallies
+    )
+    fields: dict[str, Any] = {"metrics": metrics, "reason": reason}
     if failed or all(tally.score is None for tally in tallies):
         fields["is_score_valid"] = False
     if failed:
-        fields["error"] = _describe_failed_criteria(failed, ballots)
+        names = ", ".join(tally.criterion.name for tally in failed)
+        problems = dict.fromkeys(
+            str(vote.failure or vote.problem) for vote in ballots if vote.failure or vote.problem
+        )
+        why = "; ".join(problems) or "the judges do not agree whether it can be judged"
+        fields["error"] = f"no majority of usable votes on {names}: {why}"
     return EvaluateResult(**fields)
-
-
-def _collect_votes(criterion: Criterion, ballots: JudgeVotes) -> CriterionVotes:
-    opinions = tuple(
-        (vote.judge, vote.given.opinions[criterion.name])
-        for vote in ballots
-        if vote.given is not None and criterion.name in vote.given.opinions
-    )
-    return CriterionVotes(criterion, opinions, len(ballots))
 
 
 def _build_criterion_metric(tally: CriterionVotes, rubric: Rubric, material: QuoteIndex) -> Metric:
@@ -121,27 +120,11 @@ def _build_criterion_metric(tally: CriterionVotes, rubric: Rubric, material: Quo
     if tally.asked > 1:
         fields |= {
             "agreement": compute_agreement(tally.scored),
-            "split": tally.is_split_at(rubric.threshold),
+            # Whether some votes pass and others do not.
+            "split": len({score >= rubric.threshold for score in tally.scored}) > 1,
             "opinions": [
                 {"judge": judge, "score": each.score, "reason": each.reason}
                 for judge, each in tally.opinions
             ],
         }
     return Metric(**fields)
-
-
-def _summarise_votes(tallies: Sequence[CriterionVotes]) -> str:
-    # The reason must be readable on its own: lists of results show it without the metrics.
-    return "; ".join(
-        f"{tally.criterion.name} {'not judged' if tally.score is None else f'{tally.score:.2f}'}"
-        for tally in tallies
-    )
-
-
-def _describe_failed_criteria(failed: Sequence[CriterionVotes], ballots: JudgeVotes) -> str:
-    names = ", ".join(tally.criterion.name for tally in failed)
-    problems = dict.fromkeys(
-        str(vote.failure or vote.problem) for vote in ballots if vote.failure or vote.problem
-    )
-    why = "; ".join(problems) or "the judges do not agree whether it can be judged"
-    return f"no majority of usable votes on {names}: {why}"
