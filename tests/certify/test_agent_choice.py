@@ -12,6 +12,7 @@ from assay.errors import ConfigError
 from assay.types import Endpoint
 from assay.types.manifest import AgentDefinition
 from certifying import agent, profile, right
+from plugin_package import install_package
 
 TOOL = {
     "type": "inline",
@@ -136,3 +137,16 @@ def test_inline_tools_are_run_by_the_functions_of_their_names(tmp_path: Path) ->
     chosen = choose(tmp_path, {"tools": [TOOL]}, tools="tools_found_here")
 
     assert digest(chosen) is not None
+
+
+def test_a_runner_may_be_the_agent_of_a_plugin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # `parrot:loud` has the form of module:function, too.
+    code = "def build(settings):\n    return lambda sample: settings\n"
+    install_package(tmp_path, monkeypatch, {"agents.parrot": "acme_assay:build"}, code=code)
+
+    chosen = choose(tmp_path, runner="parrot:loud")
+
+    assert chosen.agent.name == "parrot"
+    assert chosen.endpoint is None

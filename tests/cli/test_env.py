@@ -10,6 +10,7 @@ from assay.cli import env, main
 from assay.cli.env import load_served_environment, probe_tools
 from assay.environments import CalculatorEnvironment, GymEnvironment, ServerSettings
 from assay.errors import AssayError, ConfigError
+from plugin_package import install_package
 from served_environments import Counting, NeedsTask
 
 
@@ -155,3 +156,13 @@ def test_impossible_bounds_are_refused(
 
     assert main(["env", "serve", "calculator", option, "0"]) == 2
     assert capsys.readouterr().out == ""
+
+
+def test_a_plugin_is_served_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = {"environments.desk": "served_environments:NeedsTask"}
+    install_package(tmp_path, monkeypatch, entries)
+
+    served = load_served_environment("desk")
+
+    assert served.takes_task
+    assert type(served.make({"word": "a"})) is NeedsTask

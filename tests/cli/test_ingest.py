@@ -26,6 +26,7 @@ from opencode_archives import (
     write_database,
     write_export,
 )
+from plugin_package import install_package
 
 DATA = str(RECORDED / "1.18.33")
 
@@ -439,3 +440,36 @@ def test_a_bad_sample_is_skipped_and_a_failing_store_ends_the_import(
     assert capsys.readouterr().err.startswith(printed)
     with Store.open(tmp_path / "a.db", create=False) as store:
         assert [row.status for row in store.runs()] == [status]
+
+
+SOURCE_CODE = """
+from assay.sessions import RecordedSession, SessionMeta
+from assay.types import Message, Sample
+
+def read(path):
+    sample = Sample(id="one", prompt=[Message(role="user", content=path.read_text())])
+    yield RecordedSession(SessionMeta("one"), lambda: sample)
+"""
+
+
+def test_the_source_of_a_plugin_is_read_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    entries = {"session_sources.acme": "acme_assay:read"}
+    install_package(tmp_path, monkeypatch, entries, code=SOURCE_CODE)
+    recorded, target = tmp_path / "recorded.txt", tmp_path / "s.jsonl"
+    recorded.write_text("Hello")
+
+    assert main(["ingest", "acme", str(recorded), "-o", str(target)]) == 0
+    assert [json.loads(line)["id"] for line in target.read_text().splitlines()] == ["one"]
+
+    for words, message in (
+        (["acme"], "acme has no default folder"),
+        (["acmee", str(recorded)], "unknown source 'acmee'"),
+        (["acme", str(recorded), "--synthetic"], "--synthetic has no effect on acme sessions"),
+        (["acme", str(recorded), "-o", str(recorded)], "is also an input file"),
+        (["acme", str(tmp_path), "-o", str(target)], "may be a recorded session"),
+    ):
+        assert main(["ingest", *words]) == 2
+        assert message in capsys.readouterr().err
+    assert recorded.read_text() == "Hello"

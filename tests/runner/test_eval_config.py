@@ -11,8 +11,10 @@ import pytest
 from assay.environments import CalculatorEnvironment
 from assay.errors import ConfigError
 from assay.runner import EvalConfig
+from assay.scorers import METRICS
 from assay.stats import mean_interval
 from assay.types import Endpoint, Sample
+from plugin_package import install_package
 from runner_runs import ECHO, right, rows, run
 
 
@@ -171,3 +173,29 @@ def test_only_a_scorer_may_be_async(name: str) -> None:
     given: dict[str, Any] = {"score_fn": right, name: later}
     with pytest.raises(ConfigError, match=f"`{name}` is async"):
         EvalConfig(**given)
+
+
+def test_a_scorer_may_be_the_name_of_a_metric() -> None:
+    named = EvalConfig(score_fn="json_valid")
+
+    assert named.scorer is METRICS["json_valid"].scorer
+    with pytest.raises(ConfigError, match="no metric is named 'json'"):
+        EvalConfig(score_fn="json")
+
+
+def test_the_code_of_a_named_plugin_is_a_part_of_the_fingerprint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    described = []
+    for version, base in enumerate(("Basic", "Calculator")):
+        code = (
+            f"from assay.environments import {base}Environment\n"
+            f"def create():\n    return {base}Environment()\n"
+        )
+        with monkeypatch.context() as patch:
+            entries = {"environments.desk": "acme_assay:create"}
+            install_package(tmp_path / str(version), patch, entries, code=code)
+            described.append(EvalConfig(environment="desk").describe())
+
+    assert described[0]["environment_factory"] != described[1]["environment_factory"]
+    assert EvalConfig(environment="calculator").describe()["environment_factory"] == "calculator"
