@@ -1,6 +1,7 @@
 """A new user in an empty folder: a CSV file and prompts, then models and prompts, by commands."""
 
 import json
+import shlex
 from pathlib import Path
 
 from commands import run_process
@@ -70,3 +71,35 @@ def test_two_models_and_two_prompts(tmp_path: Path) -> None:
     assert conclusions == ["no difference shown", "worse", "worse"]
     listed = run_process(tmp_path, "runs")
     assert [listed.stdout.count(name) for name in ("mock:echo", "models.py:fixed")] == [2, 2]
+
+
+def test_ctrl_c_keeps_the_runs_and_the_printed_command_completes_them(tmp_path: Path) -> None:
+    (tmp_path / "questions.csv").write_text(CSV)
+    (tmp_path / "agents.py").write_text(
+        "import os, signal, threading\n"
+        "def answer(sample):\n"
+        "    if not os.path.exists('interrupted'):\n"
+        "        open('interrupted', 'w').close()\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "        threading.Event().wait()\n"
+        "    return sample.messages[-1].text\n"
+    )
+    words = ("eval", "questions.csv", "--scorer", "exact_answer", "--grace", "0")
+    agents = ("mock:echo", "agents.py:answer", "cmd:cat")
+
+    first = run_process(tmp_path, *words, *(word for each in agents for word in ("--agent", each)))
+    resume = first.stderr.split("Resume with:\n  ")[1].splitlines()[0]
+    second = run_process(tmp_path, *shlex.split(resume)[1:])
+
+    assert (first.returncode, second.returncode) == (130, 0)
+    rows = first.stdout.splitlines()[1:4]
+    assert rows[0].startswith("mock:echo         1.000 [")
+    assert rows[1].endswith("  interrupted")
+    assert rows[2].split(maxsplit=1)[1] == "not started"
+    ids = [line.split()[-1] for line in first.stdout.splitlines() if line.startswith("  mock:echo")]
+    assert ids[0] in second.stdout
+    assert [row.rsplit("  ", 1)[1].strip() for row in second.stdout.splitlines()[1:4]] == [
+        "first",
+        "not shown",
+        "not shown",
+    ]
