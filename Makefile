@@ -48,7 +48,7 @@ lint: .venv/.installed-dev ## check formatting and lint
 types: .venv/.installed-dev ## check types
 	$(BIN)/mypy
 
-tests: .venv/.installed-dev ## run all tests
+tests: .venv/.installed-dev .venv-agents/.installed ## run all tests
 	$(PYTEST)
 
 # Left out are tests of what a process loads and takes: here it loads coverage as well.
@@ -70,8 +70,8 @@ benchmark: .venv/.installed-dev ## measure the budgets: long
 	$(BIN)/python benchmarks/harness.py
 	$(BIN)/python benchmarks/environments.py
 
-clean: ## remove the virtual environment and caches
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .coverage*
+clean: ## remove the virtual environments and caches
+	rm -rf .venv .venv-agents .mypy_cache .pytest_cache .ruff_cache .coverage*
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
@@ -91,3 +91,10 @@ clean: ## remove the virtual environment and caches
 	$(WEIGHTS)
 	$(READERS)
 	@touch $@ .venv/.installed-gguf .venv/.installed-train
+
+# The frameworks of examples/agents pin versions that clash with those of the dev extra.
+.venv-agents/.installed: pyproject.toml constraints.txt examples/agents/requirements.txt
+	$(PYTHON) -m venv .venv-agents
+	.venv-agents/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+		-r examples/agents/requirements.txt -e .
+	@touch $@

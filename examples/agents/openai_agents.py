@@ -1,4 +1,4 @@
-"""An agent of the OpenAI Agents SDK: assay eval questions.jsonl --agent openai_agents.py:answer ..."""
+"""OpenAI Agents SDK: assay eval questions.jsonl --agent openai_agents.py:answer ..."""
 
 from agents import Agent, Runner, function_tool, set_tracing_disabled
 
