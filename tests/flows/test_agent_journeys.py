@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-AGENT = '''\
+AGENT = """\
 CAPITALS = {capitals}
 
 
 def answer(sample):
     return CAPITALS.get(sample["question"].split()[-1].rstrip("?"), "I do not know.")
-'''
+"""
 BEFORE = {"France": "Paris", "Peru": "Quito"}
 AFTER = {"France": "Paris", "Peru": "Lima", "Kenya": "Nairobi", "Chile": "Santiago"}
 
