@@ -10,7 +10,7 @@ import pytest
 from assay.cli.compare import main
 from assay.errors import ConfigError
 from assay.types import EvaluateResult, Metric, Sample
-from recorded_runs import judged_by_metadata, record, samples
+from recorded_runs import conversation, judged_by_metadata, record, samples
 
 NAMES = [f"s{number}" for number in range(8)]
 
@@ -53,8 +53,81 @@ def test_the_lines_name_both_runs_and_what_differs(
     main(given(store, a, "latest"))
 
     lines = capsys.readouterr().out.splitlines()
-    assert lines[:3] == [f"first run     {a}", f"second run    {b}", "differ in     score_fn"]
+    start = lines.index(f"first run     {a}")
+    assert lines[start + 1 : start + 3] == [f"second run    {b}", "differ in     score_fn"]
     assert "regressions (1)" in lines
+
+
+def test_what_flipped_is_shown_with_question_and_both_answers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    store = tmp_path / "a.db"
+    a = record(
+        store,
+        conversation("fell", "Paris", metadata={"score": 1.0}, ground_truth="Paris"),
+        conversation("slipped", "blue", metadata={"score": 1.0}),
+        conversation("rose", "5", metadata={"score": 0.0, "reason": "5 is not 4"}),
+        conversation("gone", metadata={"score": 1.0}),
+    )
+    b = record(
+        store,
+        conversation(
+            "fell", "Ly\x1b[2Jon", metadata={"score": 0.0, "reason": "no"}, ground_truth="Paris"
+        ),
+        conversation("slipped", "bluish", metadata={"score": 0.5}),
+        conversation("rose", "4", metadata={"score": 1.0}),
+    )
+
+    main(given(store, a, b))
+    printed = capsys.readouterr().out
+    main(given(store, a, b, json=True))
+    said = json.loads(capsys.readouterr().out)
+
+    assert "left out      1 missing in the second run\n  gone | gone?\n" in printed
+    assert printed[printed.index("regressions (2)") :].splitlines() == [
+        "regressions (2)",
+        f"  1.000 -> 0.000  {'fell?':<53}  fell",
+        "    old answer  Paris",
+        "    new answer  Ly\ufffd[2Jon",
+        "    expected    Paris",
+        "    reason      no",
+        f"  1.000 -> 0.500  {'slipped?':<53}  slipped",
+        "    old answer  blue",
+        "    new answer  bluish",
+        "improvements (1)",
+        f"  0.000 -> 1.000  {'rose?':<56}  rose",
+        "    old answer  5",
+        "    new answer  4",
+        "    reason      5 is not 4",
+    ]
+    assert said["answers"]["slipped"]["new"] == "bluish"
+    assert said["labels"]["rose"] == "rose?"
+
+
+def test_the_rest_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a, b = runs(tmp_path / "a.db", 1.0, 0.0)
+
+    main(given(tmp_path / "a.db", a, b, limit=3))
+
+    printed = capsys.readouterr().out
+    assert printed.count("new answer") == 3
+    assert printed.endswith("  and 5 more; pass --limit to list more\n")
+
+
+def test_of_several_repeats_those_that_show_the_change_are_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def score_repeats(sample: Sample) -> EvaluateResult:
+        return EvaluateResult(score=float(sample.rollout_id == "a#1"), reason=sample.rollout_id)
+
+    store = tmp_path / "a.db"
+    a = record(store, *samples(a=1.0), repeats=2)
+    b = record(store, *samples(a=1.0), repeats=2, score_fn=score_repeats)
+
+    main(given(store, a, b, json=True))
+
+    assert json.loads(capsys.readouterr().out)["answers"]["a"]["reason"] == "a#0"
 
 
 def test_json_says_what_the_lines_say(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -141,3 +141,21 @@ def test_a_baseline_of_another_scale_is_refused(store: Path) -> None:
 
     with pytest.raises(ConfigError, match="different scales"):
         main(given(store, run="reward", baseline="nine"))
+
+
+def test_a_gate_that_does_not_pass_names_the_worst_samples(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(store, *samples(good=1.0, bad=0.0))
+
+    assert main(given(store, minimum=0.9)) == 1
+    printed = capsys.readouterr().out
+    main(given(store, minimum=0.9, json=True))
+    said = json.loads(capsys.readouterr().out)
+    assert main(given(store, minimum=0.5)) == 0
+
+    assert "┃ threshold 0.900" in printed
+    assert "worst samples\n  0.000  bad? " in printed
+    assert f"  assay show latest --store {store}\n" in printed
+    assert [each["label"] for each in said["worst"]] == ["bad?", "good?"]
+    assert "worst samples" not in capsys.readouterr().out

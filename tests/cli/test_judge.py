@@ -96,7 +96,7 @@ def test_what_cannot_be_judged_is_told_and_is_no_success(
 
     captured = capsys.readouterr()
     assert "score         none: no sample was judged" in captured.out
-    assert "not judged: one: no majority of usable votes on done" in captured.err
+    assert "not judged: one (Do it.): no majority of usable votes on done" in captured.err
 
 
 def test_a_judge_that_fails_leaves_failed_samples_and_the_rest() -> None:

@@ -64,7 +64,7 @@ def test_every_sample_is_judged_or_counted_as_left_out() -> None:
     counts = [plain[name] for name in ("judged", "not_applicable", "unreadable", "failed")]
     assert counts == [1, 1, 2, 1]
     assert not account.complete
-    assert account.problems[1:] == ["failed: down", "bare: no result"]
+    assert account.problems[1:] == ["failed (Do it.): down", "bare: no result"]
     lines = " ".join(" ".join(account.lines()).split())
     assert (
         "1 to which the rubric does not apply, 2 that could not be judged, 1 that failed" in lines

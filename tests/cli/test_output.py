@@ -6,7 +6,7 @@ import subprocess
 import sys
 import unicodedata
 from collections.abc import Iterator
-from io import BytesIO, TextIOWrapper
+from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.cli.output import (
+    Styled,
     cut,
+    format_lines,
     is_ascii_only,
     pad,
     print_json,
@@ -220,3 +222,22 @@ def test_an_interrupted_file_is_not_left_behind(tmp_path: Path) -> None:
 def test_a_place_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none/a\.jsonl cannot be written: No such file"):
         write_samples(str(tmp_path / "none" / "a.jsonl"), [])
+
+
+def test_styles_are_for_terminals_that_show_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    terminal = StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    lines = [Styled("passed \x1b[2J", "green"), ("a", Styled("b", "bold"), "c"), "\x1b[31mred"]
+
+    shown = format_lines(lines, terminal)
+
+    assert shown == "\x1b[32mpassed \ufffd[2J\x1b[0m\na\x1b[1mb\x1b[0mc\n\ufffd[31mred"
+    plain = "passed \ufffd[2J\nabc\n\ufffd[31mred"
+    assert format_lines(lines, StringIO()) == format_lines(lines, None) == plain
+    for name, value in {"NO_COLOR": "1", "CI": "true", "TERM": "dumb"}.items():
+        with monkeypatch.context() as changed:
+            changed.setenv(name, value)
+            assert format_lines(lines, terminal) == plain

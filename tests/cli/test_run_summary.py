@@ -103,16 +103,21 @@ def test_the_most_frequent_reasons_are_told_in_full(
 ) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
     groups = (
-        FailureGroup("scorer", "KeyError", "'answr'", 7),
-        FailureGroup("endpoint", "EndpointError", f"HTTP 404: {'long ' * 30}end", 2),
+        FailureGroup("scorer", "KeyError", "'answr'", 7, "a", "What is 2+2?"),
+        FailureGroup("endpoint", "EndpointError", f"HTTP 404: {'long ' * 30}end", 2, "b", ""),
     )
 
     told = replace(ending(tmp_path, a=1.0, b="broken"), failures=groups)
 
     lines = str(told.problem).splitlines()
-    assert lines[:2] == ["reasons for failed samples", "  7 x scorer: KeyError: 'answr'"]
-    assert lines[2].startswith("  2 x endpoint: EndpointError: HTTP 404: long")
-    assert lines[2].endswith("end")
+    assert lines[:3] == [
+        "reasons for failed samples",
+        "  7 x scorer: KeyError: 'answr'",
+        "      such as What is 2+2? | a",
+    ]
+    assert lines[3].startswith("  2 x endpoint: EndpointError: HTTP 404: long")
+    assert lines[3].endswith("end")
+    assert lines[4] == "      such as b"
     assert "1 failed (1 scorer). Inspect and retry" in str(told.problem)
     assert told.plain()["failures"][0]["samples"] == 7
 
@@ -121,7 +126,7 @@ def test_reasons_are_wrapped_at_the_width_of_the_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    group = FailureGroup("endpoint", "EndpointError", "word " * 50, 3)
+    group = FailureGroup("endpoint", "EndpointError", "word " * 50, 3, "a", "long " * 50)
 
     lines = format_failures([group], 9)
 

@@ -1,6 +1,7 @@
 """`assay show` from the inside."""
 
 import json
+import re
 import shlex
 from argparse import Namespace
 from pathlib import Path
@@ -14,7 +15,7 @@ from assay.cli.show import main
 from assay.errors import ConfigError
 from assay.types import Sample
 from opencode_archives import agent, session, text, user, write_export
-from recorded_runs import record, samples
+from recorded_runs import conversation, record, samples
 
 
 def given(store: Path, **options: Any) -> Namespace:
@@ -40,8 +41,11 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def listed(printed: str, title: str) -> list[str]:
     lines = printed.splitlines()
-    start = lines.index(title) + 1
-    return [line.split()[0] for line in lines[start : lines.index("next:")]]
+    blocks = lines[lines.index(title) + 1 :]
+    # Further lines of a block are indented deeper; the list ends with a line that is not.
+    ends = (number for number, line in enumerate(blocks) if not line.startswith("  "))
+    heads = (line for line in blocks[: next(ends)] if line[2] != " ")
+    return [line.split()[-1] for line in heads]
 
 
 def test_the_worst_samples_come_first(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -52,9 +56,54 @@ def test_the_worst_samples_come_first(store: Path, capsys: pytest.CaptureFixture
     assert "not judged    2 of 5 results: scorer failed 1, no valid score 1\n" in printed
     names = listed(printed, "samples, worst first")
     assert names == ["broken", "bad", "fair", "good", "unjudged"]
-    assert "because of bad" in printed
-    assert "scorer failed      RuntimeError: the scorer" in printed
+    assert "  scorer failed  broken?  " in printed
+    assert f"{' ' * 17}reason    RuntimeError: the scorer broke \ufffd[2J\n" in printed
+    assert f"{' ' * 17}answer    yes\n{' ' * 17}reason    because of bad\n" in printed
     assert f"  assay show latest broken --store {store}" in printed
+
+
+def test_the_score_comes_first_and_the_reasons_are_on_the_first_screen(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(given(store))
+
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("score         0.500 [")
+    assert lines[1].startswith("              0 ")
+    assert "●" in lines[1]
+    start = lines.index("reasons for failed samples")
+    assert lines[start + 1 : start + 3] == [
+        "  1 x scorer: RuntimeError: the scorer broke \ufffd[2J",
+        "      such as broken? | broken",
+    ]
+    assert start + 3 <= 24
+
+
+def test_expected_answers_are_shown_beside_the_answers(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(store, conversation("a", "no", metadata={"score": 0.0}, ground_truth="yes"))
+
+    main(given(store))
+    printed = capsys.readouterr().out
+    main(given(store, json=True))
+    (said,) = json.loads(capsys.readouterr().out)["samples"]
+
+    assert "         answer    no\n         expected  yes\n" in printed
+    assert (said["answer"], said["expected"]) == ("no", "yes")
+
+
+def test_the_threshold_of_a_test_is_drawn_into_the_bar(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    metadata = {"score": 0.0, "threshold": 0.9}
+    record(store, conversation("a", metadata=metadata))
+    main(given(store))
+    assert "threshold" not in capsys.readouterr().out.splitlines()[1]
+
+    record(store, conversation("a", metadata={**metadata, "test": "test_a.py::test_a"}))
+    main(given(store))
+    assert "┃ threshold 0.900" in capsys.readouterr().out.splitlines()[1]
 
 
 def test_the_list_is_bounded_and_says_so(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,7 +120,7 @@ def test_only_failed_samples_are_listed_on_demand(
 
     record(store, *samples(good=1.0))
     main(given(store, failed=True))
-    assert capsys.readouterr().out.endswith("no sample failed\n")
+    assert "no sample failed\n" in capsys.readouterr().out
 
     record(store)
     main(given(store))
@@ -161,8 +210,6 @@ def test_an_id_that_looks_like_a_repeat_is_an_id(
 
 
 def test_the_transcript_fits_80_columns(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from recorded_runs import conversation
-
     record(store, conversation("long", "漢" * 300 + "x" * 300, metadata={"score": 1.0}))
 
     main(given(store, sample="long"))
@@ -244,7 +291,7 @@ def test_the_label_of_a_sample_stands_beside_its_id(
     main(given(store, json=True))
     said = json.loads(capsys.readouterr().out)["samples"]
 
-    assert "because of bad | bad?" in printed
+    assert re.search(r"^  0\.000 +bad\? +bad$", printed, re.MULTILINE)
     assert [each["label"] for each in said[:2]] == ["broken?", "bad?"]
     assert "title" not in said[0]
 
@@ -267,7 +314,7 @@ def test_reasons_are_shown_in_full_where_no_terminal_is(
 
     lines = capsys.readouterr().out.splitlines()
     assert f"  2 x scorer: RuntimeError: {LONG}" in lines
-    assert [line for line in lines if line.startswith("  a ") and LONG in line]
+    assert f"                 reason    RuntimeError: {LONG}" in lines
 
 
 def test_a_wide_terminal_is_used(
@@ -280,8 +327,8 @@ def test_a_wide_terminal_is_used(
     main(given(path, json=False))
 
     lines = capsys.readouterr().out.splitlines()
-    (row,) = [line for line in lines if line.startswith("  a ")]
-    assert cell_len(row) == 140
+    (reason,) = [line for line in lines if line.startswith("                 reason")]
+    assert cell_len(reason) == 140
 
 
 def test_the_reasons_are_in_the_json_too(store: Path, capsys: pytest.CaptureFixture[str]) -> None:

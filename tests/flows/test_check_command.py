@@ -62,7 +62,7 @@ def test_one_that_breaks_a_rule_is_shown_with_turn_and_excerpt(folder: Path) -> 
 
     assert done.returncode == 1
     assert (
-        "  bad: no_force\n    arguments of 'bash' in turn 2: match in "
+        "  bad: no_force | clean up\n    arguments of 'bash' in turn 2: match in "
         '\'{"command":"rm -rf /"}\'\n' in done.stdout
     )
 

@@ -6,16 +6,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rich.cells import cell_len
+
 from assay.datasets import SampleStream, load_samples
 from assay.errors import ConfigError, DatasetError
 from assay.runner import EvalReport, RescoreOptions
 from assay.scorers import Checks, checks_from, is_check_passed
 from assay.store import Run, Store
-from assay.types import Sample
+from assay.types import Sample, build_label
 
 from .arguments import add_count, add_report_options
 from .exit_status import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_PASS, InconclusiveError
-from .output import cut, format_field, pad, print_message, print_report, write_samples
+from .output import (
+    cut,
+    format_field,
+    measure_line_width,
+    pad,
+    print_message,
+    print_report,
+    write_samples,
+)
 from .recorded_scores import ScoringRequest, score_recorded
 from .resume import format_options, format_resume_hint, join_resume_command
 from .sample_input import is_sample_file, refuse_to_overwrite
@@ -157,8 +167,8 @@ class CheckReport:
     """Samples on which every check that decides passed."""
 
     tallies: list[CheckCounts] = field(init=False)
-    listed: dict[str, list[tuple[str, str, str]]] = field(init=False)
-    """The first failed and not judged: sample, check and reason."""
+    listed: dict[str, list[tuple[str, str, str, str]]] = field(init=False)
+    """The first failed and not judged: sample, label, check and reason."""
 
     def __post_init__(self) -> None:
         self.tallies = [CheckCounts() for _ in self.checks.checks]
@@ -182,7 +192,7 @@ class CheckReport:
             tally.not_judged += passed is None
             if len(self.listed[kind]) < _MAX_LISTED_FINDINGS:
                 reason = "the sample was not checked" if metric is None else metric.reason or ""
-                self.listed[kind].append((sample.id, check.name, reason))
+                self.listed[kind].append((sample.id, build_label(sample), check.name, reason))
         self.passed += good
         return sample
 
@@ -226,8 +236,10 @@ class CheckReport:
         if not found:
             return
         yield kind
-        for sample_id, name, reason in found:
-            yield f"  {cut(sample_id, 40)}: {cut(name, _CHECK_NAME_WIDTH)}"
+        for sample_id, label, name, reason in found:
+            finding = f"  {cut(sample_id, 40)}: {cut(name, _CHECK_NAME_WIDTH)}"
+            room = measure_line_width() - cell_len(finding) - 3
+            yield f"{finding} | {cut(label, room)}" if label else finding
             yield f"    {cut(reason, 4 * _CHECK_LINE_WIDTH)}"
         if more := self._count_findings(kind) - len(found):
             yield f"  and {more} more: -o FILE writes every result"
@@ -237,7 +249,7 @@ class CheckReport:
 
     def json(self) -> dict[str, Any]:
         pairs = zip(self.checks.checks, self.tallies, strict=True)
-        keys = ("sample", "check", "reason")
+        keys = ("sample", "label", "check", "reason")
         return {
             "source": self.given.name,
             "exit_status": self.exit_status,

@@ -2,23 +2,34 @@
 
 import json
 from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
 
 from assay.errors import ConfigError
 from assay.stats import (
     Check,
     GateRule,
     Outcome,
+    RunSummary,
     Verdict,
     compare,
-    find_shared_bounds,
     judge_gate,
     summarise_recorded,
 )
 from assay.store import Run, Store
 
 from .arguments import add_flag, add_report_options
-from .output import format_field, print_report
-from .store_option import add_store_option, open_store
+from .output import Line, Styled, format_field, print_report
+from .run_summary import format_score
+from .store_option import add_store_option, build_next_command, open_store
+from .worst_samples import ListedSample, format_samples, list_worst
+
+_OUTCOME_STYLES = {
+    Outcome.PASSED: "green",
+    Outcome.FAILED: "red",
+    Outcome.COULD_NOT_TELL: "yellow",
+}
+# Enough to see what is wrong; `assay show` lists more.
+_MAX_GATE_SAMPLES = 3
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -66,14 +77,43 @@ def main(args: Namespace) -> int:
     )
     with open_store(args) as store:
         run = store.run(args.run)
-        verdict = _judge_recorded_run(store, run, rule, args)
-    plain = {"run": run.id, "exit_status": verdict.exit_status}
-    plain |= json.loads(verdict.model_dump_json())
-    print_report(args, [format_field("run", run.id), *verdict.lines()], plain)
+        summary = summarise_recorded(run.results(), run.spec.config)
+        verdict = _judge_recorded_run(store, run, rule, summary, args)
+        worst = [] if verdict.passed else list_worst(run, limit=_MAX_GATE_SAMPLES)
+    gate, *checks = verdict.lines()
+    lines: list[Line] = [
+        format_field("run", run.id),
+        Styled(gate, _OUTCOME_STYLES[verdict.outcome]),
+        *checks,
+        *format_score(summary, args.minimum),
+    ]
+    print_report(
+        args,
+        [*lines, *_format_worst_samples(worst, args)],
+        {
+            "run": run.id,
+            "exit_status": verdict.exit_status,
+            **json.loads(verdict.model_dump_json()),
+            "worst": [entry.plain() for entry in worst],
+        },
+    )
     return verdict.exit_status
 
 
-def _judge_recorded_run(store: Store, run: Run, rule: GateRule, args: Namespace) -> Verdict:
+def _format_worst_samples(worst: list[ListedSample], args: Namespace) -> Iterator[Line]:
+    if not worst:
+        return
+    yield "worst samples"
+    yield from format_samples(worst)
+    yield "next:"
+    yield f"  {build_next_command(args, 'show', args.run)}"
+    if args.baseline is not None:
+        yield f"  {build_next_command(args, 'compare', args.baseline, args.run)}"
+
+
+def _judge_recorded_run(
+    store: Store, run: Run, rule: GateRule, summary: RunSummary, args: Namespace
+) -> Verdict:
     comparison = None
     if args.baseline is not None:
         baseline = store.run(args.baseline)
@@ -83,9 +123,7 @@ def _judge_recorded_run(store: Store, run: Run, rule: GateRule, args: Namespace)
                 where=f"--baseline {args.baseline}",
                 hint="choose another run as the baseline",
             )
-        bounds = find_shared_bounds(baseline.spec.config, run.spec.config)
-        comparison = compare(baseline.results(), run.results(), bounds=bounds)
-    summary = summarise_recorded(run.results(), run.spec.config)
+        comparison = compare(baseline, run, limit=0)
     verdict = judge_gate(summary, rule, comparison=comparison)
     row = run.row()
     # The missing samples of an unfinished run could turn the verdict either way.

@@ -5,10 +5,11 @@ from typing import Any
 
 from assay.scorers import Calibrator, Judge, VertexJudge
 from assay.stats import format_labelled, format_number, format_plural
-from assay.types import Metric, Sample
+from assay.types import Metric, Sample, build_label
 
 # The store keeps all of them; the terminal needs enough to recognise the cause.
 _MAX_JUDGE_PROBLEMS = 5
+_MAX_PROBLEM_LABEL = 60
 
 
 @dataclass
@@ -87,7 +88,9 @@ class JudgeReport:
 
     def _note_problem(self, sample: Sample, problem: str) -> None:
         if len(self.problems) < _MAX_JUDGE_PROBLEMS:
-            self.problems.append(f"{sample.id}: {problem}")
+            label = build_label(sample)
+            name = f"{sample.id} ({label[:_MAX_PROBLEM_LABEL]})" if label else sample.id
+            self.problems.append(f"{name}: {problem}")
 
     def _add_metric(self, name: str, metric: Metric) -> None:
         extra = metric.model_extra or {}

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from rich.cells import cell_len
 
@@ -34,6 +34,18 @@ _LABEL_WIDTH = 14
 _MAX_RENDER_WIDTH = 100
 # For logs and pipes, where no terminal limits the line.
 _PIPE_LINE_WIDTH = 250
+_STYLE_CODES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33}
+
+
+class Styled(NamedTuple):
+    """A part of a line in a style: `bold`, `dim`, `red`, `green` or `yellow`."""
+
+    text: str
+    style: str
+
+
+Line = str | Styled | Sequence[str | Styled]
+"""A line of a report: plain, or in parts of which some are styled."""
 
 
 def sanitize_to_line(text: str) -> str:
@@ -60,6 +72,27 @@ def _replace_control_character(character: str) -> str:
     return _REPLACEMENT if category[0] == "C" and character not in _JOINERS else character
 
 
+def has_colour(stream: TextIO | None) -> bool:
+    """Whether to colour a stream: a terminal that shows colours, unless NO_COLOR or CI is set."""
+    if stream is None or not stream.isatty() or os.environ.get("TERM") == "dumb":
+        return False
+    return not os.environ.get("NO_COLOR") and not os.environ.get("CI")
+
+
+def format_lines(lines: Iterable[Line], stream: TextIO | None) -> str:
+    """Sanitize and join lines, with their styles where the stream shows them."""
+    coloured = has_colour(stream)
+
+    def format_part(part: str | Styled) -> str:
+        if isinstance(part, str):
+            return sanitize_lines(part)
+        text = sanitize_lines(part.text)
+        return f"\x1b[{_STYLE_CODES[part.style]}m{text}\x1b[0m" if coloured else text
+
+    parts = ([line] if isinstance(line, str | Styled) else line for line in lines)
+    return "\n".join("".join(map(format_part, each)) for each in parts)
+
+
 def render(content: "RenderableType") -> None:
     """Print a rich renderable: coloured on a terminal only, in ASCII if stdout has nothing else."""
     from rich.console import Console
@@ -69,7 +102,7 @@ def render(content: "RenderableType") -> None:
     console = Console(
         file=buffer,
         width=min(shutil.get_terminal_size().columns, _MAX_RENDER_WIDTH),
-        force_terminal=sys.stdout is not None and sys.stdout.isatty(),
+        force_terminal=has_colour(sys.stdout),
         highlight=False,
     )
     console.print(content)
@@ -85,14 +118,14 @@ def measure_line_width() -> int:
     return max(shutil.get_terminal_size().columns, 80)
 
 
-def print_report(args: Namespace, lines: Iterable[str], value: Any) -> None:
+def print_report(args: Namespace, lines: Iterable[Line], value: Any) -> None:
     """Print the result of a command: `lines`, or with `--json` the same content as `value`."""
     # With `-o -` the samples go to stdout.
     stream = sys.stderr if getattr(args, "output", None) == "-" else sys.stdout
     if args.json:
         print_json(value, stream)
     else:
-        print(sanitize_lines("\n".join(lines)), file=stream)
+        print(format_lines(lines, stream), file=stream)
 
 
 def print_json(value: Any, stream: TextIO | None = None) -> None:

@@ -6,11 +6,18 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from assay.stats import format_labelled, format_plural
+from assay.stats import (
+    RunSummary,
+    draw_text_bar,
+    find_score_range,
+    format_interval,
+    format_labelled,
+    format_plural,
+)
 from assay.store import FailureGroup, RetriedAttempts
 
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_PASS
-from .output import cut, format_field, measure_line_width
+from .output import Line, Styled, cut, format_field, is_ascii_only, measure_line_width
 from .resume import format_resume_hint
 
 if TYPE_CHECKING:
@@ -18,6 +25,9 @@ if TYPE_CHECKING:
 
 # A provider may return a whole HTML page as its error.
 _MAX_FAILURE_CHARS = 1000
+# The label, both ends of the scale and a threshold stand beside the bar.
+_BESIDE_BAR_WIDTH = 42
+_MAX_BAR_WIDTH = 80
 # --json lists more of the skipped rows.
 _MAX_LISTED_SKIPPED = 3
 
@@ -102,6 +112,19 @@ class EvalCommandReport:
         }
 
 
+def format_score(summary: RunSummary, threshold: float | None = None) -> list[Line]:
+    """Format the score with its interval, and draw it over the range of scores."""
+    first, *rest = format_labelled("score", format_interval(summary.score.interval))
+    bar = draw_text_bar(
+        summary.score.interval,
+        find_score_range(summary),
+        threshold=threshold,
+        columns=min(measure_line_width() - _BESIDE_BAR_WIDTH, _MAX_BAR_WIDTH),
+        ascii_only=is_ascii_only(),
+    )
+    return [Styled(first, "bold"), *rest, *([format_field("", bar)] if bar else [])]
+
+
 def format_retries(retried: RetriedAttempts) -> list[str]:
     """Format the cost of failed attempts, which the cost of the run excludes; empty if none."""
     if not retried.cost_usd:
@@ -112,7 +135,7 @@ def format_retries(retried: RetriedAttempts) -> list[str]:
 
 
 def format_failures(groups: Sequence[FailureGroup], failed: int) -> list[str]:
-    """Format one paragraph for each reason; empty if no sample failed."""
+    """Format each reason with its count and an example; empty if no sample failed."""
     if not groups:
         return []
     lines = ["reasons for failed samples"]
@@ -127,6 +150,9 @@ def format_failures(groups: Sequence[FailureGroup], failed: int) -> list[str]:
             # Ids and URLs must stay in one piece to be copied.
             break_on_hyphens=False,
         )
+        example = " | ".join(filter(None, (group.label, group.example)))
+        indent = f"{' ' * len(first)}such as "
+        lines.append(f"{indent}{cut(example, measure_line_width() - len(indent))}")
     if (others := failed - sum(group.samples for group in groups)) > 0:
         lines.append(f"  {others} x for other reasons")
     return lines

@@ -1,40 +1,30 @@
 """`assay show`: a run and its worst samples, or the transcript of one sample."""
 
-import heapq
 import json
+import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict
 
 from assay.errors import ConfigError
 from assay.stats import summarise_recorded
 from assay.store import ResultRow, Run
-from assay.types import Sample, build_label
 
 from .arguments import add_count, add_flag, add_report_options
-from .labels import SessionLabel, build_session_label
 from .output import (
-    cut,
+    Line,
     format_field,
-    measure_line_width,
-    pad,
+    format_lines,
     print_json,
     render,
-    sanitize_lines,
     sanitize_to_line,
 )
-from .run_summary import format_failures, format_retries
+from .run_summary import format_failures, format_retries, format_score
 from .runs import run_to_dict
 from .show_training import format_training, read_training, training_to_dict
 from .store_option import add_store_option, build_next_command, open_store
+from .worst_samples import ListedSample, find_body, format_samples, list_worst
 
-_SHOWN_ID_WIDTH = 26
-_SCORE_WIDTH = 18
-_SHOWN_PLACE_WIDTH = 40
-# Longer ids leave no room for a label in 80 columns.
-_MAX_SHOWN_ID_CHARS = 60
-_SHOW_LINE_WIDTH = 80
 _MAX_LISTED_IDS = 5
 
 
@@ -47,7 +37,7 @@ def configure(parser: ArgumentParser) -> None:
         nargs="?",
         help="sample id or unique prefix: show its transcript; ID#2 is its rollout number 2",
     )
-    add_count(parser, "--limit", "list N samples", default=20)
+    add_count(parser, "--limit", "list N samples", default=10)
     add_flag(parser, "--failed", "list only samples that failed")
     parser.add_argument("--repeat", type=int, metavar="N", help="show rollout N of the sample")
     add_flag(parser, "--full", "show long texts in full")
@@ -71,8 +61,7 @@ def _show_run(run: Run, args: Namespace) -> None:
     summary = summarise_recorded(run.results(), run.spec.config)
     retried, training = run.read_retries(), read_training(run)
     failures, failed = run.failure_groups(), sum(summary.failed.values())
-    listed = select_worst(run.results(), limit=args.limit, failed_only=args.failed)
-    entries = [_ListedSample.of(each, find_body(run, each)) for each in listed]
+    entries = list_worst(run, limit=args.limit, failed_only=args.failed)
     if args.json:
         print_json(
             {
@@ -85,81 +74,35 @@ def _show_run(run: Run, args: Namespace) -> None:
             }
         )
         return
-    total = failed if args.failed else summary.results
-    lines = [
+    fields = [
         format_field("run", run.id),
         format_field("name", run.spec.name, columns=66),
         format_field("status", row.status),
         format_field("dataset", run.spec.dataset, columns=66)
         + (" (changed since the run started)" if row.dataset_changed else ""),
-        # The model changes with every step, so a mean over all steps would be meaningless.
-        *(summary.lines() if training is None else format_training(training)),
-        *format_retries(retried),
-        *format_failures(failures, failed),
-        *_format_sample_list(entries, total, args),
     ]
-    print(sanitize_lines("\n".join(lines)))
+    listed = [
+        *format_failures(failures, failed),
+        *_format_worst(entries, failed if args.failed else summary.results, args),
+    ]
+    following = []
+    if entries:
+        command = build_next_command(args, "show", args.run, entries[0].row.sample_id)
+        following = ["next:", f"  {command}"]
+    # The model changes with every step, so a mean over all steps would be meaningless.
+    if training is not None:
+        lines: list[Line] = [*fields, *format_training(training), *format_retries(retried), *listed]
+    else:
+        threshold = entries[0].threshold if entries else None
+        details = [*summary.detail_lines(), *format_retries(retried)]
+        score = [*format_score(summary, threshold), *summary.count_lines()]
+        # Runs of ingested sessions have no scores: what they are comes first.
+        head = [*fields, *score] if summary.score.mean is None else [*score, *fields]
+        lines = [*head, *listed, *(details if entries else [])]
+    print(format_lines([*lines, *following], sys.stdout))
 
 
-def select_worst(rows: Iterator[ResultRow], *, limit: int, failed_only: bool) -> list[ResultRow]:
-    """Select failed samples first, then the lowest scores, then samples that were not judged."""
-    chosen = (row for row in rows if row.boundary is not None or not failed_only)
-    # The position in the run breaks ties; rows themselves cannot be compared.
-    numbered = ((_rank_result(row), index, row) for index, row in enumerate(chosen))
-    return [row for _, _, row in heapq.nsmallest(limit, numbered, key=lambda each: each[:2])]
-
-
-def _rank_result(row: ResultRow) -> tuple[int, float]:
-    if row.boundary is not None:
-        return (0, 0.0)
-    return (1, row.score) if row.valid and row.score is not None else (2, 0.0)
-
-
-@dataclass(frozen=True)
-class _ListedSample:
-    """A sample in the list: its row, the reason of its result, and its label."""
-
-    row: ResultRow
-    reason: str
-    label: str
-    session: SessionLabel | None
-
-    @classmethod
-    def of(cls, row: ResultRow, sample: Sample) -> "_ListedSample":
-        return cls(row, find_reason(sample), build_label(sample), build_session_label(sample))
-
-    def lines(self) -> Iterator[str]:
-        """Yield one line for a sample, two for a session.
-
-        The id of a session is not cut: it is meaningless to read, and there to be copied.
-        """
-        row = self.row
-        name = row.sample_id if not row.repeat else f"{row.sample_id} #{row.repeat}"
-        if self.session is None or len(name) > _MAX_SHOWN_ID_CHARS:
-            room = measure_line_width() - _SHOWN_ID_WIDTH - _SCORE_WIDTH - 4
-            words = cut(" | ".join(filter(None, (self.reason, self.label))), room)
-            yield f"  {pad(name, _SHOWN_ID_WIDTH)} {pad(_format_score(row), _SCORE_WIDTH)} {words}"
-            return
-        yield f"  {cut(f'{name} {self.label}', _SHOW_LINE_WIDTH - 2)}"
-        folder = cut(self.session.place, _SHOWN_PLACE_WIDTH)
-        cells = filter(None, (self.session.date, folder, _format_score(row), self.reason))
-        yield f"    {cut(' | '.join(cells), measure_line_width() - 4)}"
-
-    def plain(self) -> dict[str, Any]:
-        row = self.row
-        return {
-            "id": row.sample_id,
-            "label": self.label,
-            "repeat": row.repeat,
-            "status": row.status,
-            "score": row.score if row.valid else None,
-            "failed": row.boundary,
-            "reason": self.reason,
-            **({} if self.session is None else asdict(self.session)),
-        }
-
-
-def _format_sample_list(entries: list[_ListedSample], total: int, args: Namespace) -> Iterator[str]:
+def _format_worst(entries: list[ListedSample], total: int, args: Namespace) -> Iterator[Line]:
     if not entries:
         yield "no sample failed" if args.failed else "the run has no samples yet"
         return
@@ -171,35 +114,9 @@ def _format_sample_list(entries: list[_ListedSample], total: int, args: Namespac
         yield "sessions, worst first; times in UTC" if judged else "sessions; times in UTC"
     else:
         yield "samples, worst first"
-    for entry in entries:
-        yield from (line.rstrip() for line in entry.lines())
+    yield from format_samples(entries)
     if len(entries) < total:
         yield f"  and {total - len(entries)} more; pass --limit to list more"
-    yield "next:"
-    yield f"  {build_next_command(args, 'show', args.run, entries[0].row.sample_id)}"
-
-
-def _format_score(row: ResultRow) -> str:
-    if row.boundary is not None:
-        return f"{row.boundary} failed"
-    return f"{row.score:.3f}" if row.valid and row.score is not None else "not judged"
-
-
-def find_reason(sample: Sample) -> str:
-    """Return the failure, the scorer's reason or its error; "" if there is none."""
-    if sample.failure is not None:
-        return f"{sample.failure.kind}: {sample.failure.message}"
-    return (sample.score.reason or sample.score.error or "") if sample.score is not None else ""
-
-
-def find_body(run: Run, row: ResultRow) -> Sample:
-    """Load the whole sample of a result row."""
-    rows = run.results(sample_id=row.sample_id)
-    # Rows and bodies are read in the same order, but a sample may be recorded in between.
-    for each, sample in zip(rows, run.samples(sample_id=row.sample_id), strict=False):
-        if each.key == row.key:
-            return sample
-    raise ConfigError(f"sample {row.sample_id!r} was deleted", where=f"run {run.id!r}")
 
 
 def _show_sample(run: Run, args: Namespace) -> None:

@@ -150,6 +150,14 @@ class Comparison(ReportSection):
 
     def lines(self) -> list[str]:
         """Format the comparison as lines of at most 80 columns, worst regression first."""
+        return [
+            *self.headline(),
+            *self._format_pairs("regressions", self.regressions, self.losses),
+            *self._format_pairs("improvements", self.improvements, self.wins),
+        ]
+
+    def headline(self) -> list[str]:
+        """Format the comparison without the samples that changed; the conclusion comes first."""
         repeats = (
             f"{self.repeats_words}: they differ in {format_plural(self.unequal_repeats, 'pair')}. "
             "The test allows for it; better and worse compare means, and a mean of fewer repeats "
@@ -165,8 +173,6 @@ class Comparison(ReportSection):
             *(format_labelled("repeats", repeats) if self.repeats_words else []),
             *self._format_unpaired(),
             *format_metric_comparisons(self.metrics, self.metrics_unpaired, self.metrics_left_out),
-            *self._format_pairs("regressions", self.regressions, self.losses),
-            *self._format_pairs("improvements", self.improvements, self.wins),
         ]
 
     def _repr_html_(self) -> str:

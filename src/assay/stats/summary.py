@@ -95,6 +95,14 @@ class RunSummary(ReportSection):
 
     def lines(self) -> list[str]:
         """Format the summary as lines of at most 80 columns."""
+        return [
+            *format_labelled("score", format_interval(self.score.interval)),
+            *self.count_lines(),
+            *self.detail_lines(),
+        ]
+
+    def count_lines(self) -> list[str]:
+        """Format the numbers of samples and of results without a score."""
         samples = f"{self.samples}, {self.judged_samples} judged"
         if self.partly_judged_samples:
             samples += f" ({self.partly_judged_samples} of them only in part)"
@@ -106,6 +114,13 @@ class RunSummary(ReportSection):
         not_judged += f": {', '.join(causes)}" if causes else ""
         if self.failed_but_judged:
             not_judged += f" ({self.failed_but_judged} of the failed were judged all the same)"
+        return [
+            *format_labelled("samples", samples),
+            *format_labelled("not judged", not_judged),
+        ]
+
+    def detail_lines(self) -> list[str]:
+        """Format distribution, metrics, latency, tokens and cost."""
         latency = self.latency
         named = {50: latency.p50, 90: latency.p90, 95: latency.p95, 99: latency.p99}
         seconds = ", ".join(
@@ -118,9 +133,6 @@ class RunSummary(ReportSection):
             seconds += f" ({', '.join(left_out)} left out)"
         tokens = f"{format_total(self.input_tokens)} in, {format_total(self.output_tokens)} out"
         return [
-            *format_labelled("score", format_interval(self.score.interval)),
-            *format_labelled("samples", samples),
-            *format_labelled("not judged", not_judged),
             *format_distribution(self.score.distribution),
             *self._format_metrics(),
             *self._format_repeats(),

@@ -17,6 +17,7 @@ from .run_rows import RunStatus as RunStatus
 from .run_rows import Totals as Totals
 from .run_rows import check_resume_spec as check_resume_spec
 from .run_rows import check_same_config as check_same_config
+from .run_rows import describe_differences as describe_differences
 from .run_rows import now as now
 from .sample_keys import DoneKeys as DoneKeys
 from .sample_keys import sample_key as sample_key

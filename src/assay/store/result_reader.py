@@ -107,6 +107,11 @@ class FailureGroup:
     kind: str
     message: str
     samples: int
+    example: str
+    """The id of one of them."""
+
+    label: str
+    """The label of that one."""
 
 
 @dataclass(frozen=True)
@@ -212,13 +217,18 @@ class RunReader:
     def failure_groups(self, *, limit: int = 5) -> list[FailureGroup]:
         """Return the reasons of failed samples, the most frequent first."""
         query = (
-            "SELECT boundary, kind, message, count(*) AS samples FROM assay_attempt t "
+            "SELECT boundary, kind, message, count(*) AS samples, min(sample_id) AS example "
+            "FROM assay_attempt t "
             f"WHERE t.run_no = ? AND {_IS_FINAL_FAILURE} GROUP BY boundary, kind, message "
             "ORDER BY samples DESC, boundary, kind, message LIMIT ?"
         )
         with self._database.read_transaction() as transaction:
             rows = transaction.execute(query, self._run_no, limit).all()
-        return [FailureGroup(*row) for row in rows]
+        labels = self.read_labels(row.example for row in rows)
+        return [
+            FailureGroup(boundary, kind, message, samples, example, labels.get(example, ""))
+            for boundary, kind, message, samples, example in rows
+        ]
 
     def attempts_cost_usd(self) -> float:
         """Return the known cost of all failed attempts."""

@@ -251,7 +251,7 @@ def check_same_config(
         return
     stored_config = _omit_settings(stored.config, PROVENANCE)
     given_config = _omit_settings(json.loads(given.config_json()), PROVENANCE)
-    differing = list(_describe_differences(stored_config, given_config))
+    differing = list(describe_differences(stored_config, given_config))
     if (
         ignore
         and differing
@@ -313,7 +313,7 @@ def check_resume_spec(
     return changed
 
 
-def _describe_differences(old: Any, new: Any, path: str = "") -> Iterator[str]:
+def describe_differences(old: Any, new: Any, path: str = "") -> Iterator[str]:
     """Yield lines such as `endpoint.model: 'a' -> 'b'`."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in sorted({*old, *new}):
@@ -323,7 +323,7 @@ def _describe_differences(old: Any, new: Any, path: str = "") -> Iterator[str]:
             elif key not in new:
                 yield f"{inner}: {_shorten_repr(old[key])} -> missing"
             else:
-                yield from _describe_differences(old[key], new[key], inner)
+                yield from describe_differences(old[key], new[key], inner)
     elif old != new:
         yield f"{path or 'config'}: {_shorten_repr(old)} -> {_shorten_repr(new)}"
 
