@@ -188,7 +188,7 @@ def test_a_corrected_scorer_is_no_second_scorer_of_a_run(
 
     status, said = scored_by("return 0.5", "--resume")
     assert status == 2
-    assert "the recorded rollouts can be scored again without model calls" in said
+    assert "score the recorded rollouts without model calls: `assay score " in said
     assert scored_by("return 0.5", "--resume", "--rescore")[0] == 0
 
     assert server.asked() == Counter(names(5))
