@@ -15,7 +15,7 @@ from assay.scorers import import_file
 from make import asked, said, sample
 
 ROOT = Path(__file__).parents[2]
-task = import_file(find_task_file("sums.py"))
+task = import_file(find_task_file("train_sums.py"))
 
 
 def test_a_source_tree_has_the_files_in_its_examples() -> None:
@@ -34,8 +34,8 @@ def test_a_wheel_has_the_files_where_they_are_looked_for_first() -> None:
 def test_a_missing_file_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(quickstart_task, "_TASK_FOLDERS", (tmp_path,))
 
-    with pytest.raises(ConfigError, match=r"the task file sums\.py is not installed"):
-        find_task_file("sums.py")
+    with pytest.raises(ConfigError, match=r"the task file train_sums\.py is not installed"):
+        find_task_file("train_sums.py")
 
 
 @pytest.mark.parametrize("name", ["plain", "with_tool"])

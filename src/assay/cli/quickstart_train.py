@@ -59,7 +59,7 @@ def train_and_compare(args: Namespace) -> int:
     names = (args.output / f"training{f'-{n}' if n > 1 else ''}" for n in counted(1))
     folder = next(path for path in names if not path.exists())
     # Imported by its path, like a user's file: in a source tree it is not part of the package.
-    task = import_file(find_task_file("sums.py"))
+    task = import_file(find_task_file("train_sums.py"))
     with Store.open(find_store_location(args)) as store:
         report = _QuickstartTraining(task, args, folder, store).run()
     print_report(args, report.lines(ascii_only=is_ascii_only()), report.plain())
@@ -71,7 +71,7 @@ class _QuickstartTraining:
     """The whole training: SFT, evaluation, GRPO, evaluation again."""
 
     task: ModuleType
-    """`examples/quickstart/sums.py`."""
+    """`examples/quickstart/train_sums.py`."""
 
     args: Namespace
     folder: Path

@@ -2,7 +2,7 @@
 
 `assay quickstart --train` trains it and measures it before and after. Only the second training:
 
-    assay train grpo examples/quickstart/sums.py
+    assay train grpo examples/quickstart/train_sums.py
 """
 
 import random
