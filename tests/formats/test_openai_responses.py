@@ -4,9 +4,13 @@ from typing import Any
 
 import pytest
 
-from assay.formats.conversion import Dropped
-from assay.formats.openai_responses import read_responses_items
-from assay.types import Message
+from assay.formats.conversion import Converted, Dropped
+from assay.formats.openai_responses import (
+    read_responses_answer,
+    read_responses_items,
+    to_openai_responses,
+)
+from assay.types import Message, ToolCall
 from message_strategies import data_block, text_block
 
 
@@ -242,3 +246,53 @@ def test_unknown_items_parts_and_fields_are_reported() -> None:
             for index in (4, 5)
         ),
     ]
+
+
+def test_items_that_are_written_are_read_as_the_same_messages() -> None:
+    image = data_block(type="image_url", image_url={"url": "https://host/a.png", "detail": "low"})
+    messages = [
+        Message(role="system", content="Be brief."),
+        Message(role="user", content=(text_block(text="Look."), image)),
+        Message(role="assistant", content="Both.", tool_calls=(call("a"), call("b", "not JSON"))),
+        Message(role="tool", content="1", tool_call_id="a", name="f"),
+        Message(role="tool", content="2", tool_call_id="b", name="f"),
+        Message(role="assistant", content="Done."),
+    ]
+
+    written = to_openai_responses(messages)
+
+    assert written.dropped == ()
+    assert read(*written.value) == messages
+
+
+def test_an_answer_is_written_as_its_own_items() -> None:
+    items = [{**thought("one"), "encrypted_content": "x"}, said("Look."), called("a")]
+
+    message = read_responses_answer(items, [])
+
+    assert to_openai_responses([message]) == Converted(items)
+
+
+def test_calls_without_ids_are_paired_with_their_outputs() -> None:
+    messages = [
+        Message(role="assistant", tool_calls=(ToolCall(name="f", arguments={}),)),
+        Message(role="tool", content="ok"),
+    ]
+
+    request, output = to_openai_responses(messages).value
+
+    assert request["call_id"] == output["call_id"]
+
+
+def test_blocks_without_a_part_are_reported() -> None:
+    message = Message(role="user", content=(data_block(type="video", url="x"),))
+
+    written = to_openai_responses([message])
+
+    assert written.dropped == (
+        Dropped("messages[0].content[0]", "a block of type 'video'; left out"),
+    )
+
+
+def call(call_id: str, arguments: str = '{"a":1}') -> ToolCall:
+    return ToolCall.model_validate({"id": call_id, "name": "f", "arguments": arguments})

@@ -169,9 +169,14 @@ def check_store(args: Namespace) -> StoreCheck:
 
 def request_endpoints_by_key(environment: Mapping[str, str]) -> Iterator[EndpointRequest]:
     """Yield an endpoint for each provider that has a key in the environment."""
+    asked = set()
     for name, provider in PROVIDERS.items():
         variable = provider.key_variable
+        # Two APIs of one company share address and key: one request checks both.
+        if (provider.api_base, variable) in asked:
+            continue
         if variable is not None and environment.get(variable, "").strip():
+            asked.add((provider.api_base, variable))
             # The model is not called: listing the models proves that the key works.
             yield EndpointRequest(name, Endpoint(provider=name, model="any"), by_key=variable)
 

@@ -43,6 +43,8 @@ from .openai_finetuning import from_openai_finetuning as from_openai_finetuning
 from .openai_finetuning import to_openai_dpo as to_openai_dpo
 from .openai_finetuning import to_openai_rft as to_openai_rft
 from .openai_finetuning import to_openai_sft as to_openai_sft
+from .openai_responses import read_responses_answer as read_responses_answer
+from .openai_responses import to_openai_responses as to_openai_responses
 from .openenv_trace import from_openenv_trace as from_openenv_trace
 from .openenv_trace import to_openenv_trace as to_openenv_trace
 from .output_limits import cut_outputs as cut_outputs

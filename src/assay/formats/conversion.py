@@ -16,7 +16,9 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 
 # Extras that belong to one format. `spelling` records how a message differed from the usual
 # form of its source, so that writing it back restores the original.
-FORMAT_NAMESPACES = frozenset({"openai_chat", "huggingface", "anthropic", "gemini", "spelling"})
+FORMAT_NAMESPACES = frozenset(
+    {"openai_chat", "openai_responses", "huggingface", "anthropic", "gemini", "spelling"}
+)
 # Fields of a message that no provider's format can represent.
 UNSUPPORTED_FIELDS = ("provider", "api", "model", "details", "timestamp", "metadata")
 

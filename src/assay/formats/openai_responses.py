@@ -1,17 +1,30 @@
-"""Reads items of OpenAI's Responses API: messages, reasoning, calls and their outputs.
+"""Converts items of OpenAI's Responses API: messages, reasoning, calls and their outputs.
 
 Consecutive items of the model become one message, as they were one answer. Calls of tools that
-OpenAI itself runs become a call and the message that answers it.
+OpenAI itself runs become a call and the message that answers it. A message that was read from an
+answer keeps its items in the extra `openai_responses`, since only they contain the encrypted
+reasoning that the next request sends back.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from assay.errors import WireError
-from assay.types import ContentBlock, Message, ToolCall
+from assay.types import ContentBlock, Message, TextBlock, ToolCall
 
-from .conversion import Dropped
+from .conversion import (
+    Converted,
+    Dropped,
+    check_iterable,
+    expect_message,
+    get_namespace,
+    make_storable,
+    report_extras,
+    report_unsupported_by_role,
+    report_unsupported_fields,
+    write_json_object,
+)
 from .foreign_content import (
     build_image,
     build_media,
@@ -39,6 +52,7 @@ _SERVER_CALLS = frozenset(
 _RESULT_KEYS = ("output", "outputs", "results", "result", "error", "tools")
 _ITEM_KEYS = ("type", "id", "call_id", "name", "status", "created_by")
 _FAILED = ("failed", "incomplete")
+RESPONSES_FORMAT = "openai_responses"
 
 
 def is_responses_item(value: Mapping[str, Any]) -> bool:
@@ -266,3 +280,156 @@ class _ItemReader:
         if kind in _FILE_PARTS:
             return build_media(str(kind), rest)
         return None
+
+
+def read_responses_answer(items: Sequence[object], dropped: list[Dropped]) -> Message:
+    """Read the output of one request as one message, which keeps the items.
+
+    Its tool calls are those that the caller has to answer: not those of OpenAI's own tools.
+    """
+    read = read_responses_items(items, dropped)
+    resolved = {message.tool_call_id for message in read if message.role == "tool"}
+    spoken = [message for message in read if message.role == "assistant"]
+    blocks: list[ContentBlock] = []
+    extra: dict[str, Any] = {}
+    for message in spoken:
+        content = message.content or ()
+        blocks += [build_text(content)] if isinstance(content, str) else content
+        for key, value in (message.__pydantic_extra__ or {}).items():
+            extra[key] = extra[key] + value if key in extra else value
+    calls = tuple(
+        call for message in spoken for call in message.tool_calls if call.id not in resolved
+    )
+    # Nulls are left out: some fields may be null in an answer, but not in a request.
+    kept = [
+        {key: value for key, value in item.items() if value is not None}
+        for item in items
+        if isinstance(item, Mapping)
+    ]
+    return build_message(
+        "assistant",
+        blocks,
+        reasoning=[message.reasoning for message in spoken if message.reasoning is not None],
+        tool_calls=calls or None,
+        **{**extra, RESPONSES_FORMAT: {"items": make_storable(kept)}},
+    )
+
+
+def to_openai_responses(messages: Iterable[Message]) -> Converted[list[dict[str, Any]]]:
+    """Write `messages` as the items of a request.
+
+    An answer is written as the items it was read from, unless it was changed since then. Other
+    reasoning is left out: the API accepts its own, encrypted items only.
+    """
+    writer = _ItemWriter()
+    for index, message in enumerate(check_iterable(messages, "messages")):
+        where = f"messages[{index}]"
+        writer.write(expect_message(message, where), where)
+    return Converted(writer.items, tuple(writer.dropped))
+
+
+class _ItemWriter:
+    def __init__(self) -> None:
+        self.items: list[dict[str, Any]] = []
+        self.dropped: list[Dropped] = []
+        self._unanswered: list[str] = []
+
+    def write(self, message: Message, where: str) -> None:
+        """Write the items of one message."""
+        if message.role == "assistant" and (kept := _find_kept_items(message)):
+            self.items += kept
+            self._unanswered += [call.id for call in message.tool_calls if call.id is not None]
+            return
+        report_unsupported_fields(message, where, self.dropped)
+        report_extras(message.__pydantic_extra__, RESPONSES_FORMAT, where, self.dropped)
+        if message.role == "assistant":
+            self._write_answer(message, where)
+        elif message.role in ("tool", "function"):
+            self._write_output(message, where)
+        else:
+            names = ("tool_calls", "tool_call_id", "name", "reasoning")
+            report_unsupported_by_role(message, where, self.dropped, names)
+            content = self._write_content(message, where, "input_text")
+            self.items.append({"role": message.role, "content": content})
+
+    def _write_answer(self, message: Message, where: str) -> None:
+        report_unsupported_by_role(message, where, self.dropped, ("tool_call_id", "name"))
+        if message.reasoning is not None:
+            note = "no place for reasoning without its encrypted item; left out"
+            self.dropped.append(Dropped(f"{where}.reasoning", note))
+        content = self._write_content(message, where, "output_text")
+        if content or not message.tool_calls:
+            self.items.append({"role": "assistant", "content": content})
+        for position, call in enumerate(message.tool_calls):
+            # A call must have an id, also where another provider gave none.
+            call_id = call.id if call.id is not None else f"call_{len(self.items)}"
+            self._unanswered.append(call_id)
+            at = f"{where}.tool_calls[{position}]"
+            arguments = call.raw_arguments
+            if arguments is None:
+                arguments = write_json_object(call.arguments, at)
+            own = (call.__pydantic_extra__ or {}).get("type") == "custom"
+            kind, key = ("custom_tool_call", "input") if own else ("function_call", "arguments")
+            self.items.append({"type": kind, "call_id": call_id, "name": call.name, key: arguments})
+
+    def _write_output(self, message: Message, where: str) -> None:
+        names = ("tool_calls", "reasoning")
+        report_unsupported_by_role(message, where, self.dropped, names)
+        call_id = message.tool_call_id
+        if call_id is None:
+            call_id = self._unanswered[0] if self._unanswered else "unknown"
+        if call_id in self._unanswered:
+            self._unanswered.remove(call_id)
+        custom = any(
+            item.get("type") == "custom_tool_call" and item.get("call_id") == call_id
+            for item in self.items
+        )
+        kind = "custom_tool_call_output" if custom else "function_call_output"
+        output = self._write_content(message, where, "input_text")
+        self.items.append({"type": kind, "call_id": call_id, "output": output})
+
+    def _write_content(self, message: Message, where: str, text: str) -> str | list[dict[str, Any]]:
+        content = message.content
+        if content is None or isinstance(content, str):
+            return content or ""
+        parts = []
+        for position, block in enumerate(content):
+            part = _write_part(block, text)
+            if part is None:
+                note = f"a block of type {block.type!r}; left out"
+                self.dropped.append(Dropped(f"{where}.content[{position}]", note))
+            else:
+                parts.append(part)
+        return parts
+
+
+def _write_part(block: ContentBlock, text: str) -> dict[str, Any] | None:
+    if isinstance(block, TextBlock):
+        return {"type": text, "text": block.text}
+    fields = block.__pydantic_extra__ or {}
+    if text == "output_text":
+        return None  # the API accepts only text as an earlier answer of the model
+    image, file = fields.get("image_url"), fields.get("file")
+    if block.type == "image_url" and isinstance(image, Mapping) and image.get("url"):
+        rest = {key: value for key, value in image.items() if key != "url"}
+        return {"type": "input_image", "image_url": image["url"], **rest}
+    if block.type == "file" and isinstance(file, Mapping):
+        return {"type": "input_file", **file}
+    return None
+
+
+def _find_kept_items(message: Message) -> list[dict[str, Any]] | None:
+    # Compared with a new reading: a message that was edited must be sent as it is now.
+    items = get_namespace(message.__pydantic_extra__, RESPONSES_FORMAT).get("items")
+    if not isinstance(items, list) or not items:
+        return None
+    try:
+        read = read_responses_answer(items, [])
+    except WireError:
+        return None
+    same = (read.content, read.reasoning, read.tool_calls) == (
+        message.content,
+        message.reasoning,
+        message.tool_calls,
+    )
+    return items if same else None

@@ -77,6 +77,11 @@ def _build_adapter(endpoint: Endpoint, settings: ClientSettings, timing: Timing)
 
         http = HttpEndpoint(build_request_template(endpoint, PATH, timeout_s=timeout_s), timing)
         return AnthropicAdapter(endpoint, http, price)
+    if protocol == "openai-responses":
+        from .openai_responses_adapter import RESPONSES_PATH, OpenAIResponsesAdapter
+
+        template = build_request_template(endpoint, RESPONSES_PATH, timeout_s=timeout_s)
+        return OpenAIResponsesAdapter(endpoint, HttpEndpoint(template, timing), price)
     from .openai_adapter import PATH, OpenAIAdapter
 
     http = HttpEndpoint(build_request_template(endpoint, PATH, timeout_s=timeout_s), timing)

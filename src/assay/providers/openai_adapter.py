@@ -20,7 +20,9 @@ PATH = "/chat/completions"
 _REASONING_MODELS = ("o1", "o3", "o4", "gpt-5")
 _OWN_FIELDS = frozenset(Message.model_fields) | {"reasoning_content", "function_call"}
 # Keys under which converters keep fields of foreign formats: a server must not set them.
-_FORMAT_MARKERS = frozenset({"openai_chat", "huggingface", "anthropic", "gemini", "spelling"})
+_FORMAT_MARKERS = frozenset(
+    {"openai_chat", "openai_responses", "huggingface", "anthropic", "gemini", "spelling"}
+)
 
 
 class OpenAIAdapter:

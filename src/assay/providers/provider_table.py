@@ -13,7 +13,7 @@ from .reply import ClientSettings
 if TYPE_CHECKING:
     from .client import ModelClient
 
-WireProtocol = Literal["openai", "anthropic", "mock", "local", "plugin"]
+WireProtocol = Literal["openai", "openai-responses", "anthropic", "mock", "local", "plugin"]
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,13 @@ class Provider:
     @property
     def needs_address(self) -> bool:
         """Whether requests go to an address that the endpoint or the provider sets."""
-        return self.protocol in ("openai", "anthropic")
+        return self.protocol not in ("mock", "local", "plugin")
 
 
 PROVIDERS = {
     "openai": Provider("openai", "https://api.openai.com/v1", "OPENAI_API_KEY"),
     "anthropic": Provider("anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY"),
+    "openai-responses": Provider("openai-responses", "https://api.openai.com/v1", "OPENAI_API_KEY"),
     "openrouter": Provider("openai", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
     "openai-compatible": Provider("openai"),
     "vllm": Provider("openai", "http://127.0.0.1:8000/v1"),
