@@ -93,9 +93,13 @@ class _Export:
                 OutputFiles(targets, columns=self.form.columns, force=self.options.force)
             )
             splitter = None if split is None else Splitter(split)
-            for chosen, rows in self._convert_all(
-                self._choose(self._filter_samples(samples), stack)
-            ):
+            for chosen in self._choose(self._filter_samples(samples), stack):
+                try:
+                    rows = self._convert(chosen)
+                except (WireError, TokenError) as error:
+                    for sample in chosen:
+                        self.report.leave_out(sample.id, *_explain_exclusion(error))
+                    continue
                 part = "" if splitter is None else splitter.part_of(chosen[0])
                 self._write_rows(files, parts[part], chosen, rows)
                 # With groups all samples are read already, and the rest is counted as excluded.
@@ -203,16 +207,6 @@ class _Export:
                 self.report.leave_out(name, problem or reason)
             if problem is None:
                 yield chosen
-
-    def _convert_all(
-        self, chosen: Iterable[_RowSamples]
-    ) -> Iterator[tuple[_RowSamples, list[ExportRow]]]:
-        for each in chosen:
-            try:
-                yield each, self._convert(each)
-            except (WireError, TokenError) as error:
-                for sample in each:
-                    self.report.leave_out(sample.id, *_explain_exclusion(error))
 
     def _convert(self, chosen: _RowSamples) -> list[ExportRow]:
         first = chosen[0]

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from assay.errors import ConfigError
 from assay.types import open_private, replace_private
@@ -14,17 +14,8 @@ from .inferred_parquet import InferredColumns, InferredParquetFile
 from .jsonl_file import JsonLinesFile
 from .parquet_file import Columns, ParquetFile
 
-
-class RowFile(Protocol):
-    """A file that is being written."""
-
-    def write(self, row: Mapping[str, Any]) -> None: ...
-
-    def close(self) -> None:
-        """Complete the file."""
-
-    def abort(self) -> None:
-        """Close the file, complete or not; it is going to be removed."""
+RowFile = JsonLinesFile | InferredParquetFile | ParquetFile
+"""A file that is being written: `close` completes it, `abort` closes it as it is."""
 
 
 class OutputFiles:

@@ -84,9 +84,13 @@ def percentile_bounds(
         raise ConfigError("`least` and `most` differ in length", where="percentiles")
     if n == 0:
         return None, None
-    # How many of n values fall below the percentile is binomial.
-    first = _find_binomial_quantile(1 - confidence, n, share)
-    last = _find_binomial_quantile(confidence, n, share) + 1
+    # How many of n values fall below the percentile is binomial. Its quantiles are the smallest
+    # counts that are exceeded with a chance of at most `confidence`, and of the rest.
+    first, last = (
+        bisect_left(range(n), level, key=lambda count: compute_binomial_cdf(count, n, share))
+        for level in (1 - confidence, confidence)
+    )
+    last += 1
     lower = sorted(least)[first - 1] if first >= 1 else None
     upper = sorted(most)[last - 1] if last <= n else None
     return lower, upper
@@ -110,11 +114,6 @@ def rows_for_percentile(percent: float, *, confidence: float = 0.95) -> int | No
     # The largest of n values is an upper bound unless all n fall below the percentile.
     needed = samples_to_prove(_to_share(percent), confidence=confidence)
     return needed if needed is None or needed <= _MAX_SAMPLES_TO_PROVE else None
-
-
-def _find_binomial_quantile(level: float, n: int, share: float) -> int:
-    """Return the smallest count that a binomial variable exceeds with at most 1 - `level`."""
-    return bisect_left(range(n), level, key=lambda count: compute_binomial_cdf(count, n, share))
 
 
 def _to_share(percent: float) -> float:

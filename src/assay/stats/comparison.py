@@ -301,17 +301,14 @@ def compare(
     for sample_id, repeats in group_by_sample(b if isinstance(b, Iterable) else b.results()):
         joining.add_b(sample_id, repeats)
     comparison = joining.comparison(confidence, bounds, seed)
-    labels: dict[str, str] = {}
-    for run in recorded:
-        labels |= run.read_labels(_list_ids(comparison) - labels.keys())
-    return comparison.model_copy(update={"labels": labels})
-
-
-def _list_ids(comparison: Comparison) -> set[str]:
     pairs = (comparison.regressions, comparison.improvements)
     changed = (islice((pair.sample_id for pair in listed), _MAX_LABELS) for listed in pairs)
     left_out = (islice(listed.ids, _MAX_LABELS) for listed in comparison.unpaired.values())
-    return {sample_id for ids in (*changed, *left_out) for sample_id in ids}
+    shown = {sample_id for ids in (*changed, *left_out) for sample_id in ids}
+    labels: dict[str, str] = {}
+    for run in recorded:
+        labels |= run.read_labels(shown - labels.keys())
+    return comparison.model_copy(update={"labels": labels})
 
 
 class AdjustedComparison(ReportSection):

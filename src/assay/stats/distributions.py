@@ -21,26 +21,22 @@ def compute_beta_cdf(x: float, a: float, b: float) -> float:
     if x > (a + 1) / (a + b + 2):
         # The continued fraction converges slowly above the mean; the mirrored one is below it.
         return 1 - compute_beta_cdf(1 - x, b, a)
-    # Lentz's method: `numerator` and `denominator` are ratios of successive convergents, which
-    # must not become 0.
-    numerator, denominator = 1.0, 1 / _avoid_zero(1 - (a + b) * x / (a + 1))
+    # Lentz's method: `numerator` and `denominator` are ratios of successive convergents. They must
+    # not become 0, hence the tiny number in its place.
+    numerator, denominator = 1.0, 1 / ((1 - (a + b) * x / (a + 1)) or _TINY)
     fraction = denominator
     for m in range(1, _MAX_TERMS):
         even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
         odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
         step = 1.0
         for term in (even, odd):
-            denominator = 1 / _avoid_zero(1 + term * denominator)
-            numerator = _avoid_zero(1 + term / numerator)
+            denominator = 1 / ((1 + term * denominator) or _TINY)
+            numerator = (1 + term / numerator) or _TINY
             step *= numerator * denominator
         fraction *= step
         if abs(step - 1) <= _PRECISION:
             break
     return _compute_weight(x, a, b) * fraction / a
-
-
-def _avoid_zero(value: float) -> float:
-    return value if abs(value) > _TINY else _TINY
 
 
 def _compute_weight(x: float, a: float, b: float) -> float:

@@ -1,7 +1,9 @@
 """The narrow results of a run, grouped by sample: the input of all statistics."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Protocol, TypeVar
 
 from assay.errors import ConfigError
@@ -58,29 +60,18 @@ def group_by_sample(results: Iterable[_Result]) -> Iterator[tuple[str, list[_Res
 
     Raises `ConfigError` when one repeat occurs twice: it would count double.
     """
-    sample_id = ""
-    repeats: list[_Result] = []
-    for result in results:
-        if repeats and result.sample_id != sample_id:
-            yield sample_id, _check_distinct(repeats)
-            repeats = []
-        sample_id = result.sample_id
-        repeats.append(result)
-    if repeats:
-        yield sample_id, _check_distinct(repeats)
-
-
-def _check_distinct(repeats: list[_Result]) -> list[_Result]:
-    seen: set[int] = set()
-    for result in repeats if len(repeats) > 1 else ():
-        if result.repeat in seen:
-            raise ConfigError(
-                f"repeat {result.repeat} of sample {result.sample_id!r} occurs twice",
-                where="results",
-                hint="pass the results of one run, each once",
-            )
-        seen.add(result.repeat)
-    return repeats
+    for sample_id, adjacent in groupby(results, key=lambda result: result.sample_id):
+        repeats = list(adjacent)
+        if len(repeats) > 1:
+            counted = Counter(result.repeat for result in repeats)
+            twice = [repeat for repeat, count in counted.items() if count > 1]
+            if twice:
+                raise ConfigError(
+                    f"repeat {twice[0]} of sample {sample_id!r} occurs twice",
+                    where="results",
+                    hint="pass the results of one run, each once",
+                )
+        yield sample_id, repeats
 
 
 def read_valid_score(result: ResultLike) -> float | None:

@@ -82,7 +82,7 @@ def claim_run(
 
     `left` is the number of missing results, if it is known.
     """
-    holder = find_live_holder(transaction, run_no)
+    holder = find_live_holders(transaction).get(run_no)
     # This process may claim again a run that it no longer writes to, as after an error in a
     # notebook.
     own = holder is not None and _claims.get(holder.token) is False
@@ -113,11 +113,6 @@ def create_lease(database: Database, transaction: Transaction, run_no: int) -> L
         transaction.now(),
     )
     return Lease(database, run_no, token)
-
-
-def find_live_holder(transaction: Transaction, run_no: int) -> Holder | None:
-    """Return the process that holds a run, if it is alive."""
-    return find_live_holders(transaction).get(run_no)
 
 
 def find_live_holders(transaction: Transaction) -> dict[int, Holder]:

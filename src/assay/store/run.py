@@ -9,7 +9,7 @@ from assay.errors import ConfigError
 from .database import Database
 from .insert_rows import NO_POSITION
 from .insertion import insert_batch
-from .lease import Lease, find_live_holder
+from .lease import Lease, find_live_holders
 from .result_reader import RunReader
 from .run_rows import RUN_QUERY, RunRow, RunSpec, RunStatus, Totals, now, parse_run_row
 from .training_steps import StepRow, delete_steps, read_steps, write_step
@@ -92,7 +92,7 @@ class Run(RunReader):
     def row(self) -> RunRow:
         """Return the current entry of this run in the list of runs."""
         with self._database.read_transaction() as transaction:
-            holder = find_live_holder(transaction, self._run_no)
+            holder = find_live_holders(transaction).get(self._run_no)
             row = transaction.execute(f"{RUN_QUERY} WHERE r.run_no = ?", self._run_no).first()
         return parse_run_row(row, holder)
 

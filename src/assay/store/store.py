@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from assay.errors import ConfigError, StoreError
@@ -24,7 +23,7 @@ from .database import Database, StoreSettings, Transaction, open_postgresql, ope
 from .database_errors import to_store_error
 from .insert_rows import to_column_text
 from .insertion import compute_first_result_no
-from .lease import claim_run, create_lease, find_live_holder, find_live_holders
+from .lease import claim_run, create_lease, find_live_holders
 from .migrations import migrate
 from .run import Run
 from .run_rows import (
@@ -101,12 +100,7 @@ class Store(SessionStore):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def start_run(self, spec: RunSpec) -> Run:
@@ -226,7 +220,7 @@ class Store(SessionStore):
         """
         with self._database.write_transaction() as transaction:
             row = find_run_row(transaction, run_id, where=self.where, lock=True)
-            holder = find_live_holder(transaction, row.run_no)
+            holder = find_live_holders(transaction).get(row.run_no)
             if holder is not None:
                 # It would write results again.
                 raise ConfigError(

@@ -17,10 +17,7 @@ class QuotedEvidence:
 
     quote: str
     turns: tuple[int, ...]
-
-    @property
-    def found(self) -> bool:
-        return bool(self.turns)
+    """Empty when it was not found."""
 
 
 class QuoteIndex:

@@ -29,6 +29,12 @@ class Judge(AsyncCloseable):
         self.spending = Spending()
         """The usage of all calls of this judge."""
 
+        self.judges = panel.names
+        """The names of the judges."""
+
+        self.votes = panel.votes
+        """The number of votes of each judge."""
+
         self._panel = panel
         self._settings = settings
         self._names = [criterion.name for criterion in rubric.criteria]
@@ -39,16 +45,6 @@ class Judge(AsyncCloseable):
 
     def __repr__(self) -> str:
         return self.__qualname__
-
-    @property
-    def judges(self) -> tuple[str, ...]:
-        """The names of the judges."""
-        return self._panel.names
-
-    @property
-    def votes(self) -> int:
-        """The number of votes of each judge."""
-        return self._panel.votes
 
     async def __call__(self, sample: Sample) -> EvaluateResult:
         """Judge one sample.

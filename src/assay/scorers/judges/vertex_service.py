@@ -62,7 +62,12 @@ class VertexService:
         # Kept for the life of the service: it redacts the token from every error message.
         self._redactor = Redactor([str(getattr(credentials, "token", None) or "")])
         with _silence_sdk():
-            platform = _import_sdk()
+            try:
+                platform: Any = importlib.import_module("agentplatform")
+                # Import now rather than during the first sample: it takes seconds.
+                importlib.import_module("agentplatform._genai.evals")
+            except ImportError as error:
+                raise _build_missing_sdk_error() from error
             self._types = platform.types
             self._client = platform.Client(
                 project=project, location=location, credentials=credentials, **options
@@ -160,16 +165,6 @@ def _silence_sdk() -> Iterator[None]:
             os.environ.pop(name)
             if value is not None:
                 os.environ[name] = value
-
-
-def _import_sdk() -> Any:
-    try:
-        platform = importlib.import_module("agentplatform")
-        # Import now rather than during the first sample: it takes seconds.
-        importlib.import_module("agentplatform._genai.evals")
-    except ImportError as error:
-        raise _build_missing_sdk_error() from error
-    return platform
 
 
 def _build_missing_sdk_error() -> MissingExtra:

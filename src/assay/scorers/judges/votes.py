@@ -102,7 +102,7 @@ def _build_criterion_metric(tally: CriterionVotes, rubric: Rubric, material: Quo
     representative = tally.find_representative()
     quotes = dict.fromkeys(quote for _, opinion in tally.opinions for quote in opinion.quotes)
     evidence = [material.find(quote) for quote in quotes]
-    missing = sum(not each.found for each in evidence)
+    missing = sum(not each.turns for each in evidence)
     reason = "no judge gave a usable answer" if representative is None else representative.reason
     if missing:
         reason += f" [{missing} of {len(evidence)} quotes not found in the transcript]"
