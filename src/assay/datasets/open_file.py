@@ -90,23 +90,19 @@ class _ZstdReader:
                 if self._frame is not None:
                     raise EOFError
                 return 0
-            self._output = memoryview(self._expand())
+            if self._frame is None:
+                self._frame = self._decompressor.decompressobj()
+            try:
+                self._output = memoryview(self._frame.decompress(self._input))
+            except self._invalid as error:
+                raise OSError(str(error)) from error
+            self._input = b""
+            if self._frame.eof:
+                self._input, self._frame = self._frame.unused_data, None
         count = min(len(buffer), len(self._output))
         buffer[:count] = self._output[:count]
         self._output = self._output[count:]
         return count
-
-    def _expand(self) -> bytes:
-        if self._frame is None:
-            self._frame = self._decompressor.decompressobj()
-        try:
-            output: bytes = self._frame.decompress(self._input)
-        except self._invalid as error:
-            raise OSError(str(error)) from error
-        self._input = b""
-        if self._frame.eof:
-            self._input, self._frame = self._frame.unused_data, None
-        return output
 
     def close(self) -> None:
         self._output = memoryview(b"")

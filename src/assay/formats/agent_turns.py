@@ -50,11 +50,17 @@ class AgentTurns:
 def split_agent_turns(sample: Sample) -> AgentTurns:
     """Split a conversation. Raises `WireError` when the agent's turns are missing or ambiguous."""
     messages = sample.messages
+    if sample.trajectory is None:
+        taken = _find_closing_turns(messages)
+    # Recorded calls are exact. Comparing with the prompt is the fallback for imported data.
+    elif (recorded := _find_recorded_turns(sample.trajectory)) is not None:
+        taken = recorded
+    else:
+        start = _find_prompt_end(sample)
+        taken = [n for n in range(start, len(messages)) if messages[n].role == "assistant"]
     # A `weight` of 0 is OpenAI's mark for a turn that is excluded from training.
     places = [
-        place
-        for place in _find_agent_turns(sample)
-        if (messages[place].__pydantic_extra__ or {}).get("weight") != 0
+        place for place in taken if (messages[place].__pydantic_extra__ or {}).get("weight") != 0
     ]
     if not places:
         raise WireError("the agent took no turn", where=f"sample {sample.id}")
@@ -65,18 +71,6 @@ def split_agent_turns(sample: Sample) -> AgentTurns:
         own=frozenset(place - first for place in places),
         cut=len(messages) - last - 1,
     )
-
-
-def _find_agent_turns(sample: Sample) -> list[int]:
-    messages = sample.messages
-    if sample.trajectory is None:
-        return _find_closing_turns(messages)
-    # Recorded calls are exact. Comparing with the prompt is the fallback for imported data.
-    recorded = _find_recorded_turns(sample.trajectory)
-    if recorded is not None:
-        return recorded
-    start = _find_prompt_end(sample)
-    return [n for n in range(start, len(messages)) if messages[n].role == "assistant"]
 
 
 def split_training_turns(

@@ -43,6 +43,7 @@ from .conversion import (
     write_plain_arguments,
 )
 
+# The extra of this format that a message of each role may have, besides `turn`.
 _ANTHROPIC_EXTRAS_BY_ROLE = {"assistant": "thinking", "tool": "result", "function": "result"}
 _EMPTY_MESSAGE_NOTE = "an empty message; left out"
 _EMPTY_TEXT_NOTE = "an empty text is not accepted beside other blocks; left out"
@@ -85,7 +86,10 @@ def from_anthropic(
     """Read Anthropic messages: each tool result becomes a tool message of its own."""
     read: list[Message] = []
     if system is not None:
-        read.append(_read_anthropic_system(system))
+        content: Any = system
+        if not isinstance(system, str):
+            content = tuple(read_items(system, "system", read_anthropic_block))
+        read.append(validate_wire(Message, {"role": "system", "content": content}, "system"))
     # Anthropic joins consecutive turns of one role, so a repeated role is marked to restore it.
     before = None
     for index, wire in enumerate(check_iterable(messages, "messages")):
@@ -228,7 +232,15 @@ class _AnthropicWriter:
         if isinstance(message.content, str) and opens and not thinking and not calls:
             content = message.content
         else:
-            content = [*thinking, *self._write_content_blocks(message, where), *calls]
+            given = message.content
+            if given == "":
+                self.dropped.append(Dropped(f"{where}.content", _EMPTY_TEXT_NOTE))
+            blocks = (
+                _to_block_list(given)
+                if isinstance(given, str)
+                else write_anthropic_blocks(given, where, self.dropped)
+            )
+            content = [*thinking, *blocks, *calls]
         if opens:
             self._open_turn(role, content, message, where)
             return
@@ -237,14 +249,6 @@ class _AnthropicWriter:
         elif self.ends[-1][0] == role:
             self.dropped.append(Dropped(where, f"joined to the {role} message before it"))
         self._extend_turn(role, content)
-
-    def _write_content_blocks(self, message: Message, where: str) -> list[dict[str, Any]]:
-        if message.content == "":
-            self.dropped.append(Dropped(f"{where}.content", _EMPTY_TEXT_NOTE))
-            return []
-        if isinstance(message.content, str):
-            return [{"type": "text", "text": message.content}]
-        return write_anthropic_blocks(message.content, where, self.dropped)
 
     def _write_calls(self, message: Message, index: int, where: str) -> list[dict[str, Any]]:
         blocks = []
@@ -304,13 +308,6 @@ def _to_block_list(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content else []
     return content
-
-
-def _read_anthropic_system(system: object) -> Message:
-    if isinstance(system, str):
-        return validate_wire(Message, {"role": "system", "content": system}, "system")
-    content = tuple(read_items(system, "system", read_anthropic_block))
-    return validate_wire(Message, {"role": "system", "content": content}, "system")
 
 
 def _read_turn(wire: Mapping[str, Any], where: str, *, again: bool) -> list[Message]:

@@ -59,7 +59,9 @@ _EXTRA_STEP_FIELDS = ("reasoning_effort", "is_copied_context")
 
 _SOURCES_BY_ROLE = {"system": "system", "developer": "system", "user": "user", "assistant": "agent"}
 _ROLES_BY_SOURCE = {"system": "system", "user": "user", "agent": "assistant"}
+# Fields of a message that no step has a place for: kept in its `extra`.
 _MESSAGE_FIELDS = ("name", "provider", "api", "details", "metadata")
+# Written in other places of the document, not among the remaining fields.
 _SAMPLE_FIELDS = {"id", "trajectory", "prompt", "metadata"}
 _CALL_METRICS = {
     "prompt_ids": "prompt_token_ids",

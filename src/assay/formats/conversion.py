@@ -22,6 +22,7 @@ FORMAT_NAMESPACES = frozenset(
 # Fields of a message that no provider's format can represent.
 UNSUPPORTED_FIELDS = ("provider", "api", "model", "details", "timestamp", "metadata")
 
+# For a quick test that nearly every message passes.
 _UNSUPPORTED_FIELD_SET = frozenset(UNSUPPORTED_FIELDS)
 # Pydantic also puts names of union members into an error's path; only fields are shown.
 _NAMED_IN_ERRORS = frozenset({*Message.model_fields, *ToolCall.model_fields})

@@ -44,6 +44,7 @@ from .gemini_parts import (
     write_gemini_parts,
 )
 
+# The extra of this format that a message of each role may have, besides `turn`.
 _GEMINI_EXTRAS_BY_ROLE = {"assistant": "thinking", "tool": "result", "function": "result"}
 # A function response must have a name, also where neither message nor call has one.
 _UNKNOWN_TOOL_NAME = "unknown"

@@ -29,6 +29,7 @@ from .conversion import (
 from .media import get_image_url, report_image_extras
 
 _HUGGINGFACE_FORMAT = "huggingface"
+# All other keys of a message are kept as extras of this format.
 _HUGGINGFACE_KEYS = frozenset(
     {"role", "content", "tool_calls", "tool_call_id", "name", "reasoning_content"}
 )

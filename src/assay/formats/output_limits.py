@@ -6,6 +6,7 @@ from typing import Any
 from assay.errors import ConfigError
 from assay.types import Message, Sample, TextBlock
 
+# Visible, so that a reader or a judge does not take a cut output for the whole.
 _TRUNCATION_NOTE = "… [{left} more characters]"
 _SUBAGENTS = "subagents"
 

@@ -48,6 +48,13 @@ _SHAREGPT_ROLES = {
     "observation": "tool",
     "tool": "tool",
 }
+_SPEAKERS = {
+    "system": "system",
+    "developer": "system",
+    "user": "human",
+    "assistant": "gpt",
+    "tool": "observation",
+}
 
 
 def to_sharegpt(sample: Sample) -> Converted[dict[str, Any]]:
@@ -64,8 +71,11 @@ def to_sharegpt(sample: Sample) -> Converted[dict[str, Any]]:
         report_unsupported_fields(message, where, dropped)
         report_extras(message.__pydantic_extra__, "", where, dropped)
     taken = _merge_turns(messages, dropped)
-    for call, turn in pairwise(taken):
-        turn.order_answers(call)
+    for before, turn in pairwise(taken):
+        # Turns have no ids, so answers are matched to calls by their order.
+        calls = [call.id for call in before.messages[-1].tool_calls]
+        if turn.speaker == "observation" and all(m.tool_call_id in calls for m in turn.messages):
+            turn.messages.sort(key=lambda message: calls.index(message.tool_call_id))
     written = [_write_sharegpt_turn(turn, dropped) for turn in taken]
     return Converted({"conversations": written, "tools": write_tools_json(tools)}, tuple(dropped))
 
@@ -93,19 +103,17 @@ class _ShareGptTurn:
     def text(self) -> str:
         return "\n\n".join(each.text for each in self.messages if each.text)
 
-    def order_answers(self, before: "_ShareGptTurn") -> None:
-        # Turns have no ids, so answers are matched to calls by their order.
-        calls = [call.id for call in before.messages[-1].tool_calls]
-        if self.speaker == "observation" and all(m.tool_call_id in calls for m in self.messages):
-            self.messages.sort(key=lambda message: calls.index(message.tool_call_id))
-
 
 def _merge_turns(messages: Sequence[Message], dropped: list[Dropped]) -> list[_ShareGptTurn]:
     # LLaMA-Factory silently drops a conversation whose sides do not alternate, so consecutive
     # messages of one side are joined, and any other order is refused.
     turns: list[_ShareGptTurn] = []
     for n, message in enumerate(messages):
-        where, speaker = f"messages[{n}]", _choose_speaker(message, f"messages[{n}]")
+        where, speaker = f"messages[{n}]", _SPEAKERS.get(message.role)
+        if speaker is None:
+            raise WireError(f"ShareGPT has no turn for the role {message.role!r}", where=where)
+        if message.tool_calls and speaker == "gpt":
+            speaker = "function_call"
         last = turns[-1] if turns else None
         before = None if last is None else last.speaker
         if problem := _find_order_problem(speaker, before):
@@ -123,15 +131,6 @@ def _merge_turns(messages: Sequence[Message], dropped: list[Dropped]) -> list[_S
         if speaker != "observation":
             dropped.append(Dropped(where, "follows a message of the same side; joined with it"))
     return turns
-
-
-def _choose_speaker(message: Message, where: str) -> str:
-    if message.role == "assistant":
-        return "function_call" if message.tool_calls else "gpt"
-    known = {"system": "system", "developer": "system", "user": "human", "tool": "observation"}
-    if message.role not in known:
-        raise WireError(f"ShareGPT has no turn for the role {message.role!r}", where=where)
-    return known[message.role]
 
 
 def _find_order_problem(speaker: str, before: str | None) -> str | None:

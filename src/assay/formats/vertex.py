@@ -81,6 +81,7 @@ def to_vertex(
     if sample.trajectory is not None and sample.trajectory.calls:
         dropped.append(Dropped("trajectory.calls", "tokens and cost of model calls; left out"))
     row = _build_vertex_row(sample, turns, history, response_mode)
+    # The prompt is the last user turn; everything before it is history.
     row["prompt"] = turns.turns[asked[-1]].content
     row["conversation_history"] = [turn.content for turn in turns.turns[: asked[-1]]]
     return Converted({key: row[key] for key in VERTEX_KEYS}, tuple(dropped))

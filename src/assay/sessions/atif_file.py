@@ -29,6 +29,7 @@ from .stored_json import parse_stored_object, read_stored_object
 _ATIF_PREFIX = "ATIF-v"
 NEWEST_TESTED_ATIF = ATIF_VERSION.removeprefix(_ATIF_PREFIX)
 _ATIF_PARTS = ("text", "image", "audio")
+# Names come from files: longer ones are cut.
 _MAX_FIELD_LENGTH = 80
 
 

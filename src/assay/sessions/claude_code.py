@@ -23,6 +23,7 @@ from .session_reading import Children
 from .session_stream import RecordedSession, SessionStream, StreamOptions
 from .stored_json import read_stored_object
 
+# In order of preference: the user's own title comes first.
 _TITLE_KINDS = ("custom-title", "ai-title", "summary")
 _AGENT_FIELDS = {"type": "agentType", "description": "description", "tool_call_id": "toolUseId"}
 

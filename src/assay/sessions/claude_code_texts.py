@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+# Openings of texts that Claude Code itself puts into the records of the user.
 _INTERRUPTION_PREFIX = "[Request interrupted by user"
 _INJECTED_TAGS = re.compile(
     r"<(system-reminder|local-command-[a-z]+|user-prompt-submit-hook"

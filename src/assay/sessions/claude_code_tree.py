@@ -5,6 +5,7 @@ from typing import Any
 from .claude_code_kinds import attachment_of
 from .foreign_values import dict_or_empty, list_or_empty, text_or_none
 
+# Ids become keys of mappings, but a file may contain any JSON value in their place.
 _ID_FIELDS = ("uuid", "parentUuid", "logicalParentUuid", "leafUuid", "sessionId", "agentId")
 
 

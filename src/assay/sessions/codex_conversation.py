@@ -13,6 +13,7 @@ from .foreign_values import dict_or_empty, list_or_empty, parse_token_count, tex
 from .session_choice import SampleOptions
 from .transcripts import Conversation
 
+# Openings of texts that Codex itself sends in the name of the user.
 _INJECTED_CONTEXT = re.compile(
     r"\s*(<(environment_context|user_instructions|permissions instructions|collaboration_mode"
     r"|skills?_instructions|skill|apps_instructions|subagent_notification|INSTRUCTIONS"
@@ -40,6 +41,7 @@ _REPEATED_EVENTS = (
 
 _REPEATED_ITEMS = ("UserMessage", "AgentMessage", "Reasoning")
 _TURN_COMPLETE = ("task_complete", "turn_complete")
+# All other fields of an item are kept unchanged beside its call.
 _ITEM_FIELDS = frozenset(
     "type id role content name namespace arguments input call_id action status"
     " internal_chat_message_metadata_passthrough".split()

@@ -20,6 +20,7 @@ from .foreign_values import dict_or_empty, text_or_none
 from .session_lines import iterate_records
 
 ROLLOUT_PATTERNS = ("rollout-*.jsonl", "rollout-*.jsonl.zst")
+# A session moves to the second folder when the user archives it.
 _FOLDERS = ("sessions", "archived_sessions")
 # Start time, thread id, and the rollout's own id if the session was reverted.
 _ROLLOUT_NAME = re.compile(r"rollout-(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d)-([^_]+)(?:_(.+))?$")

@@ -33,6 +33,7 @@ _GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 NEWEST_TESTED_INSPECT = "0.3.285"
 """The newest version of Inspect whose logs the tests read."""
 
+# Known kinds, used or not: all others are counted as unknown.
 _INSPECT_ROLES = ("system", "user", "assistant", "tool")
 _INSPECT_PARTS = ("text", "reasoning", "image", "audio", "video", "document", "data", "tool_use")
 _INSPECT_EVENTS = frozenset(

@@ -66,6 +66,7 @@ def _split_lines(path: Path, *, longest: int) -> Iterator[tuple[int, int, Any]]:
         while True:
             number += 1
             try:
+                # With a limit: a line that never ends must not fill the memory.
                 line = file.readline(longest + 1)
                 end += len(line)
                 if endless := len(line) > longest and not line.endswith(b"\n"):

@@ -11,6 +11,7 @@ from assay.types import Sample
 from .session_choice import SessionChoice, SessionMeta, UnreadableSession
 from .session_reading import CONVERSION_ERRORS, Children, SessionReading
 
+# Recorded sessions may refer to each other in a circle.
 _MAX_INLINE_DEPTH = 8
 # The number of damaged lines listed in the notes of a pass; `damaged` has all of them.
 _MAX_NOTED_LINES = 20
@@ -123,6 +124,7 @@ class SessionStream:
         chosen = asked or self._wanted.choice.fits(found.meta)
         reading.not_chosen += not chosen
         sample = self._read(found, reading) if chosen else None
+        # Also of a session that is not chosen: a subagent may be selected by its own id.
         apart: Iterable[RecordedSession | UnreadableSession] = found.children()
         if sample is not None:
             if self._wanted.children != "separate":

@@ -57,6 +57,7 @@ class Conversation:
             "content_id": compute_content_id(self.messages),
         }
         roles = [message.role for message in self.messages]
+        # The prompt ends where the agent first speaks.
         opening = roles.index("assistant") if "assistant" in roles else len(roles)
         status = self.compute_status()
         # The agent's own reason, unless the last turn is the user's.

@@ -10,6 +10,7 @@ from assay.types import InvalidValue, quote_value
 from .conversation import ConversationView
 from .findings import CheckFinding
 
+# A name becomes the key of a metric in every stored result.
 MAX_CHECK_NAME = 100
 
 

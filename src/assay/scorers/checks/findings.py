@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from .conversation import Passage
 
+# Characters that are shown before and after a match.
 _EXCERPT_CONTEXT = 30
 _MAX_CHECK_EXCERPT = 120
 

@@ -11,6 +11,7 @@ from pydantic import PlainValidator
 from assay.errors import MissingExtra
 from assay.types import InvalidValue, quote_value, replace_lone_surrogates
 
+# Bounds the time and the memory that compiling takes.
 _MAX_PATTERN_LENGTH = 2000
 # RE2's own default: a pattern that needs more is refused.
 _MAX_MEMORY_BYTES = 8 * 1024 * 1024

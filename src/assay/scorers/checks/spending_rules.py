@@ -48,6 +48,7 @@ class SpendingRule(CheckEntry):
             return mark_unscored("no model call is recorded, so the usage is unknown")
         found = [None if call.usage is None else self.get_spending(call.usage) for call in calls]
         known = [amount for amount in found if amount is not None]
+        # The calls whose amount is known; the others are counted below.
         total, allowed = sum(known), f"at most {self.amount_format.format(most)} allowed"
         # Unknown calls can only add to the total: above the limit the check fails either way.
         if total <= most and len(known) < len(calls):

@@ -12,6 +12,7 @@ from assay.types import InvalidValue
 from .check_entry import CheckEntry, Given, Text, WholeNumber
 from .conversation import AgentScope, ConversationView, Passage, RecordedCall
 
+# The side of the conversation whose turns a target reads.
 _TARGET_ROLES = {
     "prompt": "user",
     "prompt_concat": "user",

@@ -125,8 +125,20 @@ class OpenCodeConversation(Conversation):
             self._skip_message(message, "compaction summary")
             return
         steps = split_steps(message.parts)
-        if _is_user_shell(info, steps, asked):
-            self.user_shell += [_convert_shell(part) for part in steps[0].tools]
+        # A shell command that the user ran is stored as a message of the agent: without tokens,
+        # and as the answer to a message that OpenCode wrote.
+        alone = len(steps) == 1 and bool(steps[0].tools) and not steps[0].started
+        unpaid = read_usage(info.get("tokens"), None, version="") is None
+        parts = asked.parts if asked is not None else []
+        written = (part.get("type") == "text" and part.get("synthetic") for part in parts)
+        if alone and unpaid and parts and all(written):
+            for part in steps[0].tools:
+                use = read_tool_part(part, call_id="", agent_message="")
+                details = use.answer.details or {}
+                kept = ("status", "exit_code", "started", "ended", "part_id")
+                found = {"tool": use.call.name, "args": use.call.arguments}
+                found |= {"output": use.answer.text}
+                self.user_shell.append(found | {k: details[k] for k in kept if k in details})
             return
         text = read_system_prompt(info)
         if text and self._system is None:
@@ -214,14 +226,6 @@ class OpenCodeConversation(Conversation):
         )
 
 
-def _convert_shell(part: dict[str, Any]) -> dict[str, Any]:
-    use = read_tool_part(part, call_id="", agent_message="")
-    found = {"tool": use.call.name, "args": use.call.arguments, "output": use.answer.text}
-    details = use.answer.details or {}
-    kept = ("status", "exit_code", "started", "ended", "part_id")
-    return found | {key: details[key] for key in kept if key in details}
-
-
 def _to_user_block(part: dict[str, Any], *, synthetic: bool) -> TextBlock | DataBlock | None:
     """Convert a part of a user message to a block; None if the user did not write it."""
     kind, text = part.get("type"), part.get("text")
@@ -272,16 +276,3 @@ def _build_step_content(
         if each
     ]
     return _join_opencode_content(blocks)
-
-
-def _is_user_shell(
-    info: dict[str, Any], steps: list[StepParts], asked: StoredMessage | None
-) -> bool:
-    """Whether a message of the agent is in fact a shell command that the user ran."""
-    if asked is None or len(steps) > 1 or steps[0].started or not steps[0].tools:
-        return False
-    if read_usage(info.get("tokens"), None, version="") is not None:
-        return False
-    return bool(asked.parts) and all(
-        part.get("type") == "text" and part.get("synthetic") for part in asked.parts
-    )

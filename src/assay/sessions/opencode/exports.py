@@ -51,6 +51,7 @@ class ExportFiles:
             raise BadRow("the session does not exist", where=f"session {session_id}")
         return read_export(self._found[session_id][1])
 
+    # On demand, because a stream may be opened and never read.
     def _index(self) -> None:
         if self._indexed:
             return

@@ -36,6 +36,7 @@ _QUERY_TIMEOUT_S = 60.0
 _OPERATIONS_PER_CHECK = 50_000
 
 _CREATE_TABLE = re.compile(r"\s*CREATE\s+TABLE\b", re.IGNORECASE)
+# Columns of the table `session` that contain JSON text.
 _JSON_COLUMNS = ("summary_diffs", "metadata", "revert", "permission", "model")
 _RENAMED_COLUMNS = {
     "project_id": "projectID",

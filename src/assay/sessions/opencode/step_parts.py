@@ -35,6 +35,7 @@ def split_steps(parts: list[dict[str, Any]]) -> list[StepParts]:
     """Return at least one step. Since 1.0 a message has exactly one."""
     steps = [StepParts()]
     for part in parts:
+        # The first mark belongs to the step that is already open.
         if part.get("type") == "step-start" and (steps[-1].has_content or steps[-1].finish):
             steps.append(StepParts())
         _add_part(steps[-1], part)
