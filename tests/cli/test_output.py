@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import unicodedata
+from argparse import Namespace
 from collections.abc import Iterator
 from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
@@ -16,16 +17,21 @@ from hypothesis import strategies as st
 from assay.cli.output import (
     Styled,
     cut,
+    format_fields,
     format_lines,
+    format_row,
     is_ascii_only,
     pad,
     print_json,
+    print_message,
+    print_report,
     redirect_output_to_stderr,
     render,
     sanitize_lines,
     sanitize_text,
     sanitize_to_line,
     write_samples,
+    write_whole,
 )
 from assay.errors import ConfigError
 from assay.types import Sample
@@ -241,3 +247,51 @@ def test_styles_are_for_terminals_that_show_them(monkeypatch: pytest.MonkeyPatch
         with monkeypatch.context() as changed:
             changed.setenv(name, value)
             assert format_lines(lines, terminal) == plain
+
+
+def test_a_report_is_text_or_json_and_leaves_stdout_to_samples(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for as_json in (False, True):
+        print_report(Namespace(json=as_json), ["a \x1b[2J"], {"a": "\x7f"})
+    print_report(Namespace(json=False, output="-"), ["b"], {})
+
+    out, err = capsys.readouterr()
+    assert out == 'a \ufffd[2J\n{\n  "a": "\\u007f"\n}\n'
+    assert err == "b\n"
+
+
+def test_messages_go_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    print_message("two\nlines \x1b[2J")
+
+    assert capsys.readouterr() == ("", "two\nlines \ufffd[2J\n")
+
+
+def test_fields_without_a_value_are_left_out_and_lists_have_one_label() -> None:
+    assert format_fields({"run": "r", "model": None, "note": ["a", "b"], "left out": []}) == [
+        "run           r",
+        "note          a",
+        "              b",
+    ]
+
+
+def test_the_cells_of_a_row_are_padded_and_cut_but_not_those_behind_the_widths() -> None:
+    assert format_row(("abcdef", "b", "as long as it is"), (4, 3)) == "abc… b   as long as it is"
+
+
+def test_a_file_is_replaced_only_when_it_is_complete(tmp_path: Path) -> None:
+    target = tmp_path / "a.txt"
+    target.write_text("old")
+
+    def break_off() -> None:
+        with write_whole(target) as unfinished:
+            unfinished.write_text("half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        break_off()
+    assert (target.read_text(), len(list(tmp_path.iterdir()))) == ("old", 1)
+
+    with write_whole(target) as unfinished:
+        unfinished.write_text("new")
+    assert (target.read_text(), len(list(tmp_path.iterdir()))) == ("new", 1)

@@ -13,7 +13,12 @@ import pytest
 
 from assay.cli import signals as module
 from assay.cli.progress_bar import Display
-from assay.cli.signals import exit_interrupted, stop_on_signals, tick_periodically
+from assay.cli.signals import (
+    exit_interrupted,
+    run_until_stopped,
+    stop_on_signals,
+    tick_periodically,
+)
 from assay.runner import Stop
 
 
@@ -251,3 +256,16 @@ def test_a_display_is_told_that_time_goes_on() -> None:
             return await asyncio.wait_for(heard.ticks.wait(), 180)
 
     assert asyncio.run(told())
+
+
+def test_work_is_run_while_the_display_ticks_and_signals_request_its_stop() -> None:
+    stop, heard = Stop(grace_s=7), Heard()
+
+    async def work() -> str:
+        await asyncio.wait_for(heard.ticks.wait(), 180)
+        os.kill(os.getpid(), signal.SIGINT)
+        while not stop.requested:
+            await asyncio.sleep(0.001)
+        return "done"
+
+    assert run_until_stopped(work, stop, heard) == "done"

@@ -12,7 +12,7 @@ from assay.datasets import SampleStream, load_samples
 from assay.errors import ConfigError, DatasetError
 from assay.runner import EvalReport, RescoreOptions
 from assay.scorers import Checks, checks_from, is_check_passed
-from assay.store import Run, Store
+from assay.store import Store
 from assay.types import Sample, build_label
 
 from .arguments import add_count, add_report_options
@@ -28,7 +28,7 @@ from .output import (
 )
 from .recorded_scores import ScoringRequest, score_recorded
 from .resume import format_options, format_resume_hint, join_resume_command
-from .sample_input import is_sample_file, refuse_to_overwrite
+from .sample_input import SampleInput, is_sample_file, refuse_to_overwrite
 from .signals import exit_interrupted
 from .store_option import add_store_option, find_store_location
 
@@ -71,9 +71,9 @@ def main(args: Namespace) -> int:
         stream = load_samples(args.source, args.max_samples, on_bad_row="skip")
         next(iter(stream), None)  # a file that does not exist is refused before a store is created
     with Store.open(find_store_location(args), create=stream is not None) as store:
-        given = CheckedSource(args.source, stream)
+        given = SampleInput(args.source, stream=stream)
         if stream is None:
-            given = _describe_run(store.run(args.source))
+            given = SampleInput.of_run(store.run(args.source))
         report = CheckReport(checks, given, args.output)
         recorded = _check_samples(args, checks, stream, store)
         if recorded is not None:
@@ -87,14 +87,6 @@ def main(args: Namespace) -> int:
         print_message(f"interrupted; {hint}")
         exit_interrupted()
     return report.exit_status
-
-
-def _describe_run(run: Run) -> "CheckedSource":
-    row = run.row()
-    unfinished = None
-    if row.status != "completed":
-        unfinished = f"the run is {row.status}, with {row.totals.recorded} results"
-    return CheckedSource(f"run {run.id}", unfinished=unfinished)
 
 
 def _check_samples(
@@ -125,24 +117,6 @@ def _check_samples(
         raise InconclusiveError(error.message, where=error.where, hint=error.hint) from error
 
 
-@dataclass(frozen=True)
-class CheckedSource:
-    """The file or run that is checked."""
-
-    name: str
-    stream: SampleStream | None = None
-    unfinished: str | None = None
-    """The state of a run that is not completed; None for files and completed runs."""
-
-    @property
-    def unread(self) -> int:
-        return self.stream.skipped.count if self.stream is not None else 0
-
-    @property
-    def problems(self) -> list[str]:
-        return [] if self.stream is None else [str(each) for each in self.stream.skipped.problems]
-
-
 @dataclass
 class CheckCounts:
     """How often one check passed, failed and could not be judged."""
@@ -157,7 +131,7 @@ class CheckReport:
     """The outcome in constant memory: counts, and the first findings."""
 
     checks: Checks
-    given: CheckedSource
+    given: SampleInput
     output: str | None
     run_id: str | None = None
     """The run that the results are recorded in; None if there were no samples."""

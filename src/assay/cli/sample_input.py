@@ -6,12 +6,14 @@ import os
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
+from typing import Self
 
 from assay.datasets import SampleStream, load_samples
 from assay.errors import ConfigError, DatasetError
+from assay.store import Run
 from assay.types import Sample
 
 from .exit_status import InconclusiveError
@@ -28,13 +30,22 @@ class SampleInput:
     """Samples, the name of their source, and the rows that could not be read."""
 
     name: str
-    samples: Iterator[Sample]
+    samples: Iterator[Sample] = field(default_factory=lambda: iter(()))
     stream: SampleStream | None = None
     unfinished: str | None = None
     """The state of a run that is not completed; None for files and completed runs."""
 
     files: tuple[Path, ...] = ()
     """Files that are read, and therefore must not be overwritten."""
+
+    @classmethod
+    def of_run(cls, run: Run, max_samples: int | None = None) -> Self:
+        """Describe a run, and read its samples when they are asked for."""
+        row, unfinished = run.row(), None
+        if row.status != "completed":
+            unfinished = f"the run is {row.status}, with {row.totals.recorded} results"
+        samples = islice(run.samples(), max_samples)
+        return cls(f"run {run.id}", samples, unfinished=unfinished)
 
     @property
     def unread(self) -> int:
@@ -61,11 +72,7 @@ def open_sample_input(
     source = str(args.source)
     if not is_sample_file(source):
         run = stack.enter_context(open_store(args)).run(source)
-        row, unfinished = run.row(), None
-        if row.status != "completed":
-            unfinished = f"the run is {row.status}, with {row.totals.recorded} results"
-        samples = islice(run.samples(), max_samples)
-        return SampleInput(f"run {run.id}", samples, unfinished=unfinished)
+        return SampleInput.of_run(run, max_samples)
     rows = find_summary_rows(Path(source))
     read = source if rows is None else rows
     # Repeats are allowed: the samples of a run may have been exported with their rollouts.
