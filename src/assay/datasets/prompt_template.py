@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from assay.errors import ConfigError
-from assay.types import Message, Sample, parse_yaml, read_limited_text
+from assay.types import Message, Sample
 
 from .layouts import ANSWER_KEYS, PROMPT_KEYS
 
@@ -47,6 +47,8 @@ class PromptTemplate:
         """Make the template of a JSON or YAML list of messages, each with `role` and `content`."""
         template = cls.__new__(cls)
         template.name, template.text = name, text
+        from assay.types import parse_yaml  # PyYAML is loaded for these files only
+
         document = parse_yaml(text, file=name)
         listed = document.value if isinstance(document.value, list) else []
         messages = []
@@ -179,6 +181,8 @@ def read_prompt(path: str | Path) -> PromptTemplate:
     Raises `ConfigError` for an invalid file. `{{` and `}}` are literal braces.
     """
     path = Path(path)
+    from assay.types import read_limited_text  # shares its module with the reader of YAML
+
     text = read_limited_text(path)
     if path.suffix.lower() in _MESSAGE_SUFFIXES:
         return PromptTemplate.from_messages(text, name=str(path))
