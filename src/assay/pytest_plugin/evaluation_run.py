@@ -41,6 +41,7 @@ from .collection import name_endpoints
 from .decorator import ENDPOINT_ARGUMENT, EvalOptions, TranslatedOptions
 from .environment_servers import build_token_redactor, describe_environment, open_environment
 from .evaluation_record import read_minimum
+from .sample_progress import watch_samples
 from .scorer_call import UserFunction, bind_user_function
 from .session_report import Evaluations
 from .summary_file import digest_rows
@@ -179,17 +180,19 @@ class Evaluation:
     ) -> tuple[EvalReport, str]:
         """Return the report of a run, and a description of the skipped rows."""
         store, stop = self._settings.store, Stop()
-        with _stop_on_ctrl_c(stop):
+        with _stop_on_ctrl_c(stop), watch_samples(self.item.config, self.item.name) as watch:
             metadata = self._build_metadata(config, name)
             samples = self._load_samples().with_metadata(metadata)
-            report = await evaluate(samples, config, store=store, stop=stop)
+            report = await evaluate(samples, config, store=store, watch=watch, stop=stop)
             for _ in range(self.options.retries):
                 if not report.summary.failed or report.interrupted:
                     break
                 # Within one session only random prompts can differ, and they may: do not compare.
                 resume = Resume(report.run_id, allow_changed_dataset=True, check_prompts=False)
                 samples = self._load_samples().with_metadata(metadata)
-                report = await evaluate(samples, config, store=store, resume=resume, stop=stop)
+                report = await evaluate(
+                    samples, config, store=store, resume=resume, watch=watch, stop=stop
+                )
         return report, str(samples.skipped) if samples.skipped else ""
 
     def _build_metadata(self, config: EvalConfig, name: str | None) -> dict[str, Any]:
