@@ -59,7 +59,7 @@ class _SampleProgress:
                 self._write(f"{start}{_SAVE} {clean_text(words, room)}")
                 self._is_drawn = True
         else:
-            with self._uncaptured():
+            with self._suspend_capture():
                 self._reporter.ensure_newline()
                 self._reporter.write_line(f"{clean_text(self._name, 60)}: {words}", flush=True)
 
@@ -70,13 +70,13 @@ class _SampleProgress:
 
     def _write(self, text: str) -> None:
         # Past the reporter, which counts the columns of what it writes.
-        with self._uncaptured():
+        with self._suspend_capture():
             self._reporter._tw.flush()
             self._reporter._tw._file.write(text)
             self._reporter._tw.flush()
 
     @contextmanager
-    def _uncaptured(self) -> Iterator[None]:
+    def _suspend_capture(self) -> Iterator[None]:
         if self._capture is None:
             yield
             return
