@@ -3,7 +3,9 @@
 import os
 import shutil
 import signal
+import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -54,6 +56,15 @@ SLOW = (
     "test_seeds.py",
     "train",
 )
+
+
+@pytest.fixture(autouse=True)
+def _forget_quickstart() -> Iterator[None]:
+    # In an editable installation these files are modules of the distribution. pytest warns in a
+    # session inside a test if one of them is imported already.
+    yield
+    for name in ("arithmetic", "train_sums"):
+        sys.modules.pop(name, None)
 
 
 @pytest.fixture(autouse=True)
