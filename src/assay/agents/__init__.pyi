@@ -1,3 +1,4 @@
+from .agent import COMMAND_PREFIX as COMMAND_PREFIX
 from .agent import Agent as Agent
 from .agent import AgentFault as AgentFault
 from .agent import PreparationFailed as PreparationFailed
@@ -13,7 +14,6 @@ from .agent_ref import is_agent as is_agent
 from .agent_ref import is_agent_plugin as is_agent_plugin
 from .agent_ref import is_model_ref as is_model_ref
 from .agent_ref import resolve_agent as resolve_agent
-from .command_agent import COMMAND_PREFIX as COMMAND_PREFIX
 from .command_agent import CommandAgent as CommandAgent
 from .function_agent import FunctionAgent as FunctionAgent
 from .function_agent import name_function as name_function

@@ -12,6 +12,9 @@ from .agent_limits import Limits
 if TYPE_CHECKING:
     from .agent_client import AgentClient
 
+COMMAND_PREFIX = "cmd:"
+"""What the reference to a command agent starts with."""
+
 # Fields of a row that contain the expected answer, at any depth.
 _ANSWER_FIELDS = frozenset({*ANSWER_KEYS, "reward_model", "reward_spec", "trajectory", "score"})
 

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Sequence
 
 from assay.errors import WireError
-from assay.formats import convert_agent_output
 from assay.types import Message, ModelCall, Trajectory, Usage, construct_unchecked
 
 from .agent import AgentFault, RunContext
@@ -27,6 +26,9 @@ def build_trajectory(value: object, context: RunContext, seconds: float) -> Traj
         answer = [construct_unchecked(Message, {"role": "assistant", "content": value})]
         usage, more = None, {}
     else:
+        # Reads a dozen formats, which an agent that returns text does not need.
+        from assay.formats import convert_agent_output
+
         try:
             output = convert_agent_output(value)
         except WireError as error:

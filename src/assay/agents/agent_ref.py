@@ -12,8 +12,7 @@ from assay.registry import Plugin, find_plugin, list_plugin_names
 from assay.scorers import import_code_ref, is_code_ref
 from assay.types import Endpoint
 
-from .agent import Agent
-from .command_agent import COMMAND_PREFIX, CommandAgent
+from .agent import COMMAND_PREFIX, Agent
 from .function_agent import FunctionAgent
 
 AgentRef = Agent | Endpoint | str | Callable[..., object]
@@ -116,6 +115,8 @@ def _build_plugin_agent(text: str) -> Agent | Endpoint:
 
 def _resolve_agent_string(text: str, where: str) -> Agent | Endpoint:
     if text.startswith(COMMAND_PREFIX):
+        from .command_agent import CommandAgent  # loads what starts processes
+
         return CommandAgent(text.removeprefix(COMMAND_PREFIX).strip())
     if text.startswith(_URL_PREFIXES):
         return _resolve_url(text, where)

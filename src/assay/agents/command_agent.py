@@ -16,11 +16,8 @@ from assay.errors import AssayError, ConfigError
 from assay.formats import convert_agent_output
 from assay.types import Message, Sample, Trajectory, compute_sha256
 
-from .agent import AgentFault, RunContext
+from .agent import COMMAND_PREFIX, AgentFault, RunContext
 from .agent_answer import build_trajectory
-
-COMMAND_PREFIX = "cmd:"
-"""What the reference to a command agent starts with."""
 
 # A program that prints without end must not fill the memory.
 _MAX_OUTPUT_BYTES = 10_000_000

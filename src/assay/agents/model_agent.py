@@ -1,7 +1,7 @@
 """An agent that is a model in an environment: the turn loop."""
 
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assay.environments import BasicEnvironment, Environment, Step, Toolbox
 from assay.providers import (
@@ -13,10 +13,8 @@ from assay.providers import (
     to_endpoint,
 )
 from assay.types import (
-    AgentDefinition,
     Boundary,
     Endpoint,
-    InlineTool,
     Message,
     Sample,
     ToolSpec,
@@ -28,6 +26,10 @@ from assay.types import (
 from .agent import PreparationFailed, RunContext
 from .identity import identify
 from .turn_loop import run_agent
+
+if TYPE_CHECKING:
+    # The readers of manifests take long to import, and most model agents have none.
+    from assay.types import AgentDefinition, InlineTool
 
 
 class ModelAgent:
@@ -87,7 +89,7 @@ class ModelAgent:
             await client.close()
 
 
-def build_system_prompt(definition: AgentDefinition) -> str:
+def build_system_prompt(definition: "AgentDefinition") -> str:
     """Build the system prompt from role, goal and backstory of a manifest."""
     parts = [
         f"You are {definition.name}. Your role: {definition.role}",
@@ -103,7 +105,7 @@ class ToolCode:
 
     def __init__(
         self,
-        tools: Sequence[InlineTool],
+        tools: "Sequence[InlineTool]",
         functions: Sequence[Callable[..., Any]],
         sha256: str | None,
     ) -> None:

@@ -78,6 +78,7 @@ class CallThreads:
         self._role = role
         self._calls: SimpleQueue[_Call[Any] | None] = SimpleQueue()
         self._mailbox: LoopMailbox | None = None
+        self._unsent: list[_Call[Any]] = []
         self._started = 0
         self._lost = 0
         self._waiting = 0
@@ -96,7 +97,11 @@ class CallThreads:
         elif self._waiting > self._started and not self._is_watching:
             self._is_watching = True
             loop.call_later(_STALL_S, self._grow, self._ended)
-        self._calls.put(call)
+        # Calls of one turn of the loop are handed over together: a thread that wakes up for each of
+        # them would compete with the loop for the GIL.
+        if not self._unsent:
+            loop.call_soon(self._send_calls)
+        self._unsent.append(call)
         try:
             return await call.future
         except asyncio.CancelledError:
@@ -111,6 +116,11 @@ class CallThreads:
         finally:
             self._waiting -= 1
             self._ended += 1
+
+    def _send_calls(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        for call in unsent:
+            self._calls.put(call)
 
     def _grow(self, ended_before: int) -> None:
         """Start threads for the calls that are blocked behind slow ones."""
@@ -139,6 +149,7 @@ class CallThreads:
 
     def close(self) -> None:
         """Stop the threads after the calls that are queued. The pool can be used again."""
+        self._send_calls()
         for _ in range(self._started):
             self._calls.put(None)
         self._started, self._mailbox = 0, None
