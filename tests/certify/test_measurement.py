@@ -188,7 +188,7 @@ def test_a_recorded_answer_is_graded_and_the_agent_is_not_called_again(store: st
 
     def metric(sample: Sample) -> float:
         graded.append("right")
-        if len(graded) == 1:
+        if graded.count("right") == 1:
             raise RuntimeError("away")
         return 1.0
 
