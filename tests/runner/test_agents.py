@@ -142,7 +142,7 @@ def test_a_failure_belongs_to_the_agent_and_is_repeated_on_resume(tmp_path: Path
         "no map",
     )
     assert "fails" in (failure.traceback or "")
-    assert calls == ["france", "peru", "peru"]
+    assert sorted(calls) == ["france", "peru", "peru"]
     assert second.summary.failed == {}
 
 
@@ -182,7 +182,7 @@ def test_a_blocking_function_is_abandoned_at_the_time_limit(tmp_path: Path) -> N
         return "Paris"
 
     try:
-        report = run(tmp_path, agent=hangs, timeout_s=0.5)
+        report = run(tmp_path, agent=hangs, timeout_s=3.0)
     finally:
         released.set()
 
