@@ -29,10 +29,10 @@ LEVELS = {
     "runner": 6,
     "certify": 7,
     "train": 7,
-    "cli": 8,
-    "pytest_plugin": 8,
     "web": 8,
-    "compat": 8,
+    "cli": 9,
+    "pytest_plugin": 9,
+    "compat": 9,
 }
 """A unit imports itself and units of a lower level: never its own level, never a higher one."""
 
