@@ -6,7 +6,7 @@ Commands and pages show the same report; this module formats nothing.
 import heapq
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -238,22 +238,9 @@ def find_reason(sample: Sample) -> str:
 
 def find_body(run: Run, row: ResultRow) -> Sample:
     """Load the whole sample of a result row."""
-    for _, sample in _read_bodies(run, [row]):
+    for _, sample in run.samples_by_key([row.key]):
         return sample
     raise ConfigError(f"sample {row.sample_id!r} was deleted", where=f"run {run.id!r}")
-
-
-def _read_bodies(run: Run, rows: Iterable[ResultRow]) -> Iterator[tuple[ResultRow, Sample]]:
-    """Yield the rows that still exist with their samples; repeats of a sample are read at once."""
-    wanted: dict[str, set[str]] = {}
-    for row in rows:
-        wanted.setdefault(row.sample_id, set()).add(row.key)
-    for sample_id, keys in wanted.items():
-        found = run.results(sample_id=sample_id)
-        # Rows and bodies are read in the same order, but a sample may be recorded in between.
-        for each, sample in zip(found, run.samples(sample_id=sample_id), strict=False):
-            if each.key in keys:
-                yield each, sample
 
 
 def group_low_scores(run: Run, summary: RunSummary) -> LowScores:
@@ -270,8 +257,9 @@ def group_low_scores(run: Run, summary: RunSummary) -> LowScores:
 
     lowest = heapq.nsmallest(MAX_REASONS_READ, choose_low(), key=lambda each: each[:2])
     groups: dict[str, _ReasonCounter] = {}
-    for row, sample in _read_bodies(run, (row for _, _, row in lowest)):
-        reason = find_reason(sample)
+    rows = {row.key: row for _, _, row in lowest}
+    for key, sample in run.samples_by_key(rows):
+        row, reason = rows[key], find_reason(sample)
         score = 0.0 if row.score is None else row.score
         group = groups.setdefault(normalize_reason(reason), _ReasonCounter(score))
         group.add(row, score, reason, build_label(sample))
