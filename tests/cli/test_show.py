@@ -156,7 +156,7 @@ def test_reasons_of_more_results_than_are_read_are_named_as_a_part(
 
     main(given(store))
 
-    assert "reasons for scores below 1.000, among the lowest 1 of 2\n" in capsys.readouterr().out
+    assert "reasons for scores below 1.000, in the worst 1 of 2\n" in capsys.readouterr().out
 
 
 def test_expected_answers_are_shown_beside_the_answers(

@@ -11,7 +11,13 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from assay.errors import ConfigError
-from assay.stats import RunSummary, find_score_range, format_plural, summarise_recorded
+from assay.stats import (
+    NOISE,
+    RunSummary,
+    format_number,
+    format_plural,
+    summarise_recorded,
+)
 from assay.store import FailureGroup, ResultRow, RetriedAttempts, Run, RunRow
 from assay.types import Sample, build_label
 
@@ -83,7 +89,7 @@ class ReasonGroup:
     """The mean score of the results."""
 
     example: str
-    """The id of the sample with the lowest score."""
+    """The id of the sample with the worst score."""
 
     repeat: int
     label: str
@@ -92,20 +98,29 @@ class ReasonGroup:
 
 @dataclass(frozen=True)
 class LowScores:
-    """The results below the best possible score, by the reason that their scorer gave."""
+    """The results worse than the best possible score, by the reason that their scorer gave."""
 
-    below: float
-    """The best possible score; the highest of the run where the scale is unknown."""
+    best: float
+    """The best possible score; the best of the run where the scale is unknown."""
 
     results: int
     read: int
-    """Those of them, the lowest, whose reasons were read."""
+    """Those of them, the worst, whose reasons were read."""
 
     groups: tuple[ReasonGroup, ...]
-    """The reasons that lower the mean most come first."""
+    """The reasons that cost the mean most come first."""
 
     others: int
     """Results that were read, but are in none of the groups."""
+
+    low_is_good: bool = False
+
+    @property
+    def title(self) -> str:
+        """Such as `reasons for scores below 1.000`."""
+        side = "above" if self.low_is_good else "below"
+        part = "" if self.read == self.results else f", in the worst {self.read} of {self.results}"
+        return f"reasons for scores {side} {format_number(self.best)}{part}"
 
 
 @dataclass(frozen=True)
@@ -123,7 +138,7 @@ class RunReport:
     """The steps of a training; None for any other run."""
 
     samples: tuple[ListedSample, ...]
-    """Failed samples first, then the lowest scores, then samples that were not judged."""
+    """Failed samples first, then the worst scores, then samples that were not judged."""
 
     @property
     def failed(self) -> int:
@@ -189,22 +204,28 @@ def build_run_label(row: RunRow) -> str:
 
 
 def list_worst(run: Run, *, limit: int, which: ListedKind = "all") -> list[ListedSample]:
-    """Read failed samples first, then the lowest scores, then samples that were not judged.
+    """Read failed samples first, then the worst scores, then samples that were not judged.
 
     Each repeat of a sample is listed by itself.
     """
     wanted = {"all": (0, 1, 2), "failed": (0,), "judged": (1,)}[which]
-    rows = (row for row in run.results() if _rank_result(row)[0] in wanted)
+    sign = _find_sign(run)
     # The position in the run breaks ties; rows themselves cannot be compared.
-    numbered = ((_rank_result(row), index, row) for index, row in enumerate(rows))
-    worst = heapq.nsmallest(limit, numbered, key=lambda each: each[:2])
+    numbered = ((_rank_result(row, sign), index, row) for index, row in enumerate(run.results()))
+    chosen = (each for each in numbered if each[0][0] in wanted)
+    worst = heapq.nsmallest(limit, chosen, key=lambda each: each[:2])
     return [_describe_sample(row, find_body(run, row)) for _, _, row in worst]
 
 
-def _rank_result(row: ResultRow) -> tuple[int, float]:
+def _find_sign(run: Run) -> int:
+    """Return 1 where high scores are good, -1 where low ones are."""
+    return -1 if run.spec.config.get("direction") == "min" else 1
+
+
+def _rank_result(row: ResultRow, sign: int) -> tuple[int, float]:
     if row.boundary is not None:
         return (0, 0.0)
-    return (1, row.score) if row.valid and row.score is not None else (2, 0.0)
+    return (1, sign * row.score) if row.valid and row.score is not None else (2, 0.0)
 
 
 def _describe_sample(row: ResultRow, sample: Sample) -> ListedSample:
@@ -244,30 +265,45 @@ def find_body(run: Run, row: ResultRow) -> Sample:
 
 
 def group_low_scores(run: Run, summary: RunSummary) -> LowScores:
-    """Group the results below the best possible score by reason, without numbers and quotes."""
-    best = find_score_range(summary)[1]
+    """Group the results worse than the best possible score by reason."""
+    sign = _find_sign(run)
+    best = _find_best_score(summary, sign)
     count = 0
 
     def choose_low() -> Iterator[tuple[float, int, ResultRow]]:
         nonlocal count
         for row in run.results(valid=True):
-            if row.score is not None and row.score < best:
+            # Weighted metrics may sum to 0.9999999999999999, which must count as 1.0.
+            if row.score is not None and sign * (best - row.score) > NOISE:
                 count += 1
-                yield row.score, count, row
+                yield sign * row.score, count, row
 
     lowest = heapq.nsmallest(MAX_REASONS_READ, choose_low(), key=lambda each: each[:2])
+    rows = {row.key: (row, sign * (best - (row.score or 0.0))) for _, _, row in lowest}
     groups: dict[str, _ReasonCounter] = {}
-    rows = {row.key: row for _, _, row in lowest}
     for key, sample in run.samples_by_key(rows):
-        row, reason = rows[key], find_reason(sample)
-        score = 0.0 if row.score is None else row.score
-        group = groups.setdefault(normalize_reason(reason), _ReasonCounter(score))
-        group.add(row, score, reason, build_label(sample))
-    most_lost = sorted(groups.items(), key=lambda item: item[1].total - item[1].results * best)
-    shown = [group.build(pattern) for pattern, group in most_lost[:_MAX_REASON_GROUPS]]
+        pattern = normalize_reason(find_reason(sample))
+        groups.setdefault(pattern, _ReasonCounter()).add(*rows[key], sample)
+    costliest = sorted(groups.items(), key=lambda item: -item[1].lost)
+    shown = [group.build(pattern) for pattern, group in costliest[:_MAX_REASON_GROUPS]]
     read = sum(group.results for group in groups.values())
     others = read - sum(group.results for group in shown)
-    return LowScores(below=best, results=count, read=read, groups=tuple(shown), others=others)
+    return LowScores(
+        best=best,
+        results=count,
+        read=read,
+        groups=tuple(shown),
+        others=others,
+        low_is_good=sign < 0,
+    )
+
+
+def _find_best_score(summary: RunSummary, sign: int) -> float:
+    scale, distribution = summary.bounds or (0.0, 1.0), summary.score.distribution
+    # Without bounds, scores outside 0..1 are on an unknown scale.
+    if summary.bounds is None and distribution is not None and distribution.bins is None:
+        scale = (distribution.lowest, distribution.highest)
+    return scale[1 if sign > 0 else 0]
 
 
 def normalize_reason(reason: str) -> str:
@@ -278,18 +314,24 @@ def normalize_reason(reason: str) -> str:
 
 
 class _ReasonCounter:
-    def __init__(self, score: float) -> None:
+    def __init__(self) -> None:
         self.results = 0
-        self.total = 0.0
-        self._lowest = score
+        self.lost = 0.0
+        """The sum of the distances to the best score."""
+
+        self._total = 0.0
+        self._most_lost = 0.0
         self._reasons: set[str] = set()
         self._example = ("", 0, "", "")
 
-    def add(self, row: ResultRow, score: float, reason: str, label: str) -> None:
-        if not self.results or score < self._lowest:
-            self._lowest, self._example = score, (row.sample_id, row.repeat, label, reason)
+    def add(self, row: ResultRow, lost: float, sample: Sample) -> None:
+        reason = find_reason(sample)
+        if lost > self._most_lost:
+            self._most_lost = lost
+            self._example = (row.sample_id, row.repeat, build_label(sample), reason)
         self.results += 1
-        self.total += score
+        self.lost += lost
+        self._total += row.score or 0.0
         # Two are enough to know that they differ.
         if len(self._reasons) < 2:
             self._reasons.add(reason)
@@ -299,7 +341,7 @@ class _ReasonCounter:
         return ReasonGroup(
             reason=(reason if len(self._reasons) == 1 else pattern) or None,
             results=self.results,
-            mean=self.total / self.results,
+            mean=self._total / self.results,
             example=sample_id,
             repeat=repeat,
             label=label,
