@@ -1,6 +1,7 @@
 """The loop of async agents: what they raise is theirs, and nobody waits for one that hangs."""
 
 import asyncio
+import inspect
 import threading
 from collections.abc import Coroutine, Iterator
 from typing import Any
@@ -93,6 +94,32 @@ def test_an_agent_that_blocks_its_loop_keeps_nobody_waiting(loop: AgentLoop) -> 
 
     assert asyncio.run(_timed_out(loop, blocks()))
     released.set()
+
+
+def test_a_call_that_is_cancelled_before_it_starts_is_closed(loop: AgentLoop) -> None:
+    entered, released = threading.Event(), threading.Event()
+
+    async def blocks() -> str:
+        entered.set()
+        released.wait(60)
+        return "late"
+
+    async def answers() -> str:
+        return "four"
+
+    never_started = answers()
+
+    async def cancel_while_blocked() -> tuple[object, float]:
+        blocked = asyncio.create_task(loop.run(blocks()))
+        await asyncio.to_thread(entered.wait, 60)
+        assert await _timed_out(loop, never_started)
+        released.set()
+        await blocked
+        return await loop.run(answers())
+
+    # The next call is answered after the cancelled one was dealt with.
+    assert asyncio.run(cancel_while_blocked())[0] == "four"
+    assert inspect.getcoroutinestate(never_started) == inspect.CORO_CLOSED
 
 
 def test_the_calls_of_an_agent_share_one_loop(loop: AgentLoop) -> None:

@@ -7,7 +7,7 @@ import asyncio
 import contextvars
 import threading
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine
 
 from assay.providers import LoopMailbox
 from assay.types import describe_error
@@ -57,6 +57,7 @@ class _LoopCall:
         "_inbox",
         "_outbox",
         "_result",
+        "_started",
         "_task",
         "_value",
         "future",
@@ -68,6 +69,7 @@ class _LoopCall:
         self._inbox = inbox
         self._outbox = outbox
         self._task: asyncio.Task[None] | None = None
+        self._started = False
         self._result: tuple[object, float] | None = None
         self._error: BaseException | None = None
         self.future: asyncio.Future[tuple[object, float]] = outbox.loop.create_future()
@@ -78,8 +80,13 @@ class _LoopCall:
     def cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
+            # A task that is cancelled before its first step never awaits the agent's coroutine,
+            # and Python warns of such coroutines.
+            if not self._started and isinstance(self._value, Coroutine):
+                self._value.close()
 
     async def _execute(self) -> None:
+        self._started = True
         started = time.perf_counter()
         try:
             self._result = await self._value, time.perf_counter() - started
