@@ -4,11 +4,13 @@ from typing import Any
 
 import pytest
 
+from assay.providers.prices import Price
 from assay.providers.token_counts import (
     completion_ids,
     drop_absurd_counts,
     prompt_ids,
     read_logprobs,
+    read_openai_usage,
 )
 from assay.types import Usage
 
@@ -84,3 +86,25 @@ def test_a_count_beyond_reason_is_unknown(name: str, absurd: int) -> None:
     usage = Usage.model_validate({"output_tokens": 5, name: absurd})
 
     assert drop_absurd_counts(usage) == Usage(output_tokens=5)
+
+
+@pytest.mark.parametrize("names", [("prompt", "completion"), ("input", "output")])
+def test_both_apis_of_openai_are_read_by_the_names_they_use(names: tuple[str, str]) -> None:
+    sent, made = names
+    usage = {
+        f"{sent}_tokens": 10,
+        f"{made}_tokens": 4,
+        f"{sent}_tokens_details": {"cached_tokens": 3},
+        f"{made}_tokens_details": {"reasoning_tokens": 2},
+    }
+
+    read = read_openai_usage(usage, Price(input=1, output=2, cached_input=0.5), names=names)
+
+    assert read == Usage(
+        input_tokens=10,
+        output_tokens=4,
+        cached_tokens=3,
+        reasoning_tokens=2,
+        cost_usd=pytest.approx((7 + 1.5 + 8) / 1e6),
+    )
+    assert read_openai_usage("12 tokens", None, names=names) is None

@@ -7,14 +7,14 @@ from pydantic import ValidationError
 
 from assay.errors import ConfigError
 from assay.formats import to_openai_chat
-from assay.types import Endpoint, Message, ModelCall, ToolSpec, Usage, validate
+from assay.types import Endpoint, Message, ModelCall, ToolSpec, validate
 
 from .adapter import Attempt, collect_sampling, count_dropped_fields, to_function_tools
 from .attempt_errors import AttemptError, ErrorKind
 from .http import HttpEndpoint, encode_json_body
-from .prices import Price, add_cost
+from .prices import Price
 from .reply import Reply
-from .token_counts import completion_ids, drop_absurd_counts, prompt_ids, read_logprobs
+from .token_counts import completion_ids, prompt_ids, read_logprobs, read_openai_usage
 
 PATH = "/chat/completions"
 _REASONING_MODELS = ("o1", "o3", "o4", "gpt-5")
@@ -43,7 +43,8 @@ class OpenAIAdapter:
                 hint="set one of them",
             )
         # OpenAI's reasoning models reject `max_tokens`; other servers may support nothing else.
-        reasons = endpoint.provider == "openai" and endpoint.model.startswith(_REASONING_MODELS)
+        own = endpoint.provider in ("openai", "azure")
+        reasons = own and endpoint.model.startswith(_REASONING_MODELS)
         given["max_completion_tokens" if reasons else "max_tokens"] = endpoint.max_tokens
         self._fixed: dict[str, Any] = {
             "model": endpoint.model,
@@ -100,7 +101,7 @@ class OpenAIAdapter:
             "sampling": sampling,
             "model": answer.get("model") or self._model,
             "finish_reason": choice.get("finish_reason"),
-            "usage": self._read_usage(answer.get("usage")),
+            "usage": read_openai_usage(answer.get("usage"), self._price),
             "latency_s": attempt.latency_s,
             "attempts": attempt.number,
             "message_index": attempt.message_index,
@@ -113,19 +114,6 @@ class OpenAIAdapter:
         if attempt.lost:
             fields["lost"] = attempt.lost
         return validate(ModelCall, fields)
-
-    def _read_usage(self, usage: Any) -> Usage | None:
-        if not isinstance(usage, dict):
-            return None
-        given, made = usage.get("prompt_tokens_details"), usage.get("completion_tokens_details")
-        fields = {
-            "input_tokens": usage.get("prompt_tokens"),
-            "output_tokens": usage.get("completion_tokens"),
-            "cached_tokens": given.get("cached_tokens") if isinstance(given, dict) else None,
-            "reasoning_tokens": made.get("reasoning_tokens") if isinstance(made, dict) else None,
-        }
-        known = drop_absurd_counts(validate(Usage, fields))
-        return add_cost(known, self._price)
 
 
 def _read_choice_message(wire: dict[str, Any]) -> Message:

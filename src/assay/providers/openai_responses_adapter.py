@@ -7,14 +7,14 @@ from pydantic import ValidationError
 
 from assay.errors import ConfigError, WireError
 from assay.formats import read_responses_answer, to_openai_responses
-from assay.types import Endpoint, Message, ModelCall, ToolSpec, Usage, validate
+from assay.types import Endpoint, Message, ModelCall, ToolSpec, validate
 
 from .adapter import Attempt, collect_sampling, count_dropped_fields
 from .attempt_errors import AttemptError, ErrorKind
 from .http import HttpEndpoint, encode_json_body
-from .prices import Price, add_cost
+from .prices import Price
 from .reply import Reply
-from .token_counts import drop_absurd_counts
+from .token_counts import read_openai_usage
 
 RESPONSES_PATH = "/responses"
 _ENCRYPTED_REASONING = "reasoning.encrypted_content"
@@ -118,7 +118,9 @@ class OpenAIResponsesAdapter:
             "sampling": self._sampling,
             "model": answer.get("model") or self._model,
             "finish_reason": _find_finish_reason(answer, message),
-            "usage": self._read_usage(answer.get("usage")),
+            "usage": read_openai_usage(
+                answer.get("usage"), self._price, names=("input", "output")
+            ),
             "latency_s": attempt.latency_s,
             "attempts": attempt.number,
             "message_index": attempt.message_index,
@@ -126,18 +128,6 @@ class OpenAIResponsesAdapter:
         if attempt.lost:
             fields["lost"] = attempt.lost
         return validate(ModelCall, fields)
-
-    def _read_usage(self, usage: Any) -> Usage | None:
-        if not isinstance(usage, dict):
-            return None
-        given, made = usage.get("input_tokens_details"), usage.get("output_tokens_details")
-        fields = {
-            "input_tokens": usage.get("input_tokens"),
-            "output_tokens": usage.get("output_tokens"),
-            "cached_tokens": given.get("cached_tokens") if isinstance(given, dict) else None,
-            "reasoning_tokens": made.get("reasoning_tokens") if isinstance(made, dict) else None,
-        }
-        return add_cost(drop_absurd_counts(validate(Usage, fields)), self._price)
 
 
 def _check_responses_settings(endpoint: Endpoint, where: str) -> None:

@@ -4,12 +4,30 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
-from assay.types import Usage
+from assay.types import Usage, validate
+
+from .prices import Price, add_cost
 
 _ID_PREFIX = "token_id:"
 # Larger integers are not exact in JSON, and no call has as many tokens.
 _MAX_TOKEN_COUNT = 2**53
 _COUNT_FIELDS = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
+
+
+def read_openai_usage(
+    usage: Any, price: Price | None, *, names: tuple[str, str] = ("prompt", "completion")
+) -> Usage | None:
+    """Read the usage of OpenAI's APIs, which name input and output differently."""
+    if not isinstance(usage, dict):
+        return None
+    given, made = (usage.get(f"{name}_tokens_details") for name in names)
+    fields = {
+        "input_tokens": usage.get(f"{names[0]}_tokens"),
+        "output_tokens": usage.get(f"{names[1]}_tokens"),
+        "cached_tokens": given.get("cached_tokens") if isinstance(given, dict) else None,
+        "reasoning_tokens": made.get("reasoning_tokens") if isinstance(made, dict) else None,
+    }
+    return add_cost(drop_absurd_counts(validate(Usage, fields)), price)
 
 
 def drop_absurd_counts(usage: Usage) -> Usage:
