@@ -100,11 +100,8 @@ def test_both_apis_of_openai_are_read_by_the_names_they_use(names: tuple[str, st
 
     read = read_openai_usage(usage, Price(input=1, output=2, cached_input=0.5), names=names)
 
-    assert read == Usage(
-        input_tokens=10,
-        output_tokens=4,
-        cached_tokens=3,
-        reasoning_tokens=2,
-        cost_usd=pytest.approx((7 + 1.5 + 8) / 1e6),
-    )
+    assert read is not None
+    assert (read.input_tokens, read.output_tokens) == (10, 4)
+    assert (read.cached_tokens, read.reasoning_tokens) == (3, 2)
+    assert read.cost_usd == pytest.approx((7 + 1.5 + 8) / 1e6)
     assert read_openai_usage("12 tokens", None, names=names) is None

@@ -176,11 +176,13 @@ def request_endpoints_by_key(environment: Mapping[str, str]) -> Iterator[Endpoin
     """Yield an endpoint for each provider that has a key in the environment."""
     asked = set()
     for name, provider in PROVIDERS.items():
-        variable = provider.key_variable
-        # Two APIs of one company share address and key: one request checks both.
-        if (provider.api_base, variable) in asked:
+        found = (each for each in provider.key_variables if environment.get(each, "").strip())
+        variable = next(found, None)
+        address = provider.address_variable
+        if variable is None or (address is not None and not environment.get(address, "").strip()):
             continue
-        if variable is not None and environment.get(variable, "").strip():
+        # Two APIs of one company share address and key: one request checks both.
+        if (provider.api_base, variable) not in asked:
             asked.add((provider.api_base, variable))
             # The model is not called: listing the models proves that the key works.
             yield EndpointRequest(name, Endpoint(provider=name, model="any"), by_key=variable)

@@ -47,12 +47,14 @@ def resolve_address(endpoint: Endpoint) -> EndpointAddress:
             where=where,
             hint="pass it again: endpoint.model_copy(update={'api_base': ...})",
         )
-    text = endpoint.api_base or find_provider(endpoint.provider).api_base
+    provider = find_provider(endpoint.provider)
+    text = endpoint.api_base or provider.api_base
     if text is None:
+        hint = "pass one, such as api_base='http://127.0.0.1:8000/v1'"
+        if provider.address_variable is not None:
+            hint = f"set {provider.address_variable}, or pass Endpoint(api_base=...)"
         raise ConfigError(
-            f"the provider {endpoint.provider!r} needs an `api_base`",
-            where=where,
-            hint="pass one, such as api_base='http://127.0.0.1:8000/v1'",
+            f"the provider {endpoint.provider!r} needs an `api_base`", where=where, hint=hint
         )
     try:
         parts = urlsplit(text)
@@ -69,7 +71,10 @@ def resolve_address(endpoint: Endpoint) -> EndpointAddress:
             hint="write it like https://host/v1 or http://127.0.0.1:8000/v1",
         )
     host = parts.netloc.rpartition("@")[2]
-    return EndpointAddress(parts.scheme, host, parts.path.rstrip("/"), parts.query)
+    query = parts.query
+    if endpoint.api_version is not None:
+        query = "&".join(filter(None, (query, f"api-version={endpoint.api_version}")))
+    return EndpointAddress(parts.scheme, host, parts.path.rstrip("/"), query)
 
 
 def is_loopback(host: str) -> bool:

@@ -1,11 +1,9 @@
 """Anthropic's messages API."""
 
 from collections.abc import Mapping, Sequence
-from math import isfinite
 from typing import Any
 
 from pydantic import ValidationError
-from pydantic_core import to_json
 
 from assay.errors import ConfigError, WireError
 from assay.formats import from_anthropic, to_anthropic
@@ -13,6 +11,7 @@ from assay.types import Endpoint, Message, ModelCall, ToolSpec, Usage
 
 from .adapter import Attempt, collect_sampling, count_dropped_fields
 from .attempt_errors import AttemptError, ErrorKind
+from .call_arguments import add_raw_arguments, split_arguments
 from .http import HttpEndpoint, encode_json_body
 from .prices import Price, add_cost
 from .reply import Reply
@@ -148,34 +147,15 @@ def _read_anthropic_message(blocks: list[Any]) -> Message:
         else block
         for block in blocks
     ]
-    # A number such as 1e999 is parsed as infinity, which JSON cannot represent. Such inputs are
-    # kept as text, so that the model gets an error and can correct them.
     raw: list[str | None] = []
     for index, block in enumerate(plain):
-        if not isinstance(block, dict) or block.get("type") != "tool_use":
-            continue
-        given = block.get("input")
-        broken = isinstance(given, dict) and not _is_finite_json(given)
-        raw.append(to_json(given).decode() if broken else None)
-        if broken:
-            plain[index] = {**block, "input": {}}
+        if isinstance(block, dict) and block.get("type") == "tool_use":
+            given, text = split_arguments(block.get("input"))
+            raw.append(text)
+            if text is not None:
+                plain[index] = {**block, "input": given}
     content: Any = plain
     if len(plain) == 1 and isinstance(plain[0], dict) and plain[0].keys() == {"type", "text"}:
         # A single text block becomes a string, as other providers return it.
         content = plain[0]["text"]
-    message = from_anthropic([{"role": "assistant", "content": content}])[0]
-    if not any(raw):
-        return message
-    calls = [
-        call.model_copy(update={"raw_arguments": text}) if text else call
-        for call, text in zip(message.tool_calls, raw, strict=True)
-    ]
-    return message.model_copy(update={"tool_calls": tuple(calls)})
-
-
-def _is_finite_json(value: Any) -> bool:
-    if isinstance(value, float):
-        return isfinite(value)
-    if isinstance(value, dict):
-        return all(map(_is_finite_json, value.values()))
-    return all(map(_is_finite_json, value)) if isinstance(value, list) else True
+    return add_raw_arguments(from_anthropic([{"role": "assistant", "content": content}])[0], raw)

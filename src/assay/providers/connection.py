@@ -13,6 +13,7 @@ from assay.types import Endpoint
 from .adapter import InProcessAdapter, ProviderAdapter, check_extra_params
 from .address import resolve_address
 from .attempt_errors import AttemptError, ErrorKind
+from .azure_address import build_azure_path
 from .cache import ResponseCache
 from .client import Client, ClientDeps
 from .clock import REAL_TIME, Timing
@@ -53,6 +54,12 @@ def connect(
 
 def _build_adapter(endpoint: Endpoint, settings: ClientSettings, timing: Timing) -> ProviderAdapter:
     protocol = find_provider(endpoint.provider).protocol
+    if endpoint.api_version is not None and protocol != "azure":
+        raise ConfigError(
+            "`api_version` is a setting of the provider 'azure'",
+            where=f"{endpoint.provider}:{endpoint.model}",
+            hint="remove it",
+        )
     price = find_price(endpoint, settings.prices)
     timeout_s = endpoint.timeout_s or settings.request_timeout_s
     if protocol == "plugin":
@@ -72,6 +79,16 @@ def _build_adapter(endpoint: Endpoint, settings: ClientSettings, timing: Timing)
 
         return build_folder_adapter(endpoint, price)
     check_extra_params(endpoint)
+    if protocol == "bedrock":
+        from .bedrock_adapter import BedrockAdapter
+
+        return BedrockAdapter(endpoint, settings, price, timing)
+    if protocol == "gemini":
+        from .gemini_adapter import GeminiAdapter, build_gemini_path
+
+        path = build_gemini_path(endpoint.model)
+        template = build_request_template(endpoint, path, timeout_s=timeout_s)
+        return GeminiAdapter(endpoint, HttpEndpoint(template, timing), price)
     if protocol == "anthropic":
         from .anthropic_adapter import PATH, AnthropicAdapter
 
@@ -84,8 +101,16 @@ def _build_adapter(endpoint: Endpoint, settings: ClientSettings, timing: Timing)
         return OpenAIResponsesAdapter(endpoint, HttpEndpoint(template, timing), price)
     from .openai_adapter import PATH, OpenAIAdapter
 
-    http = HttpEndpoint(build_request_template(endpoint, PATH, timeout_s=timeout_s), timing)
+    path = build_azure_path(endpoint, PATH) if protocol == "azure" else PATH
+    http = HttpEndpoint(build_request_template(endpoint, path, timeout_s=timeout_s), timing)
     return OpenAIAdapter(endpoint, http, price)
+
+
+# Their addresses do not end in /v1, as the usual hint says.
+_MISSING_MODEL_HINTS: dict[str, str] = {
+    "azure": "check the name of the deployment, and that `api_base` is the address of its resource",
+    "gemini": "check the model name; `assay doctor --model gemini:NAME` lists those on offer",
+}
 
 
 def build_request_template(endpoint: Endpoint, path: str, *, timeout_s: float) -> RequestTemplate:
@@ -124,6 +149,7 @@ def build_request_template(endpoint: Endpoint, path: str, *, timeout_s: float) -
         redactor=build_endpoint_redactor(endpoint, headers, proxy),
         where=format_endpoint_name(endpoint),
         denied_hint=build_key_hint(endpoint),
+        missing_hint=_MISSING_MODEL_HINTS.get(find_provider(endpoint.provider).protocol),
         proxy=proxy,
     )
 
@@ -180,15 +206,28 @@ async def check_endpoint(
             )
         if protocol == "plugin":
             return EndpointCheck("answers", "a client of a plug-in, which was not called")
+        if protocol == "bedrock":
+            return EndpointCheck("answers", "credentials for AWS, which was not called")
         path = "/v1/models" if protocol == "anthropic" else "/models"
+        if protocol == "azure":
+            path = build_azure_path(endpoint, path)
         template = build_request_template(endpoint, path, timeout_s=timeout_s)
+        if protocol == "gemini":
+            # A page has 50 models otherwise, so that the one of the endpoint may be missing.
+            mark = "&" if "?" in template.url else "?"
+            template = replace(template, url=f"{template.url}{mark}pageSize={_MAX_MODELS}")
         http = HttpEndpoint(template, timing)
     except AssayError as error:
         return EndpointCheck("misconfigured", error.message, hint=error.hint)
     started = timing.clock()
     try:
         answer = await http.get()
+        if protocol == "gemini":
+            answer = _to_openai_list(answer)
         found = _read_model_list(answer, endpoint.model, timing.clock() - started)
+        if protocol == "azure" and found.has_model is False:
+            # The list has the models of the resource; its deployments have other names.
+            found = replace(found, has_model=None, hint=None)
     except AttemptError as fault:
         spent_s = timing.clock() - started
         if fault.kind is ErrorKind.DENIED:
@@ -201,6 +240,16 @@ async def check_endpoint(
     finally:
         await http.close()
     return replace(found, proxy=None if template.proxy is None else template.proxy.host)
+
+
+def _to_openai_list(answer: Any) -> Any:
+    # {"models": [{"name": "models/NAME", ...}], "nextPageToken": ...}
+    listed = answer.get("models") if isinstance(answer, dict) else None
+    if not isinstance(listed, list):
+        return None
+    names = [str(entry.get("name")) for entry in listed if isinstance(entry, dict)]
+    entries = [{"id": name.removeprefix("models/")} for name in names]
+    return {"data": entries, "has_more": answer.get("nextPageToken")}
 
 
 def _read_model_list(answer: Any, model: str, latency_s: float) -> EndpointCheck:

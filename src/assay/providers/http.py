@@ -3,20 +3,17 @@
 import asyncio
 import json
 import os
-import re
 import socket
 import ssl
 import zlib
-from codecs import BOM_UTF8
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 
 from assay.errors import ConfigError, EndpointError, WireError
-from assay.formats import make_storable
 
 from .address import DEFAULT_PORTS, percent_encode
 from .attempt_errors import (
@@ -27,6 +24,7 @@ from .attempt_errors import (
     parse_retry_after,
 )
 from .clock import REAL_TIME, Timing
+from .error_bodies import parse_error_body, parse_json
 from .pool import ConnectionBroken, ConnectTimeout, Origin, Pool, RawResponse
 from .proxies import CREDENTIALS_HINT, Proxy
 from .reply_redaction import Redactor
@@ -38,9 +36,6 @@ MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 # Errors are shown in excerpts only: a long error page is not read to its end.
 _MAX_ERROR_BYTES = 16 * 1024
 _MAX_ERROR_EXCERPT = 300
-_TAG = re.compile(r"<[^<>]*>")
-_CODE_TAG = re.compile(r"<(/?)(script|style)\b[^<>]*>", re.I)
-_JSON_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|/)")
 # Set by the user, they would contradict the body and desynchronise the connection.
 _FRAMING = frozenset({"content-length", "transfer-encoding"})
 _IDENTITY_ENCODINGS = (b"", b"identity")
@@ -73,6 +68,9 @@ class RequestTemplate:
     redactor: Redactor
     where: str
     denied_hint: str
+    missing_hint: str | None = None
+    """The hint for a model that does not exist, instead of the usual one."""
+
     proxy: Proxy | None = None
     """None: a direct connection."""
 
@@ -143,7 +141,7 @@ class HttpEndpoint:
         else:
             if answer.status == 200:
                 return self._parse_body(answer)
-            fault = self._build_status_error(answer)
+            fault = build_status_error(answer, self._template, self._now())
         # Raised outside the handlers: as context, the original exceptions could show the address.
         raise fault
 
@@ -189,9 +187,11 @@ class HttpEndpoint:
     def parse_error_object(self, error: Any) -> AttemptError:
         """Build the error for an error object that a gateway sent with status 200."""
         code = error.get("code") if isinstance(error, dict) else None
-        excerpt = self._make_excerpt(to_json({"error": error}))
+        body = parse_error_body(to_json({"error": error}))
+        excerpt = make_excerpt(body.text, self._template.redactor)
         if type(code) is int and 400 <= code < 600:
-            return build_http_error(code, excerpt, None, self._build_denied_hint(code))
+            hint = _build_denied_hint(code, self._template)
+            return build_http_error(code, excerpt, body.retry_after_s, hint)
         return AttemptError(
             ErrorKind.GARBLED, f"the server returned an error instead of an answer: {excerpt}", 200
         )
@@ -203,47 +203,65 @@ class HttpEndpoint:
                 ErrorKind.GARBLED, f"the answer is longer than {MAX_RESPONSE_BYTES} bytes", 200
             )
         try:
-            return _parse_response_json(data)
+            return parse_json(data)
         except (ValueError, RecursionError):
             pass
-        shown = self._make_excerpt(data[:_MAX_ERROR_BYTES], cut=len(data) > _MAX_ERROR_BYTES)
+        text = parse_error_body(data[:_MAX_ERROR_BYTES]).text
+        cut = len(data) > _MAX_ERROR_BYTES
+        shown = make_excerpt(text, self._template.redactor, cut=cut)
         raise AttemptError(ErrorKind.GARBLED, f"the answer is not JSON: {shown}", 200)
 
-    def _build_status_error(self, answer: RawResponse) -> AttemptError:
-        status = answer.status
-        data, cut = _decompress_body(answer)
-        excerpt = self._make_excerpt(data, cut=cut)
-        if 300 <= status < 400:
-            return AttemptError(
-                ErrorKind.REFUSED,
-                f"HTTP {status}: the server redirects, and redirects are not followed",
-                status,
-                hint="set `api_base` to the final address",
-            )
-        if 200 < status < 300:
-            return AttemptError(
-                ErrorKind.GARBLED, f"HTTP {status} instead of an answer: {excerpt}", status
-            )
-        after, after_ms = (
-            None if (value := answer.headers.get(name)) is None else value.decode("latin-1")
-            for name in (b"retry-after", b"retry-after-ms")
-        )
-        wait = parse_retry_after(after, milliseconds=after_ms, now=self._now())
-        return build_http_error(status, excerpt, wait, self._build_denied_hint(status))
 
-    def _build_denied_hint(self, status: int) -> str:
-        hint = self._template.denied_hint
-        return hint if status != 403 else f"{hint}; or the server forbids this model or request"
-
-    def _make_excerpt(self, data: bytes, *, cut: bool = False) -> str:
-        # Redacted before it is truncated: half a key is not recognised, and is still half a key.
-        text = self._template.redactor.clean(_extract_error_text(data), cut=cut)
-        text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-        return (
-            f"{text[:_MAX_ERROR_EXCERPT]}…"
-            if len(text) > _MAX_ERROR_EXCERPT
-            else text or "(empty body)"
+def build_status_error(answer: RawResponse, template: RequestTemplate, now: float) -> AttemptError:
+    """Build the error for an answer with another status than 200, without secrets."""
+    status = answer.status
+    data, cut = _decompress_body(answer)
+    body = parse_error_body(data)
+    excerpt = make_excerpt(body.text, template.redactor, cut=cut)
+    if 300 <= status < 400:
+        return AttemptError(
+            ErrorKind.REFUSED,
+            f"HTTP {status}: the server redirects, and redirects are not followed",
+            status,
+            hint="set `api_base` to the final address",
         )
+    if 200 < status < 300:
+        return AttemptError(
+            ErrorKind.GARBLED, f"HTTP {status} instead of an answer: {excerpt}", status
+        )
+    after, after_ms = (
+        None if (value := answer.headers.get(name)) is None else value.decode("latin-1")
+        for name in (b"retry-after", b"retry-after-ms")
+    )
+    wait = parse_retry_after(after, milliseconds=after_ms, now=now)
+    if wait is None:
+        wait = body.retry_after_s
+    hint = _build_denied_hint(status, template)
+    if body.refuses_key:
+        return AttemptError(ErrorKind.DENIED, f"HTTP {status}: {excerpt}", status, hint=hint)
+    fault = build_http_error(status, excerpt, wait, hint)
+    if status == 404 and template.missing_hint is not None:
+        fault.hint = template.missing_hint
+    elif body.is_filtered and fault.permanent:
+        fault.hint = "the provider's content filter blocked this conversation"
+    return fault
+
+
+def _build_denied_hint(status: int, template: RequestTemplate) -> str:
+    hint = template.denied_hint
+    return hint if status != 403 else f"{hint}; or the server forbids this model or request"
+
+
+def make_excerpt(text: str, redactor: Redactor, *, cut: bool = False) -> str:
+    """Return the text of an error on one line, redacted and shortened."""
+    # Redacted before it is truncated: half a key is not recognised, and is still half a key.
+    text = redactor.clean(text, cut=cut)
+    text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return (
+        f"{text[:_MAX_ERROR_EXCERPT]}…"
+        if len(text) > _MAX_ERROR_EXCERPT
+        else text or "(empty body)"
+    )
 
 
 def build_http_error(
@@ -335,52 +353,6 @@ def _decompress_body(answer: RawResponse) -> tuple[bytes, bool]:
             break  # padding
         size += len(pieces[-1])
     return b"".join(pieces)[:most], answer.cut or size > most
-
-
-def _parse_response_json(data: bytes) -> Any:
-    try:
-        return from_json(data)
-    except ValueError:
-        if not data.startswith(BOM_UTF8) and b"\\ud" not in data and b"\\uD" not in data:
-            raise
-    # A byte order mark, or a lone surrogate where a model was truncated inside an emoji. The
-    # slower parser accepts both, and lone surrogates are replaced.
-    return make_storable(json.loads(data))
-
-
-def _extract_error_text(data: bytes) -> str:
-    try:
-        value = _parse_response_json(data)
-    except (ValueError, RecursionError):
-        # Perhaps truncated JSON, in which a secret may be escaped.
-        text = _JSON_ESCAPE.sub(
-            lambda match: chr(int(match[1], 16)) if match[1] else "/",
-            data.decode("utf-8", "replace"),
-        )
-        return _strip_markup(text)
-    error = value.get("error", value) if isinstance(value, dict) else value
-    if isinstance(error, dict):
-        words = [str(error[key]) for key in ("type", "code", "message") if error.get(key)]
-        if words:
-            return ": ".join(dict.fromkeys(words))
-    # Re-encoded: in the server's spelling, an escaped secret might not be recognised.
-    return error if isinstance(error, str) else to_json(error).decode()
-
-
-def _strip_markup(text: str) -> str:
-    # A single pass over untrusted text: a backtracking pattern could block the event loop.
-    pieces: list[str] = []
-    shown, end, opened = True, 0, ""
-    for tag in _CODE_TAG.finditer(text):
-        closes, name = bool(tag[1]), tag[2].lower()
-        if shown and not closes:
-            pieces.append(text[end : tag.start()])
-            shown, opened = False, name
-        elif closes and name == opened:
-            shown, end = True, tag.end()
-    if shown:
-        pieces.append(text[end:])
-    return _TAG.sub(" ", " ".join(pieces))
 
 
 def build_connection_error(error: Exception) -> AttemptError:

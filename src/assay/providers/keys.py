@@ -10,7 +10,9 @@ from assay.types import Endpoint
 from .address import is_loopback
 from .provider_table import find_provider
 
-_CREDENTIAL_HEADERS = frozenset({"authorization", "x-api-key", "api-key", "proxy-authorization"})
+_CREDENTIAL_HEADERS = frozenset(
+    {"authorization", "x-api-key", "x-goog-api-key", "api-key", "proxy-authorization"}
+)
 
 
 def build_credential_headers(endpoint: Endpoint) -> dict[str, str]:
@@ -33,7 +35,7 @@ def build_credential_headers(endpoint: Endpoint) -> dict[str, str]:
         return {"Authorization": f"Bearer {_clean_key(endpoint.oauth_token, where)}"}
     if _find_credential_header(endpoint):
         return {}
-    key = endpoint.api_key or os.environ.get(named or provider.key_variable or "", "")
+    key = endpoint.api_key or os.environ.get(_find_key_variable(endpoint) or "", "")
     if named and not key.strip():
         raise ConfigError(
             f"`key_env` names {named}, but this environment variable is not set",
@@ -44,14 +46,14 @@ def build_credential_headers(endpoint: Endpoint) -> dict[str, str]:
         if not endpoint.api_key:
             _refuse_key_over_http(endpoint, where)
         key = _clean_key(key, where)
-        if provider.protocol == "anthropic":
-            return {"x-api-key": key}
-        return {"Authorization": f"Bearer {key}"}
-    if provider.key_variable and endpoint.api_base is None:
+        header = provider.key_header
+        return {header: f"Bearer {key}" if header == "Authorization" else key}
+    missing = endpoint.api_base is None and provider.needs_address
+    if provider.key_variable and (missing or provider.requires_own_key):
         raise ConfigError(
             f"the API key for {endpoint.provider} is missing",
             where=where,
-            hint=f"set {provider.key_variable}, or pass Endpoint(api_key=...)",
+            hint=f"set {' or '.join(provider.key_variables)}, or pass Endpoint(api_key=...)",
         )
     return {}
 
@@ -63,7 +65,7 @@ def _refuse_key_over_http(endpoint: Endpoint, where: str) -> None:
     if parts.scheme != "http" or endpoint.allow_plain_http or is_loopback(host):
         return
     raise ConfigError(
-        f"{endpoint.key_env or find_provider(endpoint.provider).key_variable} is not sent to "
+        f"{_find_key_variable(endpoint)} is not sent to "
         f"{host!r} over plain http, which does not encrypt it",
         where=where,
         hint="use an https address, or pass the server's own key as Endpoint(api_key=...); "
@@ -73,7 +75,7 @@ def _refuse_key_over_http(endpoint: Endpoint, where: str) -> None:
 
 def build_key_hint(endpoint: Endpoint) -> str:
     """Build the hint for a server that rejects the credential of an endpoint, or its lack."""
-    variable = endpoint.key_env or find_provider(endpoint.provider).key_variable
+    variable = _find_key_variable(endpoint)
     if _build_basic_credential(endpoint.api_base):
         return "the user and password in `api_base` are not accepted: pass those of this address"
     header = None if endpoint.oauth_token else _find_credential_header(endpoint)
@@ -86,6 +88,15 @@ def build_key_hint(endpoint: Endpoint) -> str:
         return "pass Endpoint(api_key=...)"
     state = "is not accepted here" if os.environ.get(variable, "").strip() else "is not set"
     return f"{variable} {state}: set it to a key for this address, or pass Endpoint(api_key=...)"
+
+
+def _find_key_variable(endpoint: Endpoint) -> str | None:
+    # The first one that is set, or else the preferred one.
+    if endpoint.key_env:
+        return endpoint.key_env
+    names = find_provider(endpoint.provider).key_variables
+    found = (name for name in names if os.environ.get(name, "").strip())
+    return next(found, names[0] if names else None)
 
 
 def _find_credential_header(endpoint: Endpoint) -> str | None:

@@ -6,6 +6,7 @@ from assay.errors import ConfigError
 from assay.types import Endpoint
 
 from .address import resolve_address
+from .azure_address import complete_azure_endpoint
 from .provider_table import find_provider, list_providers
 
 _MODEL_STRING_HINT = "write provider:model or provider:model@http://host/v1"
@@ -29,7 +30,7 @@ def to_endpoint(given: EndpointLike, *, where: str, name: str = "endpoint") -> E
             where=where,
             hint="pass an Endpoint, or a model string such as 'openai:gpt-5'",
         )
-    return given
+    return complete_azure_endpoint(given)
 
 
 def parse_model(text: str) -> Endpoint:
@@ -74,8 +75,8 @@ def parse_model(text: str) -> Endpoint:
             where="model string",
             hint=_MODEL_STRING_HINT,
         )
-    endpoint = Endpoint(
-        provider=provider, model=model, api_base=api_base, key_env=key_env and key_env[1]
+    endpoint = complete_azure_endpoint(
+        Endpoint(provider=provider, model=model, api_base=api_base, key_env=key_env and key_env[1])
     )
     if known.needs_address or (api_base is not None and not known.in_process):
         resolve_address(endpoint)

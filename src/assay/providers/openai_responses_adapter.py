@@ -118,9 +118,7 @@ class OpenAIResponsesAdapter:
             "sampling": self._sampling,
             "model": answer.get("model") or self._model,
             "finish_reason": _find_finish_reason(answer, message),
-            "usage": read_openai_usage(
-                answer.get("usage"), self._price, names=("input", "output")
-            ),
+            "usage": read_openai_usage(answer.get("usage"), self._price, names=("input", "output")),
             "latency_s": attempt.latency_s,
             "attempts": attempt.number,
             "message_index": attempt.message_index,

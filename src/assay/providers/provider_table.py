@@ -13,7 +13,17 @@ from .reply import ClientSettings
 if TYPE_CHECKING:
     from .client import ModelClient
 
-WireProtocol = Literal["openai", "openai-responses", "anthropic", "mock", "local", "plugin"]
+WireProtocol = Literal[
+    "openai",
+    "openai-responses",
+    "anthropic",
+    "gemini",
+    "azure",
+    "bedrock",
+    "mock",
+    "local",
+    "plugin",
+]
 
 
 @dataclass(frozen=True)
@@ -30,6 +40,15 @@ class Provider:
     connect: "Callable[[Endpoint, ClientSettings], ModelClient] | None" = None
     """Builds the client, for the protocol `plugin` only."""
 
+    key_header: str = "Authorization"
+    """The header of the key. `Authorization` sends it as a bearer token."""
+
+    other_key_variable: str | None = None
+    """The variable of the key if `key_variable` is not set."""
+
+    address_variable: str | None = None
+    """The environment variable of the address, where each account has its own."""
+
     @property
     def in_process(self) -> bool:
         """Whether its models answer in this process, and so have no address."""
@@ -38,12 +57,39 @@ class Provider:
     @property
     def needs_address(self) -> bool:
         """Whether requests go to an address that the endpoint or the provider sets."""
-        return self.protocol not in ("mock", "local", "plugin")
+        return self.protocol not in ("bedrock", "mock", "local", "plugin")
+
+    @property
+    def requires_own_key(self) -> bool:
+        """Whether a key is required even at an address that the endpoint sets."""
+        return self.protocol == "azure"
+
+    @property
+    def key_variables(self) -> tuple[str, ...]:
+        """The environment variables of the key, the preferred one first."""
+        return tuple(filter(None, (self.key_variable, self.other_key_variable)))
 
 
 PROVIDERS = {
     "openai": Provider("openai", "https://api.openai.com/v1", "OPENAI_API_KEY"),
-    "anthropic": Provider("anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY"),
+    "anthropic": Provider(
+        "anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY", key_header="x-api-key"
+    ),
+    "gemini": Provider(
+        "gemini",
+        "https://generativelanguage.googleapis.com/v1beta",
+        "GEMINI_API_KEY",
+        key_header="x-goog-api-key",
+        other_key_variable="GOOGLE_API_KEY",
+    ),
+    "azure": Provider(
+        "azure",
+        key_variable="AZURE_OPENAI_API_KEY",
+        key_header="api-key",
+        address_variable="AZURE_OPENAI_ENDPOINT",
+    ),
+    # Without a key, requests are signed with the credentials that boto3 finds.
+    "bedrock": Provider("bedrock", key_variable="AWS_BEARER_TOKEN_BEDROCK"),
     "openai-responses": Provider("openai-responses", "https://api.openai.com/v1", "OPENAI_API_KEY"),
     "openrouter": Provider("openai", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
     "openai-compatible": Provider("openai"),

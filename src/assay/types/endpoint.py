@@ -21,15 +21,18 @@ _WRITABLE_HEADERS = frozenset(
 )
 _WRITABLE_PARAMETERS = frozenset(
     """
-    add_generation_prompt best_of cache_prompt chat_template_kwargs context
+    add_generation_prompt additionalmodelrequestfields best_of cache_prompt
+    chat_template_kwargs context
     continue_final_message device do_sample dtype echo enable_thinking frequency_penalty
+    generationconfig guardrailconfig
     guided_choice guided_grammar guided_json guided_regex ignore_eos include_stop_str_in_output
-    keep_alive length_penalty logit_bias logprobs max_completion_tokens max_new_tokens min_p
+    inferenceconfig keep_alive length_penalty logit_bias logprobs max_completion_tokens max_new_tokens min_p
     min_tokens modalities n num_beams num_ctx num_predict parallel_tool_calls prediction
     presence_penalty prompt_logprobs reasoning reasoning_effort repeat_penalty
-    repetition_penalty response_format return_token_ids return_tokens_as_token_ids seed
+    repetition_penalty response_format return_token_ids return_tokens_as_token_ids
+    safetysettings seed
     service_tier skip_special_tokens slots spaces_between_special_tokens stop stop_token_ids
-    stream_options strict temperature threads tool_calls tool_choice tool_format top_a top_k
+    stream_options strict temperature threads tool_calls tool_choice tool_format toolconfig top_a top_k
     top_logprobs top_p truncate_prompt_tokens typical_p use_beam_search verbosity
     """.split()
 )
@@ -60,6 +63,9 @@ class Endpoint(BaseModel):
     provider: str
     model: str
     api_base: str | None = None
+    api_version: str | None = Field(default=None, pattern=r"^[A-Za-z0-9.-]+$")
+    """The version of Azure's API, such as `2024-10-21`; None: its current one."""
+
     api_key: str = ""
     key_env: str | None = Field(default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
     """The environment variable with the key, if not the provider's default one."""
