@@ -7,6 +7,7 @@ import pytest
 
 from assay.errors import WireError
 from assay.formats.anthropic import from_anthropic, to_anthropic
+from assay.formats.bedrock import from_bedrock, to_bedrock
 from assay.formats.conversion import (
     Converted,
     Dropped,
@@ -50,10 +51,12 @@ def test_a_long_list_of_losses_says_how_many_are_not_shown() -> None:
     "convert",
     [
         from_anthropic,
+        from_bedrock,
         from_gemini,
         from_huggingface,
         from_openai_chat,
         to_anthropic,
+        to_bedrock,
         to_gemini,
         to_huggingface,
         to_openai_chat,

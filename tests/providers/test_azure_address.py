@@ -186,7 +186,7 @@ def test_a_filtered_answer_says_so() -> None:
 def test_a_rate_limit_waits_as_long_as_azure_asks() -> None:
     time = ToldTime()
     error = {"code": "429", "message": "Requests have exceeded the token rate limit."}
-    limit = answers({"error": error}, 429, **{"Retry-After": "7", "retry-after-ms": "6500"})
+    limit = answers({"error": error}, 429, retry_after="7", retry_after_ms="6500")
 
     _, reply = exchange(limit, answers(said()), time=time)
 

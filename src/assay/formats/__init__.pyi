@@ -14,6 +14,8 @@ from .atif import ATIF_STEP_FIELDS as ATIF_STEP_FIELDS
 from .atif import ATIF_VERSION as ATIF_VERSION
 from .atif import from_atif as from_atif
 from .atif import to_atif as to_atif
+from .bedrock import from_bedrock as from_bedrock
+from .bedrock import to_bedrock as to_bedrock
 from .conversion import UNSUPPORTED_FIELDS as UNSUPPORTED_FIELDS
 from .conversion import Converted as Converted
 from .conversion import Dropped as Dropped

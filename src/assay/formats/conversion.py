@@ -17,7 +17,7 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 # Extras that belong to one format. `spelling` records how a message differed from the usual
 # form of its source, so that writing it back restores the original.
 FORMAT_NAMESPACES = frozenset(
-    {"openai_chat", "openai_responses", "huggingface", "anthropic", "gemini", "spelling"}
+    {"openai_chat", "openai_responses", "huggingface", "anthropic", "bedrock", "gemini", "spelling"}
 )
 # Fields of a message that no provider's format can represent.
 UNSUPPORTED_FIELDS = ("provider", "api", "model", "details", "timestamp", "metadata")

@@ -15,7 +15,7 @@ from .call_arguments import add_raw_arguments, split_arguments
 from .http import HttpEndpoint, encode_json_body
 from .prices import Price, add_cost
 from .reply import Reply
-from .token_counts import drop_absurd_counts
+from .token_counts import count_separate_cache
 
 PATH = "/v1/messages"
 ANTHROPIC_DEFAULT_MAX_TOKENS = 4096
@@ -118,22 +118,14 @@ class AnthropicAdapter:
         return ModelCall.model_validate(fields)
 
     def _read_usage(self, usage: Any) -> Usage | None:
-        # Anthropic counts cached input separately; `Usage.input_tokens` includes it.
         if not isinstance(usage, dict):
             return None
-        plain = usage.get("input_tokens")
-        read, written = usage.get("cache_read_input_tokens"), 0
-        if isinstance(usage.get("cache_creation_input_tokens"), int):
-            written = usage["cache_creation_input_tokens"]
-        parts = (0 if plain is None else plain, read or 0, written)
-        total = None if plain is None or min(parts) < 0 else sum(parts)
-        fields = {
-            "input_tokens": total,
-            "output_tokens": usage.get("output_tokens"),
-            "cached_tokens": read,
-            **({"cache_write_tokens": written} if written > 0 else {}),
-        }
-        known = drop_absurd_counts(Usage.model_validate(fields))
+        known, written = count_separate_cache(
+            usage.get("input_tokens"),
+            usage.get("output_tokens"),
+            read=usage.get("cache_read_input_tokens"),
+            written=usage.get("cache_creation_input_tokens"),
+        )
         creation = usage.get("cache_creation")
         # The one-hour cache has a higher price, which the table lacks: the cost is then unknown.
         hour_long = isinstance(creation, dict) and creation.get("ephemeral_1h_input_tokens")

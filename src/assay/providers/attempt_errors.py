@@ -15,7 +15,7 @@ _CONTEXT_ERROR_PATTERN = re.compile(
     r"|prompt is too long|exceed context limit"  # Anthropic, without and with `max_tokens`
     r"|longer than the maximum model length"  # vLLM's engine
     r"|tokens \+ `?max_new_tokens`? must be <="  # text-generation-inference
-    r"|input is too long"  # Bedrock
+    r"|input is too long|input tokens exceeded"  # Bedrock; its Nova models
     r"|input token count.{0,40}exceeds"  # Gemini
     r"|reduce the length of (the|your) (messages|prompt|input)",
     re.IGNORECASE,

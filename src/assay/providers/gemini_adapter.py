@@ -198,7 +198,7 @@ def _build_thinking_config(endpoint: Endpoint) -> dict[str, Any] | None:
 
 
 def _to_declaration(tool: ToolSpec) -> dict[str, Any]:
-    declared = {"name": tool.name, "description": tool.description}
+    declared: dict[str, Any] = {"name": tool.name, "description": tool.description}
     # Not `parameters`, which takes a subset of JSON Schema only. A tool without parameters has no
     # schema at all: the API rejects an object without properties.
     if tool.parameters and tool.parameters.get("properties", True):

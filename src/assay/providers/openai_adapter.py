@@ -21,7 +21,7 @@ _REASONING_MODELS = ("o1", "o3", "o4", "gpt-5")
 _OWN_FIELDS = frozenset(Message.model_fields) | {"reasoning_content", "function_call"}
 # Keys under which converters keep fields of foreign formats: a server must not set them.
 _FORMAT_MARKERS = frozenset(
-    {"openai_chat", "openai_responses", "huggingface", "anthropic", "gemini", "spelling"}
+    {"openai_chat", "openai_responses", "huggingface", "anthropic", "bedrock", "gemini", "spelling"}
 )
 
 

@@ -1,7 +1,7 @@
 """Collect the secrets of an endpoint for redaction."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 from urllib.parse import unquote, unquote_plus, urlsplit
 
@@ -21,11 +21,15 @@ _SCHEME_OR_NAME = re.compile(r'^[A-Za-z][-\w]*\s+|(?<![^\s;,])[^\s;,="]+=(?="?[^
 
 
 def build_endpoint_redactor(
-    endpoint: Endpoint, headers: dict[str, str], proxy: Proxy | None = None
+    endpoint: Endpoint,
+    headers: dict[str, str],
+    proxy: Proxy | None = None,
+    *,
+    more: Iterable[str] = (),
 ) -> Redactor:
-    """Build a redactor of keys, header values, and credentials in addresses."""
+    """Build a redactor of keys, header values, credentials in addresses, and `more` secrets."""
     written = endpoint.to_dict()
-    secrets = [endpoint.api_key, endpoint.oauth_token]
+    secrets = [endpoint.api_key, endpoint.oauth_token, *more]
     if proxy is not None:
         secrets += [
             proxy.password,

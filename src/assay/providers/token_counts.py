@@ -30,6 +30,22 @@ def read_openai_usage(
     return add_cost(drop_absurd_counts(validate(Usage, fields)), price)
 
 
+def count_separate_cache(given: Any, made: Any, *, read: Any, written: Any) -> tuple[Usage, int]:
+    """Return the usage of APIs that count cached input separately, and the tokens cached anew.
+
+    `Usage.input_tokens` includes both.
+    """
+    anew = written if isinstance(written, int) else 0
+    parts = (0 if given is None else given, read or 0, anew)
+    fields = {
+        "input_tokens": None if given is None or min(parts) < 0 else sum(parts),
+        "output_tokens": made,
+        "cached_tokens": read,
+        **({"cache_write_tokens": anew} if anew > 0 else {}),
+    }
+    return drop_absurd_counts(Usage.model_validate(fields)), anew
+
+
 def drop_absurd_counts(usage: Usage) -> Usage:
     """Set counts that are negative or absurdly large to unknown."""
     # Unrolled: this runs for every call, and almost always returns here.
