@@ -19,7 +19,15 @@ from assay.cli import main
 Ended = subprocess.CompletedProcess[str]
 
 # Settings and keys of whoever runs the suite.
-_HIDDEN = ("ASSAY_STORE", "ASSAY_HOME", "OPENAI_API_KEY", "ANTHROPIC_API_KEY")
+_HIDDEN = (
+    *("ASSAY_STORE", "ASSAY_HOME", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"),
+    *(
+        "GOOGLE_API_KEY",
+        "AZURE_OPENAI_API_KEY",
+        "AZURE_OPENAI_ENDPOINT",
+        "AWS_BEARER_TOKEN_BEDROCK",
+    ),
+)
 _TIMEOUT_S = 300.0
 _KEPT_ROOTS = (sys.prefix, sys.base_prefix, Path(__file__).parents[2])
 
