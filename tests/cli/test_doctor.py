@@ -155,6 +155,21 @@ def test_a_key_in_the_environment_is_a_reason_to_ask() -> None:
     assert "canary" not in repr(found)
 
 
+def test_keys_of_every_provider_are_found() -> None:
+    environment = {
+        "GOOGLE_API_KEY": "canary",
+        "AZURE_OPENAI_API_KEY": "canary",
+        "AWS_BEARER_TOKEN_BEDROCK": "canary",
+    }
+
+    found = [(each.name, each.by_key) for each in request_endpoints_by_key(environment)]
+    assert found == [("gemini", "GOOGLE_API_KEY"), ("bedrock", "AWS_BEARER_TOKEN_BEDROCK")]
+
+    # A key of Azure without an address may be meant for other programs.
+    environment["AZURE_OPENAI_ENDPOINT"] = "https://mine.openai.azure.com"
+    assert "azure" in [each.name for each in request_endpoints_by_key(environment)]
+
+
 def finding(asked: EndpointRequest, check: EndpointCheck) -> DoctorReport:
     store = StoreCheck("a.db", "opens", well=True)
     return DoctorReport([Extra("x", "y", "1")], store, [CheckedEndpoint.of(asked, check)])

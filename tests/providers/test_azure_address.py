@@ -92,6 +92,13 @@ def test_the_variables_become_settings_of_the_endpoint(monkeypatch: pytest.Monke
     assert parse_model("azure:gpt-4o").api_version is None
 
 
+def test_a_variable_that_is_no_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_VERSION", "2024-10-21&x=y\r\nHost: elsewhere")
+
+    with pytest.raises(ConfigError, match="OPENAI_API_VERSION is not an API version"):
+        parse_model("azure:gpt-4o@https://mine.openai.azure.com")
+
+
 def test_an_endpoint_in_code_reads_the_same_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://mine.openai.azure.com")
 

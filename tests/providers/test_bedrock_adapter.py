@@ -14,6 +14,7 @@ from assay.providers import ClientSettings, Reply, check_endpoint, connect
 from assay.providers.attempt_errors import fills_context, is_context_length_error
 from assay.types import DataBlock, Endpoint, Message, TextBlock, ToolSpec
 from aws_settings import set_aws_credentials
+from forward_proxy import ForwardProxy
 from model_server import ASK, Asked, Behaviour, ModelServer, ToldTime, answers
 
 MODEL = "anthropic.claude-sonnet-4-5-20250929-v1:0"
@@ -321,6 +322,30 @@ def test_a_refused_connection_names_the_reason_and_no_address() -> None:
     assert "127.0.0.1:1/" not in no.value.message
 
 
+def test_a_proxy_is_used_with_its_password_and_shows_neither(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario(password: str) -> tuple[ForwardProxy, Reply]:
+        demands = f"Basic {b64encode(b'me:canary-proxy').decode()}"
+        async with (
+            ForwardProxy(demands=demands) as proxy,
+            ModelServer(answers(converse())) as server,
+        ):
+            monkeypatch.setenv("http_proxy", f"http://me:{password}@{proxy.host}")
+            monkeypatch.setenv("no_proxy", "")
+            base = server.url.removesuffix("/v1")
+            endpoint = Endpoint(provider="bedrock", model="m", api_base=base)
+            async with connect(endpoint, ClientSettings(max_retries=0)) as client:
+                reply = await client.complete(ASK)
+            assert proxy.asked == [f"POST {base}/model/m/converse"]
+            return proxy, reply
+
+    assert asyncio.run(scenario("canary-proxy"))[1].message.text == "Hello."
+    with pytest.raises(EndpointError, match="407") as no:
+        asyncio.run(scenario("wrong-canary"))
+    assert "canary" not in str(no.value)
+
+
 @pytest.mark.parametrize(
     "answer",
     [
@@ -342,6 +367,14 @@ def test_a_refused_connection_names_the_reason_and_no_address() -> None:
 def test_an_answer_of_another_shape_is_a_clear_error(answer: Any) -> None:
     with pytest.raises(EndpointError, match="the answer is"):
         exchange(answers(answer))
+
+
+@pytest.mark.parametrize("depth", [250, 600, 5000])
+def test_a_deeply_nested_answer_is_a_clear_error(depth: int) -> None:
+    text = json.dumps(converse(USE)).replace('"a": 1', f'"a": {"[" * depth}{"]" * depth}')
+
+    with pytest.raises(EndpointError, match="the answer is"):
+        exchange(answers(text.encode()))
 
 
 def test_an_endless_answer_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:

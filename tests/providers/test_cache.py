@@ -42,6 +42,7 @@ def key(folder: Path, **fields: Any) -> str:
         {"provider": "vllm"},
         {"model": "n"},
         {"api_base": "http://127.0.0.1:1/v1"},
+        {"api_version": "2024-10-21"},
         {"temperature": 0.0},
         {"top_p": 1.0},
         {"max_tokens": 5},

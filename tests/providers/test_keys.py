@@ -6,6 +6,7 @@ import pytest
 
 from assay.errors import ConfigError
 from assay.providers.keys import build_credential_headers, build_key_hint
+from assay.providers.provider_table import PROVIDERS
 from assay.types import Endpoint
 from assay.types.endpoint import describe_endpoint
 
@@ -16,8 +17,9 @@ def endpoint(provider: str = "openai", **fields: Any) -> Endpoint:
 
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY"):
-        monkeypatch.delenv(name, raising=False)
+    for provider in PROVIDERS.values():
+        for name in provider.key_variables:
+            monkeypatch.delenv(name, raising=False)
 
 
 def test_the_endpoints_key_comes_before_the_environments(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,6 +34,37 @@ def test_each_provider_has_its_own_header_and_variable(monkeypatch: pytest.Monke
     monkeypatch.setenv("OPENAI_API_KEY", "other")
 
     assert build_credential_headers(endpoint("anthropic")) == {"x-api-key": "a-key"}
+
+
+@pytest.mark.parametrize(
+    ("provider", "variable", "header"),
+    [
+        ("gemini", "GEMINI_API_KEY", "x-goog-api-key"),
+        ("gemini", "GOOGLE_API_KEY", "x-goog-api-key"),
+        ("azure", "AZURE_OPENAI_API_KEY", "api-key"),
+    ],
+)
+def test_keys_that_are_no_bearer_tokens_have_a_header_of_their_own(
+    provider: str, variable: str, header: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = {"api_base": "https://h"}
+    monkeypatch.setenv(variable, "k-own")
+    assert build_credential_headers(endpoint(provider, **where)) == {header: "k-own"}
+
+    monkeypatch.setenv("OTHER", "k-other")
+    named = endpoint(provider, **where, key_env="OTHER")
+    assert build_credential_headers(named) == {header: "k-other"}
+
+    monkeypatch.delenv(variable)
+    assert build_credential_headers(endpoint(provider, **where, headers={header: "k"})) == {}
+    assert variable in build_key_hint(endpoint(provider, **where)) or variable == "GOOGLE_API_KEY"
+
+
+def test_a_key_of_bedrock_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert build_credential_headers(endpoint("bedrock")) == {}
+
+    monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", "k-own")
+    assert build_credential_headers(endpoint("bedrock")) == {"Authorization": "Bearer k-own"}
 
 
 @pytest.mark.parametrize("value", [None, "", "  "])

@@ -55,7 +55,7 @@ def test_the_shipped_table_is_dated_and_names_providers() -> None:
     shipped = load_shipped_prices()
 
     assert shipped.dated is not None
-    assert {name.partition(":")[0] for name in shipped.models} == {"openai", "anthropic"}
+    assert {name.partition(":")[0] for name in shipped.models} == {"openai", "anthropic", "gemini"}
     assert all(price.output >= price.input for price in shipped.models.values())
 
 

@@ -96,7 +96,7 @@ def refuse_key(provider: str, key: str) -> Refusal:
     if provider == "azure":
         return 401, {"error": {"code": "401", "message": f"Access denied: {key}"}}, {}
     kind = {"x-amzn-ErrorType": "UnrecognizedClientException"}
-    return 401, {"message": f"The security token is invalid: {key}"}, kind
+    return 403, {"message": f"The security token is invalid: {key}"}, kind
 
 
 def refuse_rate(provider: str) -> Refusal:

@@ -29,7 +29,7 @@ class ErrorKind(StrEnum):
     """Rate limited: 429."""
 
     OVERLOADED = "overloaded"
-    """A temporary server error: 5xx, 408, 409, 425."""
+    """A temporary server error: 5xx, 408, 409, 424, 425."""
 
     UNREACHABLE = "unreachable"
     """The connection failed or was lost."""
@@ -46,7 +46,8 @@ class ErrorKind(StrEnum):
 
 
 _PERMANENT = frozenset({ErrorKind.DENIED, ErrorKind.REFUSED})
-_TRANSIENT_STATUS = frozenset({408, 409, 425})
+# 424: a model failed behind Bedrock or text-generation-inference.
+_TRANSIENT_STATUS = frozenset({408, 409, 424, 425})
 
 
 @dataclass(eq=False)

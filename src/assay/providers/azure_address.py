@@ -11,6 +11,7 @@ from .address import resolve_address
 from .provider_table import find_provider
 
 _VERSION_VARIABLES = ("AZURE_OPENAI_API_VERSION", "OPENAI_API_VERSION")
+_VERSION = re.compile(r"[A-Za-z0-9.-]+")
 _CURRENT_API = "/openai/v1"
 # Versions by date address a deployment; the current API, and its `preview`, name it in the body.
 _DATED_VERSION = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -31,8 +32,13 @@ def complete_azure_endpoint(endpoint: Endpoint) -> Endpoint:
         if base is not None:
             found["api_base"] = base
     if endpoint.api_version is None and base is not None and not _has_version(base):
-        names = (os.environ.get(name, "").strip() for name in _VERSION_VARIABLES)
-        if version := next(filter(None, names), None):
+        given = ((name, os.environ.get(name, "").strip()) for name in _VERSION_VARIABLES)
+        name, version = next((pair for pair in given if pair[1]), ("", None))
+        if version is not None and not _VERSION.fullmatch(version):
+            raise ConfigError(
+                f"{name} is not an API version", where=name, hint="write it like 2024-10-21"
+            )
+        if version is not None:
             found["api_version"] = version
     return endpoint.model_copy(update=found) if found else endpoint
 

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from assay.errors import ConfigError, EndpointError, WireError
-from assay.formats import from_bedrock, make_storable, to_bedrock
+from assay.formats import from_bedrock, to_bedrock
 from assay.types import Endpoint, Message, ModelCall, ToolSpec, Usage
 
 from .adapter import Attempt, collect_sampling, count_dropped_fields
@@ -214,7 +214,7 @@ def _decode(text: Any) -> bytes:
 
 def _read_bedrock_message(wire: Mapping[str, Any]) -> Message:
     blocks, raw = [], []
-    for block in make_storable(wire.get("content")) or []:
+    for block in wire.get("content") or []:
         use = block.get("toolUse") if isinstance(block, dict) else None
         if isinstance(use, dict):
             given, text = split_arguments(use.get("input"))

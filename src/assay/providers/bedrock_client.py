@@ -13,7 +13,10 @@ from functools import cache
 from typing import Any
 from urllib.parse import quote
 
+from pydantic_core import from_json, to_json
+
 from assay.errors import ConfigError, MissingExtra
+from assay.formats import make_storable
 from assay.types import Endpoint
 
 from .address import resolve_address
@@ -106,7 +109,9 @@ class BedrockClient:
         """Make one attempt; blobs of the answer are base64. Raises `AttemptError`."""
         try:
             self._collect_secrets()
-            return _encode_blobs(self._client.converse(**request))
+            answer = _encode_blobs(self._client.converse(**request))
+            # With the limits of the parser for other servers: on depth and half characters.
+            return from_json(to_json(make_storable(answer)))
         except AttemptError:
             raise
         except Exception as error:

@@ -64,6 +64,7 @@ class ResponseCache:
             "settings": {name: getattr(endpoint, name) for name in _FIELDS},
             "extra_params": endpoint.extra_params,
             **({"hidden": hidden} if hidden else {}),
+            **({"api_version": endpoint.api_version} if endpoint.api_version else {}),
         }
         self.hits = 0
         self.misses = 0

@@ -124,7 +124,7 @@ class GeminiAdapter:
 
     def _build_answer_error(self, answer: Any) -> AttemptError:
         if not isinstance(answer, dict):
-            return AttemptError(ErrorKind.GARBLED, "the answer is JSON, but has no candidate", 200)
+            answer = {}
         if answer.get("error"):
             return self._http.parse_error_object(answer["error"])
         feedback = answer.get("promptFeedback")
