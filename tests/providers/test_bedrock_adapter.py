@@ -13,7 +13,7 @@ from assay.errors import AccessDenied, ConfigError, EndpointError, MissingExtra,
 from assay.providers import ClientSettings, Reply, check_endpoint, connect
 from assay.providers.attempt_errors import fills_context, is_context_length_error
 from assay.types import DataBlock, Endpoint, Message, TextBlock, ToolSpec
-from aws_settings import set_aws_credentials
+from aws_settings import hide_aws_settings, set_aws_credentials
 from forward_proxy import ForwardProxy
 from model_server import ASK, Asked, Behaviour, ModelServer, ToldTime, answers
 
@@ -258,6 +258,25 @@ def test_the_signing_secrets_are_in_no_error() -> None:
 
     assert "canary/secret" not in str(no.value)
     assert "AKIACANARY" not in str(no.value)
+
+
+def test_secrets_of_a_profile_are_in_no_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    hide_aws_settings(monkeypatch, tmp_path)
+    (tmp_path / "aws-credentials").write_text(
+        "[mine]\naws_access_key_id = profile-canary-id\naws_secret_access_key = profile-canary\n"
+    )
+    (tmp_path / "aws-config").write_text("[profile mine]\nregion = eu-west-1\n")
+    monkeypatch.setenv("AWS_PROFILE", "mine")
+    asked, _ = exchange()
+    assert "Credential=profile-canary-id/" in asked.headers["authorization"]
+    assert "/eu-west-1/bedrock/" in asked.headers["authorization"]
+
+    with pytest.raises(EndpointError, match="signed with") as no:
+        exchange(refuses(400, "ValidationException", "signed with profile-canary by that-id"))
+
+    assert "profile-canary" not in str(no.value)
 
 
 def test_a_key_of_bedrock_is_sent_instead_of_a_signature(monkeypatch: pytest.MonkeyPatch) -> None:

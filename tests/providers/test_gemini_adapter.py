@@ -234,6 +234,15 @@ def test_a_candidate_without_content_is_an_empty_message(
     assert reply.call.usage.output_tokens == 0
 
 
+def test_an_empty_message_is_not_sent_back() -> None:
+    messages = [*ASK, Message(role="assistant"), *ASK]
+
+    asked, reply = exchange(call={"messages": messages})
+
+    assert [content["role"] for content in asked.json["contents"]] == ["user", "user"]
+    assert (reply.call.model_extra or {})["lost"] == {"an empty message; left out": 1}
+
+
 def test_a_blocked_prompt_is_refused_with_its_reason() -> None:
     answer = {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, "usageMetadata": {}}
     types.GenerateContentResponse.model_validate(answer)

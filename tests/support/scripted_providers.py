@@ -7,6 +7,7 @@ or answer some requests as it is told.
 import json
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
@@ -69,8 +70,10 @@ class _Handler(BaseHTTPRequestHandler):
         for name, text in headers.items():
             self.send_header(name, text)
         self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
+        # A run that stops early hangs up.
+        with suppress(ConnectionError):
+            self.end_headers()
+            self.wfile.write(data)
 
     def _check_key(self, provider: str) -> Refusal | None:
         key = {"gemini": "x-goog-api-key", "azure": "api-key"}.get(provider, "authorization")

@@ -207,7 +207,9 @@ async def check_endpoint(
         if protocol == "plugin":
             return EndpointCheck("answers", "a client of a plug-in, which was not called")
         if protocol == "bedrock":
-            return EndpointCheck("answers", "credentials for AWS, which was not called")
+            return EndpointCheck(
+                "answers", "the credentials of AWS were found; Bedrock was not called"
+            )
         path = "/v1/models" if protocol == "anthropic" else "/models"
         if protocol == "azure":
             path = build_azure_path(endpoint, path)

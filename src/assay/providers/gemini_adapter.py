@@ -7,7 +7,7 @@ from urllib.parse import quote
 from pydantic import ValidationError
 
 from assay.errors import ConfigError, WireError
-from assay.formats import from_gemini, to_gemini
+from assay.formats import Dropped, from_gemini, to_gemini
 from assay.types import Endpoint, Message, ModelCall, ToolSpec, Usage
 
 from .adapter import Attempt, collect_sampling, count_dropped_fields
@@ -27,6 +27,7 @@ _BLOCKING_REASONS = frozenset(
     IMAGE_RECITATION
     """.split()
 )
+_EMPTY_NOTE = "an empty message; left out"
 # The API's seed is a signed 32-bit integer.
 _SEED_RANGE = 2**31
 
@@ -65,7 +66,10 @@ class GeminiAdapter:
         """Build the body of a request."""
         converted = to_gemini(messages)
         chat = converted.value
-        body = {**self._fixed, "contents": chat.contents}
+        # The API refuses a content without parts, such as a candidate that was blocked.
+        contents = [content for content in chat.contents if content["parts"]]
+        empty = [Dropped("contents", _EMPTY_NOTE)] * (len(chat.contents) - len(contents))
+        body = {**self._fixed, "contents": contents}
         if chat.system_instruction is not None:
             body["systemInstruction"] = chat.system_instruction
         config = self._config
@@ -76,7 +80,8 @@ class GeminiAdapter:
         if tools or self._own_tools:
             declared = {"functionDeclarations": [_to_declaration(tool) for tool in tools]}
             body["tools"] = [*self._own_tools, *([declared] if tools else [])]
-        return encode_json_body(body, self._where), count_dropped_fields(converted.dropped)
+        lost = count_dropped_fields([*converted.dropped, *empty])
+        return encode_json_body(body, self._where), lost
 
     async def send(self, request: bytes) -> Any:
         """Post one request."""
