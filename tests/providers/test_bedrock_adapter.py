@@ -403,6 +403,24 @@ def test_an_endless_answer_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
         exchange(answers(converse({"text": "x" * 200_000})))
 
 
+def test_a_long_error_page_is_not_read_to_its_end() -> None:
+    page = b"<html>" + b"x" * 200_000 + b"</html>"
+
+    with pytest.raises(EndpointError, match="HTTP 400: xxx") as no:
+        exchange(answers(page, 400))
+
+    assert len(no.value.message) < 400
+
+
+def test_a_header_that_cannot_be_sent_is_refused_without_its_value() -> None:
+    endpoint = Endpoint(provider="bedrock", model=MODEL, headers={"X-Key": "canary\nline"})
+
+    with pytest.raises(ConfigError, match="the header 'X-Key' is invalid") as no:
+        connect(endpoint)
+
+    assert "canary" not in str(no.value)
+
+
 def test_half_an_emoji_and_an_infinite_number_are_survived() -> None:
     text = json.dumps(converse({"text": "hi \ud83d"}, USE)).replace('"a": 1', '"a": 1e999')
 

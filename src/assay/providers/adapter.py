@@ -90,6 +90,19 @@ def check_extra_params(endpoint: Endpoint) -> None:
         )
 
 
+def check_headers(endpoint: Endpoint) -> None:
+    """Raise `ConfigError` for headers of an endpoint that cannot be sent."""
+    for name, value in endpoint.headers.items():
+        token = name.replace("-", "").replace("_", "")
+        if not token.isascii() or not token.isalnum() or not value.isprintable():
+            # The value is not shown: it may be a key with a line break in it.
+            raise ConfigError(
+                f"the header {name!r} is invalid",
+                where=f"{endpoint.provider}:{endpoint.model}",
+                hint="use letters, digits and hyphens in the name, one printable line as the value",
+            )
+
+
 def to_function_tools(tools: Iterable[ToolSpec]) -> list[dict[str, Any]]:
     """Convert tools to the form of OpenAI's API, which chat templates expect too."""
     return [

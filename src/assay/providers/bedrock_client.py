@@ -19,6 +19,7 @@ from assay.errors import ConfigError, MissingExtra
 from assay.formats import make_storable
 from assay.types import Endpoint
 
+from .adapter import check_headers
 from .address import resolve_address
 from .attempt_errors import AttemptError, ErrorKind, build_timeout_error
 from .clock import Timing
@@ -60,6 +61,7 @@ class BedrockClient:
         self._endpoint = endpoint
         self._where = f"{endpoint.provider}:{endpoint.model}"
         self._now = timing.now
+        check_headers(endpoint)
         self._headers = {**build_credential_headers(endpoint), **endpoint.headers}
         signed = "authorization" not in {name.lower() for name in self._headers}
         try:
@@ -144,21 +146,22 @@ class BedrockClient:
         # Leaves the body unread, which has no limit otherwise.
         request.stream_output = True
         answer = self._http.send(request)
+        # A long error page is not read to its end.
+        most = MAX_RESPONSE_BYTES if answer.status_code == 200 else _CHUNK_BYTES
         pieces, size = [], 0
         for piece in answer.raw.stream(_CHUNK_BYTES):
             pieces.append(piece)
             size += len(piece)
-            if size > MAX_RESPONSE_BYTES:
+            if size > most:
                 answer.raw.close()
                 break
-        body = b"".join(pieces)
-        cut = size > MAX_RESPONSE_BYTES
+        body, cut = b"".join(pieces)[:most], size > most
         if answer.status_code != 200:
             headers = {
                 name.lower().encode("latin-1"): value.encode("latin-1", "replace")
                 for name, value in answer.headers.items()
             }
-            raw = RawResponse(answer.status_code, headers, body[:_CHUNK_BYTES], cut)
+            raw = RawResponse(answer.status_code, headers, body, cut)
             raise build_status_error(raw, self._template, self._now())
         if cut:
             raise AttemptError(

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from assay.errors import AssayError, ConfigError
 from assay.types import Endpoint
 
-from .adapter import InProcessAdapter, ProviderAdapter, check_extra_params
+from .adapter import InProcessAdapter, ProviderAdapter, check_extra_params, check_headers
 from .address import resolve_address
 from .attempt_errors import AttemptError, ErrorKind
 from .azure_address import build_azure_path
@@ -126,15 +126,7 @@ def build_request_template(endpoint: Endpoint, path: str, *, timeout_s: float) -
     if find_provider(endpoint.provider).protocol == "anthropic":
         headers["anthropic-version"] = "2023-06-01"
     credentials = build_credential_headers(endpoint)
-    for name, value in endpoint.headers.items():
-        token = name.replace("-", "").replace("_", "")
-        if not token.isascii() or not token.isalnum() or not value.isprintable():
-            # The value is not shown: it may be a key with a line break in it.
-            raise ConfigError(
-                f"the header {name!r} is invalid",
-                where=f"{endpoint.provider}:{endpoint.model}",
-                hint="use letters, digits and hyphens in the name, one printable line as the value",
-            )
+    check_headers(endpoint)
     for more in (credentials, endpoint.headers):
         # Header names are case-insensitive: a second spelling would send the header twice.
         names = {name.lower(): name for name in headers}
