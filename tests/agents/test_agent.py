@@ -29,6 +29,33 @@ def test_the_expected_answer_is_not_shown(row: dict[str, Any]) -> None:
     assert sample.ground_truth == "4"
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"a": "Paris", "b": "Rome"},
+        {"option_1": "Rome", "option_2": "Paris"},
+        {"choiceA": "Paris", "choiceB": "Rome"},
+        {"choices": {"A": "Rome", "B": "Paris"}},
+        {"choices": ["Paris", "Rome"]},
+        {"question": "Paris"},
+    ],
+)
+def test_the_options_of_a_question_are_shown(options: dict[str, Any]) -> None:
+    row = {**options, "answer": "Paris", "gold": "Paris", "label_1": "Paris"}
+
+    question = hide_expected_answer(Sample(prompt="?", ground_truth="Paris", input=row))
+
+    assert question.input == options
+
+
+def test_equal_labels_of_several_people_are_not_options() -> None:
+    row = {"label_1": "spam", "label_2": "spam", "text": "Buy!"}
+
+    question = hide_expected_answer(Sample(prompt="?", ground_truth="spam", input=row))
+
+    assert question.input == {"text": "Buy!"}
+
+
 def test_the_expected_answer_is_not_among_the_metadata() -> None:
     sample = Sample(prompt="?", ground_truth="4", metadata={"answer": "4", "level": 2})
 

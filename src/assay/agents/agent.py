@@ -1,9 +1,10 @@
 """The protocol of agents: a sample in, a trajectory out."""
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from assay.datasets import ANSWER_KEYS
+from assay.datasets import ANSWER_KEYS, PROMPT_KEYS
 from assay.errors import AssayError
 from assay.types import Boundary, Message, Sample, Trajectory
 
@@ -17,6 +18,8 @@ COMMAND_PREFIX = "cmd:"
 
 # Fields of a row that contain the expected answer, at any depth.
 _ANSWER_FIELDS = frozenset({*ANSWER_KEYS, "reward_model", "reward_spec", "trajectory", "score"})
+# The letter or number of one option among several: `a`, `option_2`, `choiceB`.
+_OPTION_MARK = re.compile(r"(?:^|[\W_]|(?<=[a-z])(?=[A-Z0-9]))(?:[A-Za-z]|\d+)$")
 
 
 class AgentFault(AssayError):
@@ -78,7 +81,9 @@ class Agent(Protocol):
 def hide_expected_answer(sample: Sample, messages: list[Message] | None = None) -> Sample:
     """Return a copy of the sample without the expected answer, for an agent.
 
-    `messages` replace its prompt, if given.
+    A field that equals the answer is dropped under any name, unless it is the question or one of
+    several options: an option does not show that it is the answer. `messages` replace the prompt,
+    if given.
     """
     truth = sample.ground_truth
     prompt = sample.prompt if messages is None else messages
@@ -102,8 +107,19 @@ def _drop_answer_fields(value: Any, truth: object) -> Any:
         return {
             key: _drop_answer_fields(each, truth)
             for key, each in value.items()
-            if key not in _ANSWER_FIELDS and (truth is None or each != truth)
+            if key not in _ANSWER_FIELDS
+            and (truth is None or each != truth or key in PROMPT_KEYS or _is_option(key, value))
         }
     if isinstance(value, list):
         return [_drop_answer_fields(each, truth) for each in value]
     return value
+
+
+def _is_option(key: object, row: dict[Any, Any]) -> bool:
+    """Whether a field of a row is one of several that are alike in name and differ in value."""
+    name = str(key)
+    stem = _OPTION_MARK.sub("", name)
+    return stem != name and any(
+        each != row[key] and stem == _OPTION_MARK.sub("", str(other)) != str(other)
+        for other, each in row.items()
+    )
