@@ -115,10 +115,6 @@ class AccessDenied(EndpointError):
     """The endpoint refuses the key: no call of this run can succeed."""
 
 
-class JudgeRefused(AccessDenied):
-    """The judge of a certification refuses the key: no sample of the run can be graded."""
-
-
 class EnvironmentFault(AssayError):
     """An environment failed. Mistakes of the agent are answered with text instead."""
 

@@ -12,8 +12,8 @@ from assay.certify.judge_client import (
     count_prompt_characters,
     digest_judge_prompt,
 )
+from assay.certify.measurement import JudgeUsage
 from assay.errors import ConfigError
-from assay.providers.client import reported_models
 from assay.types import Endpoint
 from assay.types.manifest import SuccessCriterion
 from certifying import JUDGED, judge
@@ -55,15 +55,17 @@ def test_the_digest_of_the_prompt_is_the_same_each_time_and_follows_the_words() 
 
 
 def test_the_model_that_answered_is_noted_under_the_name_it_gave() -> None:
-    async def run() -> tuple[float | None, set[str]]:
+    async def run() -> tuple[float | None, JudgeUsage]:
         model = JudgeModel(judge(0.75))
-        noted: set[str] = set()
-        reported_models.set(noted)
+        usage = JudgeUsage()
         result = await model.scorer(POLITE, "max")(sample(asked("Hi"), said("Hello!")))
+        usage.add(result)
         await model.close()
-        return result.reward, noted
+        return result.reward, usage
 
-    assert asyncio.run(run()) == (0.75, {"script"})
+    score, usage = asyncio.run(run())
+
+    assert (score, usage.models, usage.calls) == (0.75, {"script"}, 1)
 
 
 def test_a_judge_without_a_key_is_refused_before_it_is_asked(

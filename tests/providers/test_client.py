@@ -1,17 +1,18 @@
 """A whole call: attempts, waits, slots and what is recorded of them."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from assay.errors import AccessDenied, EndpointError
-from assay.providers import Client, ClientSettings, Reply, connect
+from assay.errors import AccessDenied, ConfigError, EndpointError
+from assay.providers import Client, ClientSettings, ClientWrapper, Reply, connect
 from assay.providers.attempt_errors import AttemptError, ErrorKind
 from assay.providers.client import RetryBudget
 from assay.providers.clock import Timing
 from assay.providers.concurrency import AdaptiveLimiter
-from assay.types import Endpoint
+from assay.types import Endpoint, Message, ModelCall, ToolSpec
 from model_server import (
     ASK,
     OK,
@@ -314,3 +315,36 @@ def test_a_server_may_ask_to_wait_thousands_of_times() -> None:
     asked = AttemptError(ErrorKind.THROTTLED, "HTTP 429", 429, retry_after_s=0.0)
 
     assert waits(retry_budget(chance=0.0), asked, 2000) == [0.0] * 2000
+
+
+def test_a_wrapped_client_passes_calls_checks_and_close_on() -> None:
+    class Inner:
+        endpoint = Endpoint(provider="mock", model="echo")
+        closed = False
+
+        async def check_tools(self, tools: Sequence[ToolSpec]) -> None:
+            raise ConfigError(f"no tools: {len(tools)}")
+
+        async def complete(
+            self,
+            messages: Sequence[Message],
+            *,
+            tools: Sequence[ToolSpec] = (),
+            seed: int | None = None,
+        ) -> Reply:
+            return Reply(Message(role="assistant", content=f"{len(tools)} {seed}"), ModelCall())
+
+        async def close(self) -> None:
+            self.closed = True
+
+    async def scenario() -> tuple[str, bool]:
+        inner = Inner()
+        client = ClientWrapper(inner)
+        assert client.endpoint is inner.endpoint
+        with pytest.raises(ConfigError, match="no tools: 0"):
+            await client.check_tools(())
+        reply = await client.complete(ASK, seed=7)
+        await client.close()
+        return reply.message.text, inner.closed
+
+    assert asyncio.run(scenario()) == ("0 7", True)

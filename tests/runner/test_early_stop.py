@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from assay.errors import ConfigError, RunStopped, ScorerFault
+from assay.errors import AccessDenied, ConfigError, RunStopped, ScorerFault
 from assay.providers import ClientSettings
 from assay.runner import EvalConfig, EvalReport, evaluate
 from assay.runner.early_stop import exceeds
+from assay.scorers import judge
 from assay.store import Store
 from assay.types import Endpoint, Sample
 from assay.types.redaction import Redactor
@@ -20,6 +21,11 @@ from model_server import OK, Behaviour, ModelServer, answers
 from runner_runs import ECHO, NO_RETRIES, right, rows, run, scripted
 
 MANY = 500
+POLITE = {
+    "name": "polite",
+    "description": "The answer is polite.",
+    "criteria": [{"name": "polite", "description": "It is polite."}],
+}
 
 
 def stopped(dataset: Any, config: EvalConfig, **options: Any) -> RunStopped:
@@ -432,6 +438,43 @@ def test_a_refused_key_still_ends_the_run_at_once(store: Path) -> None:
         run(rows(50), EvalConfig(endpoint=denied, score_fn=right), store=store)
 
     assert attempts(store) == 0
+
+
+def test_a_judge_that_refuses_the_key_ends_the_run_at_once_and_keeps_the_rollouts(
+    store: Path,
+) -> None:
+    denied = scripted({"error": {"status": 401}}, loop=True)
+    config = EvalConfig(endpoint=ECHO, score_fn=judge(POLITE, denied), concurrency=4)
+
+    with pytest.raises(AccessDenied, match="HTTP 401"):
+        run(rows(MANY), config, store=store)
+
+    kept = attempts(store)
+    assert 1 <= kept <= 8
+
+
+def test_a_judge_that_forbids_one_input_does_not_end_the_run(store: Path) -> None:
+    """A provider's filter answers 403 for the text that it does not like."""
+
+    def forbid_some(sample: Sample) -> float:
+        if sample.id in ("r0", "r1"):
+            raise AccessDenied("the content is not allowed", status=403)
+        return 1.0
+
+    config = EvalConfig(endpoint=ECHO, score_fn=forbid_some, concurrency=1)
+    report = run(rows(20), config, store=store)
+
+    assert (report.summary.judged_samples, report.summary.failed) == (18, {"scorer": 2})
+
+
+def test_a_judge_that_forbids_everything_ends_the_run(store: Path) -> None:
+    def forbid(sample: Sample) -> float:
+        raise AccessDenied("the account is blocked", status=403)
+
+    with pytest.raises(AccessDenied, match="the account is blocked"):
+        run(rows(MANY), EvalConfig(endpoint=ECHO, score_fn=forbid, concurrency=1), store=store)
+
+    assert attempts(store) == 5
 
 
 def test_the_reason_on_screen_shows_no_secret_that_a_scorer_quotes(store: Path) -> None:

@@ -4,19 +4,18 @@ import asyncio
 from collections.abc import Sequence
 
 from assay.errors import ConfigError
-from assay.providers import ModelClient, Reply, check_tools
+from assay.providers import ClientWrapper, ModelClient, Reply
 from assay.types import Boundary, Message, ModelCall, ToolSpec, Trajectory
 
 
-class AgentClient:
+class AgentClient(ClientWrapper):
     """The client of one rollout. Its record survives a rollout that fails.
 
     Agents may run in another thread or event loop than the model's connections.
     """
 
     def __init__(self, client: ModelClient) -> None:
-        self.endpoint = client.endpoint
-        self._client = client
+        super().__init__(client)
         self._loop = asyncio.get_running_loop()
         self._messages: list[Message] = []
         self._calls: list[ModelCall] = []
@@ -26,9 +25,6 @@ class AgentClient:
     def calls(self) -> list[ModelCall]:
         """The calls so far."""
         return self._calls
-
-    async def check_tools(self, tools: Sequence[ToolSpec]) -> None:
-        await check_tools(self._client, tools)
 
     async def complete(
         self,
@@ -67,7 +63,7 @@ class AgentClient:
     ) -> Reply:
         self._messages, self._error = list(messages), None
         try:
-            reply = await self._client.complete(messages, tools=tools, seed=seed)
+            reply = await super().complete(messages, tools=tools, seed=seed)
         except (Exception, asyncio.CancelledError) as error:
             self._error = error
             raise

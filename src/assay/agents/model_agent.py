@@ -7,7 +7,6 @@ from assay.environments import BasicEnvironment, Environment, Step, Toolbox
 from assay.providers import (
     ClientSettings,
     ModelClient,
-    ModelNameRecorder,
     connect,
     format_endpoint_name,
     to_endpoint,
@@ -72,7 +71,7 @@ class ModelAgent:
             raise PreparationFailed(Boundary.ENVIRONMENT) from error
         messages = context.messages
         if self.client is None:
-            self.client = ModelNameRecorder(connect(self.endpoint, self._settings))
+            self.client = connect(self.endpoint, self._settings)
         return run_agent(
             self.client,
             environment,

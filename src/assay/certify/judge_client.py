@@ -4,7 +4,7 @@ import re
 
 import rfc8785
 
-from assay.providers import ClientSettings, ModelNameRecorder, connect, format_endpoint_name
+from assay.providers import ClientSettings, connect, format_endpoint_name
 from assay.scorers import Criterion, Judge, JudgeSettings, Rubric, build_grading_prompt, judge
 from assay.stats import Direction
 from assay.types import Endpoint, SuccessCriterion, compute_sha256
@@ -28,7 +28,7 @@ class JudgeModel:
         # Connect now, to find a missing key before the agent is called.
         self.endpoint = endpoint
         self.name = format_endpoint_name(endpoint)
-        self._client = ModelNameRecorder(connect(endpoint, ClientSettings()))
+        self._client = connect(endpoint, ClientSettings())
 
     def scorer(self, criterion: SuccessCriterion, direction: Direction) -> Judge:
         """Return a scorer that grades one criterion by its description."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from assay.agents import Agent, AgentFault, RolloutFailed, RunContext
-from assay.errors import AccessDenied, JudgeRefused, ScorerFault
-from assay.providers import ActiveTimer, reported_models
+from assay.errors import AccessDenied, ScorerFault
+from assay.providers import ActiveTimer
 from assay.scorers import ScoreCaller
 from assay.store import KeptRollout
 from assay.types import EvaluateResult, Message, Metric, Sample, Trajectory, describe_error
@@ -67,11 +67,12 @@ class JudgeUsage:
     cost_usd: float | None = 0.0
 
     def add(self, result: EvaluateResult) -> None:
-        """Add the calls and the cost that a judge's result reports."""
+        """Add the models, calls and cost that a judge's result reports."""
         judgement = (result.model_extra or {}).get("judgement")
         spent = judgement.get("spending") if isinstance(judgement, Mapping) else None
         if not isinstance(spent, Mapping):
             return
+        self.models.update(spent.get("models", ()))
         self.calls += int(spent.get("calls", 0))
         cost = spent.get("cost_usd")
         if self.cost_usd is not None:
@@ -195,7 +196,6 @@ class CriteriaScorer:
         if not todo:
             return measured
         call = JudgeUsage(set(measured.judge_models), measured.judge_calls, measured.judge_cost_usd)
-        reported_models.set(call.models)
         grades = await asyncio.gather(
             *(self._grade_criterion(grader, sample, call) for grader in todo)
         )
@@ -225,11 +225,8 @@ class CriteriaScorer:
         """Return a score and its reason, or None and the problem."""
         try:
             result = await self._callers[grader.criterion.name](sample)
-        except AccessDenied as error:
-            # Every other call of the judge would fail as well: stop paying for the agent.
-            raise JudgeRefused(
-                error.message, where=error.where, hint=error.hint, status=error.status
-            ) from error
+        except AccessDenied:
+            raise  # the runner stops paying for the agent: every other call would fail as well
         except (Exception, SystemExit) as error:
             return None, describe_error(error)[:_MAX_MEASURED_REASON]
         call.add(result)

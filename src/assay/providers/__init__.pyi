@@ -8,9 +8,8 @@ from .attempt_errors import parse_retry_after as parse_retry_after
 from .call_threads import CallThreads as CallThreads
 from .call_threads import LoopMailbox as LoopMailbox
 from .client import Client as Client
+from .client import ClientWrapper as ClientWrapper
 from .client import ModelClient as ModelClient
-from .client import ModelNameRecorder as ModelNameRecorder
-from .client import reported_models as reported_models
 from .clock import REAL_TIME as REAL_TIME
 from .clock import Timing as Timing
 from .connection import EndpointCheck as EndpointCheck

@@ -1,7 +1,6 @@
 """The clients of all providers: cache, concurrency limit, attempts and retries."""
 
 from collections.abc import Coroutine, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
@@ -23,9 +22,6 @@ _MAX_BACKOFF_S = 60.0
 _GARBLED_RETRIES = 1
 # Keeps the power finite: retries after a `Retry-After` are not counted.
 _MAX_DOUBLINGS = 16
-
-reported_models: ContextVar[set[str] | None] = ContextVar("reported_models", default=None)
-"""The names of the models that answered within a task. None: not recorded."""
 
 
 class ModelClient(Protocol):
@@ -229,12 +225,16 @@ class RetryBudget:
         return self._counted > self._max_retries
 
 
-class ModelNameRecorder:
-    """A client that records the model name that the API returns."""
+class ClientWrapper:
+    """A client that passes every call on to another one. Subclasses add to it."""
 
     def __init__(self, client: ModelClient) -> None:
         self.endpoint = client.endpoint
         self._client = client
+
+    async def check_tools(self, tools: Sequence[ToolSpec]) -> None:
+        """Raise `ConfigError` if the model cannot be offered tools."""
+        await check_tools(self._client, tools)
 
     async def complete(
         self,
@@ -243,13 +243,14 @@ class ModelNameRecorder:
         tools: Sequence[ToolSpec] = (),
         seed: int | None = None,
     ) -> Reply:
-        """Return the model's next message."""
+        """Return the model's next message. Raises `EndpointError` if the call fails."""
         reply = await self._client.complete(messages, tools=tools, seed=seed)
-        names = reported_models.get()
-        if names is not None and reply.call.model:
-            names.add(reply.call.model)
+        self._observe(reply)
         return reply
 
+    def _observe(self, reply: Reply) -> None:
+        """Read an answer before it is returned."""
+
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connections of the other client."""
         await self._client.close()

@@ -2,13 +2,12 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import PurePath
 from traceback import extract_tb
 
-from assay.errors import AccessDenied, AssayError, EndpointError, JudgeRefused, RunStopped
-from assay.providers import ModelClient, Reply, check_tools
-from assay.types import Boundary, Failure, Message, ToolSpec, Usage, redact
+from assay.errors import AccessDenied, AssayError, EndpointError, RunStopped
+from assay.providers import ClientWrapper, ModelClient, Reply
+from assay.types import Boundary, Failure, Usage, redact
 
 FailOnError = bool | float | int | None
 
@@ -81,11 +80,12 @@ class EarlyStop:
         """Count a failed sample. Returns the error that ends the run at once, if any."""
         self.failed += 1
         boundary = failure.boundary
-        accepted = self.succeeded if isinstance(error, JudgeRefused) else self.answered
+        # The key of a judge is another one than that of the agent's model.
+        accepted = self.answered and (self.succeeded or boundary is not Boundary.SCORER)
         if isinstance(error, AccessDenied) and not accepted:
             # Every other call would be refused as well. A 403 of a model may concern one input
             # only, and often arrives before the first answer: it takes several of them.
-            alone = boundary is Boundary.ENDPOINT and error.status == 403
+            alone = boundary is not Boundary.AGENT and error.status == 403
             self._forbidden += alone
             if not alone or self._forbidden == _MAX_EQUAL_FAILURES:
                 return error
@@ -237,30 +237,15 @@ class Admission:
             self._changed.set()
 
 
-class ObservedClient:
+class ObservedClient(ClientWrapper):
     """A model client that reports each answer to `EarlyStop`."""
 
     def __init__(self, client: ModelClient, early: EarlyStop) -> None:
-        self.endpoint = client.endpoint
-        self._client = client
+        super().__init__(client)
         self._early = early
 
-    async def check_tools(self, tools: Sequence[ToolSpec]) -> None:
-        await check_tools(self._client, tools)
-
-    async def complete(
-        self,
-        messages: Sequence[Message],
-        *,
-        tools: Sequence[ToolSpec] = (),
-        seed: int | None = None,
-    ) -> Reply:
-        reply = await self._client.complete(messages, tools=tools, seed=seed)
+    def _observe(self, reply: Reply) -> None:
         self._early.answer(reply.call.usage)
-        return reply
-
-    async def close(self) -> None:
-        await self._client.close()
 
 
 def _is_outage(error: BaseException) -> bool:

@@ -11,7 +11,7 @@ from assay.environments import (
     build_environment_factory,
 )
 from assay.errors import ConfigError, TokenError
-from assay.providers import EndpointLike, ModelClient, Reply, check_tools, connect
+from assay.providers import EndpointLike, ModelClient, connect
 from assay.types import Endpoint, Message, Sample, Status, ToolSpec
 
 from .chat_template import ChatTokenizer
@@ -80,17 +80,12 @@ async def agent_rollout_to_samples(
             hint="an environment has `tools`, `open`, `step` and `close`",
         )
     client = connect(endpoint) if isinstance(endpoint, str | Endpoint) else endpoint
-    watched = _ToolRecordingClient(client)
     try:
-        trajectory = await run_agent(watched, made, sample.messages, limits=limits, seed=seed)
+        trajectory = await run_agent(client, made, sample.messages, limits=limits, seed=seed)
     finally:
         # A client that was passed belongs to the caller.
         if client is not endpoint:
             await client.close()
-    if watched.tools:
-        # Exporters read the tools of a conversation from its trajectory.
-        tools = [tool.model_dump(mode="json") for tool in watched.tools]
-        trajectory = trajectory.model_copy(update={"tools": tools})
     sample.trajectory, sample.score = trajectory, trajectory.evaluation_result
     sample.status = Status.TRUNCATED if trajectory.truncated else Status.COMPLETED
     calls = trajectory.calls
@@ -102,29 +97,6 @@ async def agent_rollout_to_samples(
             where=_ROLLOUT_WHERE,
             hint="pass the tokenizer of the model to be trained",
         )
-    return retokenize_sample(sample, tokenizer, tools=watched.tools)
-
-
-class _ToolRecordingClient:
-    """A client that remembers which tools the model was offered."""
-
-    def __init__(self, client: ModelClient) -> None:
-        self.endpoint = client.endpoint
-        self.tools: tuple[ToolSpec, ...] = ()
-        self._client = client
-
-    async def check_tools(self, tools: Sequence[ToolSpec]) -> None:
-        await check_tools(self._client, tools)
-
-    async def complete(
-        self,
-        messages: Sequence[Message],
-        *,
-        tools: Sequence[ToolSpec] = (),
-        seed: int | None = None,
-    ) -> Reply:
-        self.tools = tuple(tools)
-        return await self._client.complete(messages, tools=tools, seed=seed)
-
-    async def close(self) -> None:
-        await self._client.close()
+    offered = (trajectory.model_extra or {}).get("tools", ())
+    tools = [ToolSpec.model_validate(tool) for tool in offered]
+    return retokenize_sample(sample, tokenizer, tools=tools)

@@ -1,6 +1,7 @@
 """The cost of judging: every call to a judge is counted, retries and failures included."""
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import Any
 
 from assay.types import ModelCall
@@ -24,6 +25,9 @@ class Spending:
     cost_unknown: int = 0
     """Answered calls of unknown cost, which `known_cost_usd` does not include."""
 
+    models: Counter[str] = field(default_factory=Counter)
+    """Answered calls by the name of the model that the API reported."""
+
     @property
     def cost_usd(self) -> float | None:
         """The cost of all calls; None when the cost of one is unknown."""
@@ -33,6 +37,8 @@ class Spending:
         """Count a call that was answered."""
         self.calls += 1
         self.asked_again += again
+        if call.model:
+            self.models[call.model] += 1
         usage = call.usage
         if usage is None or usage.input_tokens is None or usage.output_tokens is None:
             self.tokens_unknown += 1
