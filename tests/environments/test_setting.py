@@ -128,14 +128,29 @@ class Room(BasicEnvironment):
 def create():
     return CalculatorEnvironment()
 
+class Maze(BasicEnvironment):
+    def __init__(self, size):
+        self.size = int(size)
+
+def furnish(color, sample):
+    room = Room(sample)
+    room.color = color
+    return room
+
 number = 4
 """
 
 
 @pytest.fixture
 def _plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    entries = {f"environments.my-{name}": f"acme_assay:{name}" for name in ("create", "number")}
-    names = {"environments.room": "acme_assay:Room", "environments.basic": "acme_assay:number"}
+    entries = {
+        f"environments.my-{name}": f"acme_assay:{name}" for name in ("create", "furnish", "number")
+    }
+    names = {
+        "environments.room": "acme_assay:Room",
+        "environments.maze": "acme_assay:Maze",
+        "environments.basic": "acme_assay:number",
+    }
     install_package(tmp_path, monkeypatch, {**entries, **names}, code=PLUGINS)
 
 
@@ -149,9 +164,20 @@ def test_a_plugin_creates_environments_with_or_without_the_sample() -> None:
 
 
 @pytest.mark.usefixtures("_plugins")
+def test_the_settings_after_the_name_are_the_first_argument_of_a_plugin() -> None:
+    maze: Any = create("maze:12")
+    room: Any = create("my-furnish:blue:dark")
+
+    assert maze.size == 12
+    assert (room.color, room.given) == ("blue:dark", SAMPLE)
+    assert create("maze:12") is not maze
+
+
+@pytest.mark.usefixtures("_plugins")
 @pytest.mark.parametrize(
     ("name", "message"),
     [
+        ("my-create:3", "the environment takes no settings"),
         ("my-number", "the environment is of type `int`, not a class or a function"),
         ("my-room", "unknown environment 'my-room'"),
     ],
@@ -167,5 +193,6 @@ def test_the_names_of_plugins_are_listed_where_one_is_unknown() -> None:
         create("my-room")
 
     assert refused.value.hint == (
-        "choose one of 'basic', 'calculator', 'gym:NAME', 'my-create', 'my-number', 'room'"
+        "choose one of 'basic', 'calculator', 'gym:NAME', 'my-create', 'my-furnish', 'my-number', "
+        "'room', 'maze'"
     )

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from assay.errors import ConfigError
-from assay.export import Selection, export_samples
+from assay.export import Format, Selection, export_samples
 from assay.export.format_table import FORMATS, format_named
+from assay.formats import Converted
 from make import asked, sample
 from plugin_package import install_package
 
@@ -41,16 +42,13 @@ from assay.export import Format
 from assay.formats import Converted
 
 ids = Format("samples", "ids only", lambda sample: Converted({"id": sample.id}))
-wrong = Format("rows", "no such content", lambda sample: Converted({}))
 number = 4
 """
 
 
 @pytest.fixture
 def _plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    entries = {
-        f"export_formats.{name}": f"acme_assay:{name}" for name in ("ids", "wrong", "number")
-    }
+    entries = {f"export_formats.{name}": f"acme_assay:{name}" for name in ("ids", "number")}
     shadow = {"export_formats.atif": "acme_assay:ids"}
     install_package(tmp_path, monkeypatch, {**entries, **shadow}, code=PLUGINS)
 
@@ -69,12 +67,30 @@ def test_a_plugin_is_a_format_by_its_name(tmp_path: Path) -> None:
     assert format_named("atif") is FORMATS["atif"]
 
 
+def test_a_format_needs_no_name(tmp_path: Path) -> None:
+    own = Format("samples", "ids of samples", lambda sample: Converted({"id": sample.id}))
+    every = Selection(valid_only=False)
+
+    report = export_samples(
+        [sample(asked("?"), id="one")], tmp_path / "ids.jsonl", own, selection=every
+    )
+
+    assert (report.format, report.rows) == ("ids of samples", 1)
+    assert (tmp_path / "ids.jsonl").read_text() == '{"id":"one"}\n'
+    with pytest.raises(ConfigError, match="ids of samples cannot be written"):
+        export_samples([], tmp_path / "ids.csv", own)
+
+
+def test_a_format_of_unknown_rows_is_refused_when_it_is_made() -> None:
+    with pytest.raises(ConfigError, match="takes 'rows', not one of answers, prompts"):
+        Format("rows", "?", lambda sample: Converted({}))  # type: ignore[arg-type]  # the mistake
+
+
 @pytest.mark.usefixtures("_plugins")
 @pytest.mark.parametrize(
     ("name", "message"),
     [
         ("number", "the format is of type `int`, not a Format"),
-        ("wrong", "the format takes 'rows', not one of answers, prompts"),
         ("idz", "unknown format 'idz'"),
     ],
 )

@@ -1,6 +1,7 @@
 """The built-in environments and their names, and the base class for environments with tools."""
 
 import ast
+import inspect
 import math
 import operator
 from collections.abc import Callable, Sequence
@@ -174,15 +175,24 @@ def environment_by_name(name: str) -> Callable[[], Environment]:
 def find_environment_plugin(name: str) -> Callable[..., Environment] | None:
     """Return the factory that a plug-in registers: a class or function, with or without a sample.
 
-    None if `name` is not the name of a plug-in. Raises `ConfigError` for a plug-in that is
-    something else.
+    Of `NAME:SETTINGS`, the text of the settings is its first argument. None if `name` is not the
+    name of a plug-in. Raises `ConfigError` for a plug-in that is something else.
     """
-    if name.partition(":")[0] in ENVIRONMENT_NAMES:
+    kind, colon, settings = name.partition(":")
+    if kind in ENVIRONMENT_NAMES:
         return None
-    plugin = find_plugin("assay.environments", name)
+    plugin = find_plugin("assay.environments", kind)
     if plugin is None:
         return None
     if not callable(plugin.value):
         kind = type(plugin.value).__name__
         raise plugin.build_error(f"the environment is of type `{kind}`, not a class or a function")
-    return plugin.value
+    if not colon:
+        return plugin.value
+    try:
+        inspect.signature(plugin.value).bind_partial(settings)
+    except ValueError:
+        pass  # some built-in classes have no readable signature
+    except TypeError:
+        raise plugin.build_error("the environment takes no settings") from None
+    return partial(plugin.value, settings)

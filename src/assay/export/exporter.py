@@ -11,7 +11,7 @@ from assay.types import Sample
 
 from .content_digests import DigestTable, digest_conversation, digest_json
 from .export_report import ExportReport
-from .format_table import ExportRow, Format, format_named
+from .format_table import FORMATS, ExportRow, Format, format_named
 from .grader import build_grader_stub
 from .groups import AnswerGroup, AnswerGroups, compute_group_key
 from .inferred_parquet import InferredColumns
@@ -43,31 +43,32 @@ class ExportOptions:
 def export_samples(
     samples: Iterable[Sample],
     target: Path,
-    form: str,
+    form: str | Format,
     *,
     selection: Selection | None = None,
     options: ExportOptions | None = None,
 ) -> ExportReport:
     """Write the samples that `selection` accepts to `target` in the format `form`.
 
-    Samples are streamed one at a time; groups are collected on disk. The file is moved into place
-    when it is complete, and no file is written without rows.
+    `form` is the name of a format, or a `Format` of your own. Samples are streamed one at a time;
+    groups are collected on disk. The file is moved into place when it is complete, and no file is
+    written without rows.
     """
-    export = _Export(form, target, selection or Selection(), options or ExportOptions())
+    name, found = (form.about, form) if isinstance(form, Format) else (form, format_named(form))
+    export = _Export(name, found, target, selection or Selection(), options or ExportOptions())
     return export.run(samples)
 
 
 @dataclass
 class _Export:
     name: str
+    form: Format
     target: Path
     selection: Selection
     options: ExportOptions
     report: ExportReport = field(init=False)
-    form: Format = field(init=False)
 
     def __post_init__(self) -> None:
-        self.form = format_named(self.name)
         self.form.check_target(self.target, self.name)
         self.report = ExportReport(self.name)
         selection, takes = self.selection, self.form.takes
@@ -86,7 +87,7 @@ class _Export:
         split = self.options.split
         parts = {"": self.target} if split is None else split.files(self.target)
         stub = self.target.with_name(f"{self.target.stem}.grader.json")
-        graded = self.name == "openai-rft"
+        graded = self.form is FORMATS["openai-rft"]
         targets = [*parts.values(), *([stub] if graded else [])]
         with ExitStack() as stack:
             files = stack.enter_context(

@@ -57,6 +57,11 @@ class Format:
     note: str | None = None
     """A note for the report of every export in this format."""
 
+    def __post_init__(self) -> None:
+        if self.takes not in get_args(RowContent):
+            known = ", ".join(get_args(RowContent))
+            raise ConfigError(f"the format takes {self.takes!r}, not one of {known}")
+
     def check_target(self, target: Path, name: str) -> None:
         """Raise `ConfigError` for a file name with the suffix of another format."""
         suffix = target.suffix.lower()
@@ -143,8 +148,4 @@ def format_named(name: str) -> Format:
     if not isinstance(plugin.value, Format):
         kind = type(plugin.value).__name__
         raise plugin.build_error(f"the format is of type `{kind}`, not a Format")
-    if plugin.value.takes not in get_args(RowContent):
-        raise plugin.build_error(
-            f"the format takes {plugin.value.takes!r}, not one of {', '.join(get_args(RowContent))}"
-        )
     return plugin.value
