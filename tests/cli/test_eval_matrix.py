@@ -10,6 +10,7 @@ import pytest
 from assay.cli import main
 from assay.cli.eval_matrix import MatrixEntry, MatrixReport
 from assay.cli.eval_variants import EvalVariant
+from assay.cli.worst_samples import list_worst
 from assay.errors import AccessDenied
 from assay.store import Store
 
@@ -183,3 +184,48 @@ def test_after_an_interruption_the_rest_is_not_started() -> None:
     assert report.exit_status == 130
     assert lines[1:3] == ["a  stopped: openai:m: the key is refused", "b  not started"]
     assert report.plain()["runs"][1]["problem"] == "not started"
+
+
+def test_a_metric_whose_low_values_are_good_is_compared_and_gated_by_its_direction(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    (folder / "silent.py").write_text("def silent(sample):\n    return ''\n")
+    (folder / "wordy.py").write_text(
+        "from assay.scorers import RegisteredMetric\n"
+        "words = RegisteredMetric('words', lambda s: float(len(s.response)), 'length',\n"
+        "                         direction='min', range=(0.0, 50.0))\n"
+    )
+
+    def run_both(scorer: str) -> tuple[list[str], str]:
+        words = ["--agent", "mock:echo", "--agent", "silent.py:silent", "--scorer", scorer]
+        assert main(["eval", "rows.jsonl", *words, "--json"]) == 0
+        told = read_json(capsys)
+        (compared,) = told["comparisons"].values()
+        return [each["run"] for each in told["runs"]], compared["conclusion"]
+
+    (talks, silent), conclusion = run_both("empty_rate")
+    assert conclusion == "worse"
+    assert main(["gate", silent, "--baseline", talks]) == 1
+    assert main(["gate", talks, "--baseline", silent]) == 0
+    assert main(["gate", talks, "--min", "0.5"]) == 2
+    assert "a minimum does not apply: low scores are good" in capsys.readouterr().err
+
+    (talks, silent), conclusion = run_both("wordy.py:words")
+    assert conclusion == "better"
+    assert main(["compare", talks, silent]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("conclusion    better")
+    assert "improvements (12)" in shown
+    with Store.open(create=False) as store:
+        assert store.run(talks).spec.config["bounds"] == [0.0, 50.0]
+        assert [each.row.score for each in list_worst(store.run(talks), limit=2)] == [2.0, 2.0]
+
+
+def test_the_table_states_that_low_scores_are_good(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    agents = ["--agent", "mock:echo", "--agent", "matrix_agents.py:count"]
+
+    assert main(["eval", "rows.jsonl", *agents, "--scorer", "empty_rate"]) == 0
+
+    assert "\nscore: low is good\n" in capsys.readouterr().out

@@ -11,7 +11,7 @@ import pytest
 from assay.environments import CalculatorEnvironment
 from assay.errors import ConfigError
 from assay.runner import EvalConfig
-from assay.scorers import METRICS
+from assay.scorers import METRICS, RegisteredMetric
 from assay.stats import mean_interval
 from assay.types import Endpoint, Sample
 from plugin_package import install_package
@@ -199,3 +199,18 @@ def test_the_code_of_a_named_plugin_is_a_part_of_the_fingerprint(
 
     assert described[0]["environment_factory"] != described[1]["environment_factory"]
     assert EvalConfig(environment="calculator").describe()["environment_factory"] == "calculator"
+
+
+def test_the_direction_and_the_range_of_a_metric_are_recorded() -> None:
+    length = RegisteredMetric("length", right, "length", direction="min", range=(0.0, 50.0))
+
+    plain, low = EvalConfig(score_fn=right), EvalConfig(score_fn=length)
+
+    assert (plain.direction, plain.score_bounds) == ("max", None)
+    assert (low.direction, low.score_bounds, low.scorer) == ("min", (0.0, 50.0), right)
+    assert low.describe() == {**plain.describe(), "direction": "min", "bounds": [0.0, 50.0]}
+    assert EvalConfig(score_fn=length, bounds=(0, 99)).score_bounds == (0, 99)
+    assert "direction" not in replace(low, score_fn=right).describe()
+    assert EvalConfig(score_fn="exact_answer").fingerprint() == (
+        EvalConfig(score_fn=METRICS["exact_answer"].scorer).fingerprint()
+    )

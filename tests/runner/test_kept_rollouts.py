@@ -11,7 +11,7 @@ from assay.errors import AccessDenied, ConfigError, RunStopped
 from assay.providers import ModelClient
 from assay.runner import EvalConfig, EvalReport, Resume, Stop
 from assay.store import RetriedAttempts, Store
-from assay.types import Boundary, Endpoint, Message, Sample, Trajectory
+from assay.types import Endpoint, Message, Sample, Trajectory
 from misbehaving import Exchange, MisbehavingServer
 from runner_runs import NO_RETRIES, rows, run
 
@@ -279,11 +279,13 @@ def test_a_judge_that_refuses_the_key_costs_no_rollout(
             raise AccessDenied("401: no such key", status=401)
         return 1.0
 
-    first = run(rows(3), config(server, score), store=store)
-    assert first.summary.failed == {str(Boundary.SCORER): 3}
+    evaluation = config(server, score, concurrency=1)
+    with pytest.raises(AccessDenied, match="no such key"):
+        run(rows(3), evaluation, store=store)
+    assert len(server.calls) == 1
     judge.broken.add("nobody")
 
-    assert scores(run(rows(3), config(server, score), store=store, resume="latest")) == [1.0] * 3
+    assert scores(run(rows(3), evaluation, store=store, resume="latest")) == [1.0] * 3
     assert len(server.calls) == 3
 
 

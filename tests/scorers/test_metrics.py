@@ -136,3 +136,18 @@ def test_a_list_of_scorers_takes_names_as_well() -> None:
     assert result.reward == 0.25
     with pytest.raises(ConfigError, match="no metric is named 'json'"):
         CombinedScorer(["json"])
+
+
+def test_a_list_has_one_direction() -> None:
+    assert CombinedScorer(["exact_answer", "json_valid"]).direction == "max"
+    assert CombinedScorer(["empty_rate"]).direction == "min"
+    assert CombinedScorer([("exact_answer", 1.0), ("empty_rate", -0.5)]).direction == "max"
+    with pytest.raises(ConfigError, match="low values of 'empty_rate' are good, but high values"):
+        CombinedScorer(["exact_answer", "empty_rate"])
+
+
+def test_a_metric_is_a_scorer() -> None:
+    result = METRICS["empty_rate"](sample(asked("?"), said("")))
+
+    assert isinstance(result, EvaluateResult)
+    assert result.score == 1.0

@@ -2,6 +2,8 @@
 
 import math
 import random
+from collections.abc import Iterable
+from types import SimpleNamespace
 
 import pytest
 
@@ -316,3 +318,35 @@ def test_a_clear_difference_stays_one_among_several_runs() -> None:
 def test_one_run_cannot_be_compared() -> None:
     with pytest.raises(ConfigError, match="a comparison needs at least two runs"):
         compare_runs([run(1.0)])
+
+
+class RecordedResults:
+    """A run of a store, reduced to what a comparison reads of it."""
+
+    def __init__(self, results: list[Result], **config: object) -> None:
+        self.spec = SimpleNamespace(config=config)
+        self._results = results
+
+    def results(self) -> list[Result]:
+        return self._results
+
+    def read_labels(self, sample_ids: Iterable[str]) -> dict[str, str]:
+        return {}
+
+
+def test_where_low_scores_are_good_a_fall_is_an_improvement() -> None:
+    before = RecordedResults(run(*[0.9] * 20, 0.1), direction="min")
+    after = RecordedResults(run(*[0.2] * 20, 0.6), direction="min")
+
+    found = compare(before, after)
+
+    assert found.conclusion is Conclusion.BETTER
+    assert (found.wins, found.losses) == (20, 1)
+    assert [(pair.a, pair.b) for pair in found.regressions] == [(0.1, 0.6)]
+    assert len(found.improvements) == 20
+    assert found.difference.mean is not None
+    assert found.difference.mean < 0
+    assert "low is good)" in " ".join(" ".join(found.headline()).split())
+    assert compare(after, before).conclusion is Conclusion.WORSE
+    (adjusted,) = compare_runs([before, after])
+    assert adjusted.conclusion is Conclusion.BETTER

@@ -297,3 +297,25 @@ def test_lines_stay_within_eighty_columns() -> None:
     found = against(run(*[1e150] * 8), run(*[-1e150] * 8), minimum=1e149, proven=True)
 
     assert max(map(len, found.lines())) <= 80
+
+
+def test_a_minimum_is_refused_where_low_scores_are_good() -> None:
+    summary = summarise(run(0.1, 0.2), success=0.0, direction="min")
+
+    with pytest.raises(ConfigError, match="a minimum does not apply: low scores are good"):
+        judge_gate(summary, GateRule(minimum=0.5))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "passed"), [(0.1, 0.3, False), (0.3, 0.1, True), (0.1, 0.15, True)]
+)
+def test_the_tolerance_is_a_rise_where_low_scores_are_good(
+    before: float, after: float, passed: bool
+) -> None:
+    old, new = run(*[before] * 20), run(*[after] * 20)
+    summary = summarise(new, success=0.0, direction="min")
+    comparison = compare(old, new).model_copy(update={"direction": "min"})
+
+    found = judge_gate(summary, GateRule(tolerance=0.1), comparison=comparison)
+
+    assert found.passed is passed

@@ -6,6 +6,7 @@ from assay.errors import ConfigError, ScorerFault
 from assay.stats import summarise
 from assay.stats.scale import (
     find_shared_bounds,
+    find_shared_direction,
     read_recorded_bounds,
     refuse_out_of_bounds,
     summarise_recorded,
@@ -70,3 +71,20 @@ def test_a_score_outside_its_bounds_is_the_scorers_fault(score: float) -> None:
 def test_any_other_result_is_left_alone(result: EvaluateResult) -> None:
     refuse_out_of_bounds(result, (-1.0, 1.0))
     refuse_out_of_bounds(EvaluateResult(score=7.0), None)
+
+
+def test_a_repeat_passes_with_the_lowest_score_where_low_is_good() -> None:
+    summary = summarise_recorded(repeated({"a": [0.0, 0.5], "b": [0.0, 0.0]}), {"direction": "min"})
+
+    assert summary.direction == "min"
+    assert (summary.pass_hat_k[-1].threshold, summary.pass_hat_k[-1].value) == (0.0, 0.5)
+    assert "(a repeat passes with a score of 0.000 or less)" in "\n".join(summary.lines())
+    singles = summarise_recorded(run(0.0, 1.0), {"direction": "min"})
+    assert singles.score.interval.mean == 0.5
+
+
+def test_runs_of_different_directions_are_not_compared() -> None:
+    assert find_shared_direction({}, {"direction": "max"}) == "max"
+    assert find_shared_direction({"direction": "min"}, {"direction": "min"}) == "min"
+    with pytest.raises(ConfigError, match="low scores are good in the second run, but high"):
+        find_shared_direction({}, {"direction": "min"})

@@ -204,6 +204,8 @@ class MatrixReport:
             tests = format_plural(len(self.comparisons), "test")
             note = f"against the first run, paired by sample, adjusted for {tests} (Holm)"
             notes += wrap_beside("p: ", note, max_lines=_MAX_NOTE_LINES)
+        if any(found.comparison.direction == "min" for found in self.comparisons.values()):
+            notes.append("score: low is good")
         for entry in self.entries:
             summary = None if entry.ending is None else entry.ending.report.summary
             if summary is not None and summary.invalid:

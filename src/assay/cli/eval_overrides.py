@@ -91,7 +91,7 @@ def _split_weight(text: str) -> tuple[str, float | None]:
 
 def _resolve_scorer(ref: str) -> ScoreFunction:
     if not is_code_ref(ref):
-        return require_metric(ref, where="--scorer").scorer
+        return require_metric(ref, where="--scorer")
     found: Any = import_code_ref(ref, where="--scorer")
     if not callable(found) or isinstance(found, type):
         raise ConfigError(

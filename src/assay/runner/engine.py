@@ -73,6 +73,7 @@ class EvalEngine:
         self._scorer = (
             None if config.score_fn is None else ScoreCaller(config.scorer, always_threaded=limited)
         )
+        self._bounds = config.score_bounds
         self._progress = control.progress
         self._watch = control.watch
         self._stop = control.stop
@@ -252,8 +253,8 @@ class EvalEngine:
                     self._check_timeout(own)
                 score = _add_environment_steps(result, sample.trajectory)
             _check_finite_scores(score)
-            if self._config.bounds is not None:
-                refuse_out_of_bounds(score, self._config.bounds)
+            if self._bounds is not None:
+                refuse_out_of_bounds(score, self._bounds)
             if sample.id != job.sample_id:
                 raise ScorerFault(f"the id of the sample was changed to {sample.id!r}")
         except (Exception, SystemExit) as error:

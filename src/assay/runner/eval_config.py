@@ -20,8 +20,14 @@ from assay.environments import (
 )
 from assay.errors import ConfigError
 from assay.providers import ClientSettings, EndpointLike, ModelClient, to_endpoint
-from assay.scorers import CombinedScorer, NamedScorer, ScoreFunction, require_metric
-from assay.stats import check_bounds
+from assay.scorers import (
+    CombinedScorer,
+    NamedScorer,
+    RegisteredMetric,
+    ScoreFunction,
+    require_metric,
+)
+from assay.stats import Direction, check_bounds
 from assay.types import (
     AgentSession,
     Endpoint,
@@ -90,9 +96,9 @@ class EvalConfig:
     Beside another agent it is the model that the agent calls through its context."""
 
     score_fn: NamedScorer | Sequence[NamedScorer | tuple[NamedScorer, float]] | None = None
-    """A function that takes the sample, or the name of a metric such as `exact_answer`. None: the
-    environment's own rewards are the score. In a list each scorer is a metric, with its weight if
-    it is a pair."""
+    """A function that takes the sample, or the name of a metric such as `exact_answer`. High scores
+    are good, unless a `RegisteredMetric` states another direction. None: the environment's own
+    rewards are the score. In a list each scorer is a metric, with its weight if it is a pair."""
 
     score_failures: bool = False
     """Score the samples whose agent failed, now or in a recorded run, too: `sample.failure` is then
@@ -160,7 +166,7 @@ class EvalConfig:
             )
         if isinstance(self.score_fn, str):
             metric = require_metric(self.score_fn, where="EvalConfig: score_fn")
-            object.__setattr__(self, "score_fn", metric.scorer)
+            object.__setattr__(self, "score_fn", metric)
         if isinstance(self.score_fn, list | tuple):
             object.__setattr__(self, "score_fn", CombinedScorer(self.score_fn))
         for name in ("score_fn", "prepare_messages"):
@@ -233,11 +239,24 @@ class EvalConfig:
 
     @property
     def scorer(self) -> ScoreFunction:
-        """`score_fn` as one function, also of a list."""
-        assert callable(
-            self.score_fn
-        )  # a name or a list was combined when the configuration was made
-        return self.score_fn
+        """`score_fn` as one function, also of a metric or a list."""
+        # A name was resolved and a list combined when the configuration was made.
+        given = self.score_fn
+        assert callable(given)
+        return given.scorer if isinstance(given, RegisteredMetric) else given
+
+    @property
+    def direction(self) -> Direction:
+        """Whether high or low scores are good."""
+        given = self.score_fn
+        return given.direction if isinstance(given, RegisteredMetric | CombinedScorer) else "max"
+
+    @property
+    def score_bounds(self) -> tuple[float, float] | None:
+        """The lowest and highest score possible; None for 0 to 1."""
+        if self.bounds is None and isinstance(self.score_fn, RegisteredMetric):
+            return None if self.score_fn.range == (0.0, 1.0) else self.score_fn.range
+        return self.bounds
 
     @property
     def rolls_out(self) -> bool:
@@ -266,7 +285,7 @@ class EvalConfig:
         # could not be resumed under other names.
         description: dict[str, Any] = {
             "endpoint": None if self.endpoint is None else describe_endpoint(self.endpoint),
-            "score_fn": _describe_setting(self.score_fn),
+            "score_fn": None if self.score_fn is None else _describe_setting(self.scorer),
             "prepare_messages": _describe_setting(self.prepare_messages),
             "environment_factory": _describe_environment(self.environment),
             "limits": self.limits.model_dump(),
@@ -283,8 +302,10 @@ class EvalConfig:
             description["prompt"] = self.prepare_messages.describe()
         if self.score_failures:
             description["score_failures"] = True
-        if self.bounds is not None:
-            description["bounds"] = [float(bound) for bound in self.bounds]
+        if (bounds := self.score_bounds) is not None:
+            description["bounds"] = [float(bound) for bound in bounds]
+        if self.direction == "min":
+            description["direction"] = "min"
         if self.session is not None:
             before = [message.to_dict() for message in self.session.messages]
             description["session"] = stable_id(before)

@@ -16,6 +16,7 @@ from assay.stats import (
     RunSummary,
     format_number,
     format_plural,
+    read_recorded_direction,
     summarise_recorded,
 )
 from assay.store import FailureGroup, ResultRow, RetriedAttempts, Run, RunRow
@@ -219,7 +220,7 @@ def list_worst(run: Run, *, limit: int, which: ListedKind = "all") -> list[Liste
 
 def _find_sign(run: Run) -> int:
     """Return 1 where high scores are good, -1 where low ones are."""
-    return -1 if run.spec.config.get("direction") == "min" else 1
+    return -1 if read_recorded_direction(run.spec.config) == "min" else 1
 
 
 def _rank_result(row: ResultRow, sign: int) -> tuple[int, float]:

@@ -3,12 +3,13 @@
 import asyncio
 import functools
 from collections.abc import Sequence
+from typing import Literal
 
 from assay.errors import ConfigError
 from assay.types import EvaluateResult, Metric, Sample
 
 from .caller import ScoreCaller, ScoreFunction
-from .metrics import NamedScorer, require_metric
+from .metrics import NamedScorer, RegisteredMetric, require_metric
 
 WeightedScorer = tuple[NamedScorer, float]
 
@@ -27,12 +28,18 @@ class CombinedScorer:
         if not scorers:
             raise ConfigError("the list of scorers is empty", where="score_fn")
         self._scorers: dict[str, tuple[ScoreFunction, float | None]] = {}
+        low_is_good: list[bool] = []
         for each in scorers:
             given, weight = each if isinstance(each, tuple) else (each, None)
             if isinstance(given, str):
-                scorer, base = require_metric(given, where="score_fn").scorer, given
+                given = require_metric(given, where="score_fn")
+            if isinstance(given, RegisteredMetric):
+                scorer, base = given.scorer, given.name
+                # As a penalty, a metric lowers the score as it grows.
+                low_is_good.append(given.direction == "min" and not (weight or 0) < 0)
             else:
                 scorer, base = given, name_scorer(given)
+                low_is_good.append(False)
             if not callable(scorer):
                 raise ConfigError(
                     f"{scorer!r} in the list of scorers is not callable",
@@ -44,6 +51,16 @@ class CombinedScorer:
                 number += 1
                 name = f"{base}_{number}"
             self._scorers[name] = scorer, weight
+        if any(low_is_good) and not all(low_is_good):
+            name = list(self._scorers)[low_is_good.index(True)]
+            raise ConfigError(
+                f"low values of {name!r} are good, but high values of the other scorers",
+                where="score_fn",
+                hint="give it a negative weight, as a penalty, or score by it alone",
+            )
+        self.direction: Literal["max", "min"] = "min" if all(low_is_good) else "max"
+        """Whether high or low scores are good."""
+
         self._callers: dict[str, ScoreCaller] = {}
 
     async def __call__(self, sample: Sample) -> EvaluateResult:

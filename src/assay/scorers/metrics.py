@@ -19,7 +19,7 @@ NamedScorer = ScoreFunction | str
 
 @dataclass(frozen=True)
 class RegisteredMetric:
-    """A scorer with a name, a direction and a range."""
+    """A scorer with a name, a direction and a range. Pass it wherever a scorer is expected."""
 
     name: str
     scorer: ScoreFunction
@@ -29,6 +29,10 @@ class RegisteredMetric:
 
     range: tuple[float, float] = (0.0, 1.0)
     """The lowest and the highest value it returns."""
+
+    def __call__(self, sample: Sample) -> object:
+        """Score a sample."""
+        return self.scorer(sample)
 
 
 def find_metric(name: str) -> RegisteredMetric | None:

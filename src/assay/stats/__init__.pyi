@@ -53,6 +53,7 @@ from .result_types import ResultLike as ResultLike
 from .result_types import average as average
 from .result_types import check_finite as check_finite
 from .scale import find_shared_bounds as find_shared_bounds
+from .scale import read_recorded_direction as read_recorded_direction
 from .scale import refuse_out_of_bounds as refuse_out_of_bounds
 from .scale import summarise_recorded as summarise_recorded
 from .statistics import Bounds as Bounds

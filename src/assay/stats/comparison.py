@@ -11,6 +11,7 @@ from pydantic import Field
 
 from assay.errors import ConfigError
 
+from .bounds import Direction
 from .html_table import escape_html, format_html_table
 from .interval_bar import draw_svg_bar
 from .metric_comparison import MetricComparison, compare_metrics, format_metric_comparisons
@@ -27,7 +28,7 @@ from .paired_tests import find_fewest_pairs
 from .report_sections import ReportSection, format_interval, format_p_value
 from .result_types import NOISE, ResultLike, group_by_sample, read_repeats
 from .sample_pairs import PairedMetrics, PairedScores
-from .scale import find_shared_bounds
+from .scale import find_shared_bounds, find_shared_direction
 from .statistics import Bounds, Interval, check_bounds, check_confidence
 
 # Two scores and their difference, beside the name of the sample.
@@ -83,7 +84,13 @@ class RecordedRun(Protocol):
 
 
 class Comparison(ReportSection):
-    """Run `b` against run `a`, the baseline. Differences are b minus a: below 0 is worse."""
+    """Run `b` against run `a`, the baseline. Differences are b minus a.
+
+    Below 0 is worse, unless low scores are good.
+    """
+
+    direction: Direction = "max"
+    """Whether high or low scores are good."""
 
     samples_a: int
     samples_b: int
@@ -146,7 +153,11 @@ class Comparison(ReportSection):
         mean, p_value = self.difference.mean, self.p_value
         if mean is None or p_value is None or p_value > 1 - self.confidence + NOISE:
             return Conclusion.NO_DIFFERENCE_SHOWN
-        return Conclusion.WORSE if mean < 0 else Conclusion.BETTER
+        return Conclusion.WORSE if self.is_worse(mean) else Conclusion.BETTER
+
+    def is_worse(self, difference: float) -> bool:
+        """Whether a change of the score by this difference is one for the worse."""
+        return difference < 0 if self.direction == "max" else difference > 0
 
     def lines(self, *, width: int = WIDTH) -> list[str]:
         """Format the comparison as lines of at most `width` columns, worst regression first."""
@@ -238,7 +249,8 @@ class Comparison(ReportSection):
         words = format_interval(self.difference, signed=True)
         if not self.pairs:
             return words
-        return f"{words} (mean {format_number(self.mean_a)} to {format_number(self.mean_b)})"
+        low = "" if self.direction == "max" else "; low is good"
+        return f"{words} (mean {format_number(self.mean_a)} to {format_number(self.mean_b)}{low})"
 
     @property
     def repeats_words(self) -> str:
@@ -286,10 +298,11 @@ def compare(
 ) -> Comparison:
     """Compare run `b` with the baseline `a`, paired by sample id, repeats averaged first.
 
-    Takes the reports of two evaluations, runs of a store, or their results. Reports and runs also
-    give the bounds of their scores, and the labels of the listed samples. The metrics that both
-    runs have are compared as well. Keeps the scores of `a` and a few numbers for each pair in
-    memory. Each list contains at most `limit` samples (None: all); the counts are always complete.
+    Takes the reports of two evaluations, runs of a store, or their results, in which high scores
+    are good. Reports and runs also give the bounds and the direction of their scores, and the
+    labels of the listed samples. The metrics that both runs have are compared as well. Keeps the
+    scores of `a` and a few numbers for each pair in memory. Each list contains at most `limit`
+    samples (None: all); the counts are always complete.
     """
     check_confidence(confidence)
     if bounds is not None:
@@ -297,10 +310,13 @@ def compare(
     if limit is not None and limit < 0:
         raise ConfigError(f"limit is {limit!r}, not 0 or more", where="compare()")
     recorded = [each for each in (a, b) if not isinstance(each, Iterable)]
-    if bounds is None and len(recorded) == 2:
-        bounds = find_shared_bounds(recorded[0].spec.config, recorded[1].spec.config)
+    direction: Direction = "max"
+    if len(recorded) == 2:
+        configs = recorded[0].spec.config, recorded[1].spec.config
+        bounds = find_shared_bounds(*configs) if bounds is None else bounds
+        direction = find_shared_direction(*configs)
     # All of a before b: only the scores of one run are kept, b is joined as it is read.
-    joining = _RunJoin(limit)
+    joining = _RunJoin(limit, direction)
     for sample_id, repeats in group_by_sample(a if isinstance(a, Iterable) else a.results()):
         joining.add_a(sample_id, repeats)
     for sample_id, repeats in group_by_sample(b if isinstance(b, Iterable) else b.results()):
@@ -376,8 +392,9 @@ class _IdList:
 class _RunJoin:
     """Joins two runs by sample id."""
 
-    def __init__(self, limit: int | None) -> None:
+    def __init__(self, limit: int | None, direction: Direction) -> None:
         self._limit = limit
+        self._direction = direction
         self._of_a: dict[str, bytes] = {}
         self._seen_b: set[str] = set()
         self._ids: list[str] = []
@@ -425,12 +442,15 @@ class _RunJoin:
         differences = scores.differences
         test = scores.test(seed)
         pairs = len(differences)
-        wins, losses = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
+        better = 1 if self._direction == "max" else -1
+        wins = sum(d * better > 0 for d in differences)
+        losses = sum(d * better < 0 for d in differences)
         missing_in_b = _IdList(self._limit)
         for sample_id in self._of_a:
             if sample_id not in self._seen_b:
                 missing_in_b.add(sample_id)
         return Comparison(
+            direction=self._direction,
             samples_a=len(self._of_a),
             samples_b=len(self._seen_b),
             pairs=pairs,
@@ -458,8 +478,8 @@ class _RunJoin:
             metrics=compare_metrics(metrics.pairs, confidence=confidence, seed=seed),
             metrics_unpaired=tuple(metrics.unpaired),
             metrics_left_out=metrics.left_out,
-            regressions=self._select_most_changed(differences, sign=-1),
-            improvements=self._select_most_changed(differences, sign=1),
+            regressions=self._select_most_changed(differences, sign=-better),
+            improvements=self._select_most_changed(differences, sign=better),
         )
 
     def _select_most_changed(self, differences: "array[float]", *, sign: int) -> tuple[Pair, ...]:

@@ -34,7 +34,7 @@ class GateRule:
     """Require that the one-sided lower bound reaches the minimum, not only the mean."""
 
     tolerance: float | None = None
-    """How far the mean may fall below the baseline's. None: no statistically significant drop."""
+    """How much worse than the baseline's the mean may be. None: not by a significant difference."""
 
     max_not_judged: float = 0.05
     """The largest share of unscored results, and of baseline samples without a pair."""
@@ -118,6 +118,12 @@ def judge_gate(
     if comparison is None and rule.minimum is None:
         raise ConfigError(
             "the gate has no criterion", where="gate", hint="give a minimum or a baseline"
+        )
+    if rule.minimum is not None and summary.direction == "min":
+        raise ConfigError(
+            "a minimum does not apply: low scores are good in this run",
+            where="gate",
+            hint="compare it with a baseline, or score it by a metric whose high values are good",
         )
     if comparison is None and rule.tolerance is not None:
         raise ConfigError("a tolerance needs a baseline", where="gate")
@@ -216,9 +222,11 @@ def _check_against_baseline(comparison: Comparison, rule: GateRule) -> Check:
         )
     change = f"changed by {format_number(mean, signed=True)}"
     if rule.tolerance is not None:
-        failed = -mean > rule.tolerance + NOISE
+        failed = comparison.is_worse(mean) and abs(mean) > rule.tolerance + NOISE
         words = "more than" if failed else "within"
-        text = f"{change}, {words} the tolerance of {format_number(rule.tolerance, beside=-mean)}"
+        text = (
+            f"{change}, {words} the tolerance of {format_number(rule.tolerance, beside=abs(mean))}"
+        )
         return Check(
             name="baseline", outcome=Outcome.FAILED if failed else Outcome.PASSED, text=text
         )

@@ -8,6 +8,7 @@ from typing import Literal
 
 from assay.errors import ConfigError
 
+from .bounds import Direction
 from .result_types import NOISE, check_finite
 from .statistics import Interval, check_confidence, compute_beta_interval
 
@@ -72,8 +73,9 @@ def _count_repeats(samples: Iterable[Sequence[float | None]], threshold: float) 
 class RepeatCounts:
     """Counts of samples by judged repeats and successes: sufficient for both rates."""
 
-    def __init__(self, threshold: float = 1.0) -> None:
+    def __init__(self, threshold: float = 1.0, direction: Direction = "max") -> None:
         self.threshold = check_finite(threshold, "the threshold of a success")
+        self._sign = 1 if direction == "max" else -1
         self.unjudged = 0
         self.most = 0
         """The most repeats, judged or not, that a sample had."""
@@ -83,19 +85,19 @@ class RepeatCounts:
     def add(self, scores: Sequence[float | None]) -> None:
         judged = successes = 0
         # Weighted metrics may sum to 0.9999999999999999, which must count as 1.0.
-        enough = self.threshold - NOISE
+        sign, enough = self._sign, self._sign * self.threshold - NOISE
         for score in scores:
             if score is not None:
                 judged += 1
-                successes += check_finite(score, "a score") >= enough
+                successes += sign * check_finite(score, "a score") >= enough
         self.unjudged += len(scores) - judged
         self.most = max(self.most, len(scores))
         self._samples[judged, successes] += 1
 
     def add_singles(self, scores: Sequence[float]) -> None:
         """Add samples with one judged result each. The scores must be finite."""
-        enough = self.threshold - NOISE
-        successes = len([score for score in scores if score >= enough])
+        sign, enough = self._sign, self._sign * self.threshold - NOISE
+        successes = len([score for score in scores if sign * score >= enough])
         self.most = max(self.most, 1)
         self._samples[1, 1] += successes
         self._samples[1, 0] += len(scores) - successes

@@ -1,10 +1,11 @@
-"""The recorded scale of a run's scores, for scores outside 0..1."""
+"""The recorded scale of a run's scores: their bounds, and whether high or low ones are good."""
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import ConfigError, ScorerFault
 
+from .bounds import Direction
 from .number_format import format_number
 from .result_types import ResultLike
 from .statistics import Bounds, is_within
@@ -20,6 +21,27 @@ def read_recorded_bounds(config: Mapping[str, Any]) -> Bounds | None:
     """Return the lowest and highest possible score of a run's configuration, or None."""
     bounds = config.get("bounds")
     return None if bounds is None else (float(bounds[0]), float(bounds[1]))
+
+
+def read_recorded_direction(config: Mapping[str, Any]) -> Direction:
+    """Return whether high or low scores are good in a run with this configuration."""
+    return "min" if config.get("direction") == "min" else "max"
+
+
+def find_shared_direction(a: Mapping[str, Any], b: Mapping[str, Any]) -> Direction:
+    """Return the direction of two runs, by their configurations.
+
+    Raises `ConfigError` when they differ: neither run is then better or worse.
+    """
+    first, second = read_recorded_direction(a), read_recorded_direction(b)
+    if first != second:
+        low = "first" if first == "min" else "second"
+        raise ConfigError(
+            f"low scores are good in the {low} run, but high scores in the other",
+            where="direction",
+            hint="score one of them again with the scorer of the other: `assay score RUN`",
+        )
+    return first
 
 
 def find_shared_bounds(a: Mapping[str, Any], b: Mapping[str, Any]) -> Bounds | None:
@@ -40,9 +62,11 @@ def find_shared_bounds(a: Mapping[str, Any], b: Mapping[str, Any]) -> Bounds | N
 
 
 def summarise_recorded(results: Iterable[ResultLike], config: Mapping[str, Any]) -> RunSummary:
-    """Summarise a run on its own scale: a repeat passes with the highest score."""
-    bounds = read_recorded_bounds(config)
-    return summarise(results, bounds=bounds, success=(bounds or _DEFAULT_BOUNDS)[1])
+    """Summarise a run on its own scale: a repeat passes with the best score."""
+    bounds, direction = read_recorded_bounds(config), read_recorded_direction(config)
+    low, high = bounds or _DEFAULT_BOUNDS
+    success = high if direction == "max" else low
+    return summarise(results, bounds=bounds, success=success, direction=direction)
 
 
 def refuse_out_of_bounds(result: "EvaluateResult", bounds: Bounds | None) -> None:

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
+from .bounds import Direction
 from .number_format import (
     WIDTH,
     clean_text,
@@ -73,6 +74,9 @@ class RunSummary(ReportSection):
     score: ScoreStatistics
     bounds: Bounds | None
     """The lowest and highest possible score, where they are known."""
+
+    direction: Direction = "max"
+    """Whether high or low scores are good."""
 
     metrics: dict[str, ScoreStatistics]
     metrics_left_out: int
@@ -171,7 +175,8 @@ class RunSummary(ReportSection):
             lines += format_labelled(label, words + left_out, width=width)
         if self.pass_at_k:
             threshold = format_number(self.pass_at_k[0].threshold)
-            words = f"(a repeat passes with a score of {threshold} or more)"
+            words = f"{threshold} or {'more' if self.direction == 'max' else 'less'}"
+            words = f"(a repeat passes with a score of {words})"
             lines += format_labelled("", words, width=width)
         return lines
 
@@ -182,16 +187,18 @@ def summarise(
     confidence: float = 0.95,
     bounds: Bounds | None = None,
     success: float = 1.0,
+    direction: Direction = "max",
 ) -> RunSummary:
     """Summarise a run in one pass and constant memory.
 
     The repeats of a sample must be adjacent. `bounds` are the lowest and highest possible score;
-    `success` is the lowest score with which a repeat passes.
+    `success` is the lowest score with which a repeat passes, or the highest one with the direction
+    `min`.
     """
     check_confidence(confidence)
     if bounds is not None:
         check_bounds(bounds)
-    running = _SummaryBuilder(success)
+    running = _SummaryBuilder(success, direction)
     remaining = iter(results)
     chunk = list(islice(remaining, _RESULTS_AT_ONCE))
     while chunk:
@@ -235,7 +242,8 @@ class _SummaryBuilder:
     # Numbers are buffered in lists and counted many at once: iterating a list in C takes a tenth
     # of the time of a call for each number.
 
-    def __init__(self, success: float) -> None:
+    def __init__(self, success: float, direction: Direction) -> None:
+        self._direction = direction
         self._samples = self._results = self._judged_results = self._partly = 0
         self._failed: Counter[str] = Counter()
         self._failed_but_judged = self._invalid = 0
@@ -250,7 +258,7 @@ class _SummaryBuilder:
         self._cost = _RunningTotal("a cost")
         self._seconds = RunningPercentiles()
         self._cached = self._unmeasured = 0
-        self._repeats = RepeatCounts(success)
+        self._repeats = RepeatCounts(success, direction)
 
     def add(self, repeats: list[ResultLike]) -> None:
         scores = [read_valid_score(result) for result in repeats]
@@ -337,6 +345,7 @@ class _SummaryBuilder:
             invalid=self._invalid,
             score=self._build_statistics(self._score, confidence, bounds),
             bounds=bounds,
+            direction=self._direction,
             metrics={
                 name: self._build_statistics(stats, confidence, None)
                 for name, stats in sorted(self._metrics.items())
