@@ -13,7 +13,7 @@ from assay.errors import AssayError, StoreError, WireError
 from assay.formats.atif import from_atif
 from assay.formats.eval_record import from_eval_record
 from assay.store import Store
-from assay.store.writer import Writer
+from assay.store.insert_rows import build_result_row
 from assay.types import Sample
 from opencode_archives import (
     RECORDED,
@@ -419,7 +419,7 @@ def test_each_recorder_has_its_folder(tmp_path: Path) -> None:
     ("error", "printed", "status"),
     [
         (WireError("odd"), "skipped ", "completed"),
-        (StoreError("the disk is full"), "the disk is full", "interrupted"),
+        (StoreError("the disk is full"), "the disk is full", "running"),
     ],
 )
 def test_a_bad_sample_is_skipped_and_a_failing_store_ends_the_import(
@@ -430,16 +430,50 @@ def test_a_bad_sample_is_skipped_and_a_failing_store_ends_the_import(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def refuse(*_: object) -> bool:
+    def refuse(*_: object) -> object:
         raise error
 
-    monkeypatch.setattr(Writer, "record", refuse)
+    monkeypatch.setattr("assay.runner.record_run.build_result_row", refuse)
 
     assert ingest(DATA, "--store", str(tmp_path / "a.db")) == 3
 
     assert capsys.readouterr().err.startswith(printed)
     with Store.open(tmp_path / "a.db", create=False) as store:
         assert [row.status for row in store.runs()] == [status]
+
+
+def test_an_interrupted_import_is_resumed_and_stores_what_is_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where, recorded = ["--store", str(tmp_path / "a.db")], 0
+
+    def fail_after_two(*given: Any) -> object:
+        nonlocal recorded
+        recorded += 1
+        if recorded > 2:
+            raise StoreError("the disk is full")
+        return build_result_row(*given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("assay.runner.record_run.build_result_row", fail_after_two)
+        assert ingest(DATA, *where) == 3
+    with Store.open(tmp_path / "a.db", create=False) as store:
+        run, total = store.run("latest").id, store.run("latest").totals.recorded
+    assert total == 2
+    capsys.readouterr()
+
+    assert ingest(DATA, *where, "--resume", run, "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert ingest(DATA, "-o", str(tmp_path / "all.jsonl")) == 0
+    names = [json.loads(line)["id"] for line in (tmp_path / "all.jsonl").read_text().splitlines()]
+
+    with Store.open(tmp_path / "a.db", create=False) as store:
+        resumed = store.run("latest")
+        assert (resumed.id, resumed.row().status) == (run, "completed")
+        assert [sample.id for sample in resumed.samples()] == names
+    assert (told["run"], told["written"], told["skipped"]) == (run, len(names), [])
+    assert ingest(DATA, *where, "--resume", run, "--children", "separate") == 2
+    assert ingest(DATA, "-o", "x.jsonl", "--resume", run) == 2
 
 
 SOURCE_CODE = """

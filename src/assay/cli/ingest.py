@@ -1,16 +1,16 @@
 """`assay ingest`: import recorded agent sessions as samples, into a file or the store."""
 
-import asyncio
 import os
 import secrets
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from itertools import chain, islice
 from pathlib import Path
 from typing import get_args
 
-from assay.errors import AssayError, BadRow, ConfigError, StoreError
+from assay.errors import ConfigError
+from assay.runner import Progress, RunControl, Stop, record_samples, start_or_resume
 from assay.sessions import (
     SESSION_SOURCES,
     Children,
@@ -25,20 +25,31 @@ from assay.sessions import (
     read_opencode,
     read_plugin_sessions,
 )
-from assay.store import Run, RunSpec, Store, sample_key
+from assay.store import RunSpec, Store
 from assay.types import Sample, stable_id
 
 from .arguments import add_count, add_flag, add_report_options, parse_moment
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_PASS
 from .ingest_report import FORMATS, IngestReport
 from .output import print_message, print_report, write_samples
+from .progress_bar import choose_display
+from .resume import format_options, format_resume_hint, join_resume_command
 from .sample_input import refuse_to_overwrite
+from .signals import exit_interrupted, run_until_stopped
 from .store_option import add_store_option, build_next_command, find_store_location
 
 # Their formats mark reverted and synthetic messages.
 _SOURCES_WITH_OPTIONS = ("opencode", "claude-code", "codex")
-# Samples are held in memory until their batch is committed.
-_STORE_BATCH_SIZE = 64
+
+_RESUME_OPTIONS = (
+    "project session title children keep_reverted synthetic raw_records store"
+).split()
+_OPTION_DEFAULTS = {
+    "children": "inline",
+    "keep_reverted": False,
+    "synthetic": False,
+    "raw_records": False,
+}
 
 # Names of files that agents record. Such a file is never overwritten.
 _SESSION_FILE_PATTERNS = {
@@ -109,8 +120,9 @@ def configure(parser: ArgumentParser) -> None:
     add_flag(parser, "--keep-reverted", "keep messages that the user reverted")
     add_flag(parser, "--synthetic", "keep text that the agent program inserted into user messages")
     add_flag(parser, "--raw-records", "keep records that are not messages, unchanged (claude-code)")
+    parser.add_argument("--resume", metavar="RUN", help="resume an interrupted import")
     add_store_option(parser)
-    add_report_options(parser)
+    add_report_options(parser, quiet=True)
 
 
 def main(args: Namespace) -> int:
@@ -118,6 +130,8 @@ def main(args: Namespace) -> int:
     if args.source not in SESSION_SOURCES:
         # Before a default folder is looked for: the name may be misspelled.
         find_session_source(args.source)
+    if args.resume is not None and args.output is not None:
+        raise ConfigError("--resume has no effect with an output file", hint="remove -o")
     for option, given in (
         (f"--format {args.format}", args.format != "sample"),
         ("--max-output-chars", args.max_output_chars is not None),
@@ -132,8 +146,9 @@ def main(args: Namespace) -> int:
     account = IngestReport(
         stream, output=args.output, format=args.format, max_output_chars=args.max_output_chars
     )
+    complete = True
     if args.output is None:
-        _store_sessions(stream, account, args)
+        complete = _store_sessions(stream, account, args)
     else:
         _refuse_to_overwrite_sessions(Path(args.output), path, args.source)
         write_samples(args.output, _iterate_samples(stream, account), account.format_line)
@@ -141,7 +156,20 @@ def main(args: Namespace) -> int:
     if account.run is not None:
         account.next = build_next_command(args, "show", account.run)
     print_report(args, account.lines(), account.plain())
+    if not complete:
+        print_message(f"interrupted; {format_resume_hint(_build_ingest_command(args, account))}")
+        exit_interrupted()
     return EXIT_PASS if account.complete else EXIT_INCONCLUSIVE
+
+
+def _build_ingest_command(args: Namespace, account: IngestReport) -> str:
+    """Build the command that resumes the import."""
+    options = format_options(args, _RESUME_OPTIONS, _OPTION_DEFAULTS)
+    if args.since is not None:
+        # Absolute: `30d` would be another moment then.
+        options += ["--since", args.since.isoformat()]
+    paths = [] if args.path is None else [str(args.path)]
+    return join_resume_command(["assay", "ingest", args.source, *paths, *options], account.run)
 
 
 def _read_sessions(args: Namespace, path: Path) -> SessionStream:
@@ -222,7 +250,8 @@ def _print_skipped(account: IngestReport) -> None:
     account.named = len(account.skipped)
 
 
-def _store_sessions(stream: SessionStream, account: IngestReport, args: Namespace) -> None:
+def _store_sessions(stream: SessionStream, account: IngestReport, args: Namespace) -> bool:
+    """Record the sessions as a run. Returns False if it was interrupted."""
     config = {
         "ingest": args.source,
         "since": None if args.since is None else args.since.isoformat(),
@@ -243,38 +272,24 @@ def _store_sessions(stream: SessionStream, account: IngestReport, args: Namespac
     )
     samples = _iterate_samples(stream, account)
     # The source is opened before the run is started: a wrong path leaves no empty run behind.
-    first = next(samples, None)
-    with Store.open(find_store_location(args)) as store:
-        account.store, account.run, account.stored = store.where, spec.id, 0
-        run = store.start_run(spec)
-        try:
-            if first is not None:
-                asyncio.run(_record_sessions(run, spec, first, samples, account))
-        except BaseException:
-            run.finish("interrupted")
-            raise
-        # Skipped sessions do not make the run incomplete: a second import would skip them again.
-        run.finish("completed")
+    first = list(islice(samples, 1))
+    stop = Stop()
+    with Store.open(find_store_location(args), create=args.resume is None) as store:
+        run = start_or_resume(store, spec, args.resume, allow_changed_scorer=False)
+        account.store, account.run, account.stored = store.where, run.id, run.totals.recorded
+        with choose_display(quiet=args.quiet) as display:
+            # Skipped sessions do not make the run incomplete: another import would skip them too.
+            control = RunControl(Progress(), display.watch, stop, stops_early=False)
+
+            async def record() -> None:
+                numbered = _number_samples(chain(first, samples))
+                await record_samples(run, numbered, control, account.settle)
+
+            run_until_stopped(record, stop, display)
+    return not stop.requested
 
 
-async def _record_sessions(
-    run: Run, spec: RunSpec, first: Sample, samples: Iterator[Sample], account: IngestReport
-) -> None:
-    async with run.writer() as writer:
-
-        async def record(sample: Sample, index: int) -> None:
-            sample.index = index
-            key = sample_key(spec.id, sample.id, 0, spec.config_fingerprint)
-            try:
-                inserted = await writer.record(key, sample)
-            except AssayError as error:
-                # Other errors are about this sample; a failing store fails for every sample.
-                if isinstance(error, StoreError):
-                    raise
-                account.skip(sample.id, BadRow(error.message, where=f"session {sample.id}"))
-                return
-            account.count_stored(sample.id, inserted=inserted)
-
-        numbered = enumerate(chain([first], samples))
-        while batch := list(islice(numbered, _STORE_BATCH_SIZE)):
-            await asyncio.gather(*(record(sample, index) for index, sample in batch))
+def _number_samples(samples: Iterable[Sample]) -> Iterator[Sample]:
+    for index, sample in enumerate(samples):
+        sample.index = index
+        yield sample

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from assay.errors import BadRow
+from assay.errors import AssayError, BadRow
 from assay.formats import Converted, cut_outputs, to_atif, to_eval_record, to_vertex
 from assay.sessions import CONVERSION_ERRORS, SessionStream, UnreadableSession
 from assay.stats import format_plural
@@ -91,18 +91,21 @@ class IngestReport:
         self.unwritten += 1
         self.skipped.append(UnreadableSession(session_id, problem.with_traceback(None)))
 
-    def count_stored(self, session_id: str, *, inserted: bool) -> None:
-        """Count a sample that the store inserted; report one with an id that is already stored."""
+    def settle(self, session_id: str, outcome: bool | AssayError) -> None:
+        """Count a sample that the store inserted; report any other."""
         assert self.stored is not None
-        if inserted:
+        where = f"session {session_id}"
+        if outcome is True:
             self.stored += 1
-            return
-        problem = BadRow(
-            "another session with this id is already stored; this one was skipped",
-            where=f"session {session_id}",
-            hint="write both to a file with -o FILE",
-        )
-        self.skip(session_id, problem)
+        elif isinstance(outcome, AssayError):
+            self.skip(session_id, BadRow(outcome.message, where=where))
+        else:
+            problem = BadRow(
+                "another session with this id is already stored; this one was skipped",
+                where=where,
+                hint="write both to a file with -o FILE",
+            )
+            self.skip(session_id, problem)
 
     def lines(self) -> list[str]:
         """Return the report as text; `plain` has the same content."""

@@ -11,9 +11,11 @@ from .eval_report import build_eval_report as build_eval_report
 from .evaluation import Resume as Resume
 from .evaluation import create_run_id as create_run_id
 from .evaluation import evaluate as evaluate
+from .evaluation import start_or_resume as start_or_resume
 from .progress_line import format_duration as format_duration
 from .progress_line import format_progress as format_progress
 from .progress_line import show_progress as show_progress
+from .record_run import record_samples as record_samples
 from .rescore_run import RescoreOptions as RescoreOptions
 from .rescore_run import rescore as rescore
 from .rollout_job import RolloutJob as RolloutJob

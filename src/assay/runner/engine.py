@@ -429,23 +429,25 @@ class EvalEngine:
     def _submit_finished(self) -> None:
         finished, self._finished = self._finished, []
         entries: list[InsertRow] = []
-        notes: list[_ProgressNote] = []
+        notes: list[Any] = []
         for job, failed in finished:
             try:
-                entry, note = self._encode_job(job, failed=failed)
+                encoded = self._encode_job(job, failed=failed)
             except Exception as error:
                 # A sample that cannot be recorded ends the run: it must never be dropped silently.
                 self._abort(error)
             else:
-                entries.append(entry)
-                notes.append(note)
+                if encoded is not None:
+                    entries.append(encoded[0])
+                    notes.append(encoded[1])
         try:
             # Only the notes wait for the disk, so that the samples can be freed.
             self._writer.submit(entries, partial(self._count_recorded, notes))
         except Exception as error:
             self._abort(error)
 
-    def _encode_job(self, job: RolloutJob, *, failed: bool) -> "tuple[InsertRow, _ProgressNote]":
+    def _encode_job(self, job: RolloutJob, *, failed: bool) -> tuple[InsertRow, Any] | None:
+        """Return the row of a sample and its note for the progress; None to leave it out."""
         sample = job.sample
         try:
             if failed:
@@ -467,27 +469,26 @@ class EvalEngine:
         entry.prompt_digest = job.prompt_digest
         return entry
 
-    def _count_recorded(
-        self, notes: "list[_ProgressNote]", outcome: list[bool] | AssayError
-    ) -> None:
+    def _count_recorded(self, notes: list[Any], outcome: list[bool] | AssayError) -> None:
         if isinstance(outcome, AssayError):
             self._abort(outcome)
             return
         progress, watch = self._progress, self._watch
         try:
             for note, fresh in zip(notes, outcome, strict=True):
-                if note is None:
-                    progress.failed += 1
-                elif fresh:
-                    progress.add(*note)
+                self._count_result(note, fresh)
                 if watch is not None:
                     watch(progress)
         except Exception as error:
             self._abort(error)
 
+    def _count_result(self, note: tuple[float | None, float | None] | None, fresh: bool) -> None:
+        """Count reward and cost of a recorded sample; None for a failed one."""
+        if note is None:
+            self._progress.failed += 1
+        elif fresh:
+            self._progress.add(*note)
 
-# Reward and cost of a recorded sample; None for a failed one.
-_ProgressNote = tuple[float | None, float | None] | None
 
 _SAMPLE_TIMEOUT = "timeout_s"
 

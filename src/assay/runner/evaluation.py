@@ -116,6 +116,7 @@ async def execute_jobs(
     *,
     client: ModelClient | None,
     control: RunControl,
+    build_engine: Callable[..., EvalEngine] = EvalEngine,
 ) -> None:
     """Execute the jobs that are not recorded yet, and store how the run ended."""
     # A lookup in an empty frozenset is cheaper than one in `DoneKeys`, and happens per sample.
@@ -132,7 +133,7 @@ async def execute_jobs(
             if close is not None:
                 stack.push_async_callback(close)
             writer = await stack.enter_async_context(run.writer())
-            await EvalEngine(config, client, writer, control).run(todo(done))
+            await build_engine(config, client, writer, control).run(todo(done))
         if not control.stop.requested:
             status = "completed"
     except Exception as error:
