@@ -24,6 +24,9 @@ Constructing a model from wrong values raises pydantic's own `ValidationError`.
 class AssayError(Exception):
     """An error that a user can act on: the problem, its location and a hint."""
 
+    run_id: str | None = None
+    """The run that the error ended, which can be resumed. None outside of a run."""
+
     def __init__(self, message: str, *, where: str | None = None, hint: str | None = None) -> None:
         self.message = message
         self.where = where
@@ -136,9 +139,6 @@ class RunStopped(AssayError):
 
     Recorded results are kept, and the run can be resumed.
     """
-
-    run_id: str | None = None
-    """The id of the run; None before the run starts."""
 
 
 class StoreError(AssayError):

@@ -10,6 +10,7 @@ from assay.certify.certificate import Resource, build_statement
 from assay.certify.certificate_checks import (
     CertificateFinding,
     CertificateRequirements,
+    VerifyPolicy,
     check_certificate,
 )
 from assay.certify.certified import CertificationResult
@@ -83,9 +84,12 @@ CHANGES: dict[str, tuple[dict[str, Any], tuple[str, str, str]]] = {
     "another judge": ({"judge": "gpt-5"}, ("judge", "gpt-5", "gpt-4")),
     "no judge": ({"judge": None}, ("judge", "nothing", "gpt-4")),
     "more repeats": ({"repeats": 3}, ("repeats", "at least 3", "1")),
-    "another runner": ({"runner": "my:agent"}, ("runner", "my:agent", "own model mock:echo")),
+    "another runner": (
+        {"policy": VerifyPolicy(runner="my:agent")},
+        ("runner", "my:agent", "own model mock:echo"),
+    ),
     "another artifact": (
-        {"subjects": (("sha256", OTHER),)},
+        {"policy": VerifyPolicy(subjects=(("sha256", OTHER),))},
         ("subject", f"sha256:{OTHER}", f"sha256:{SHA}"),
     ),
 }
@@ -190,7 +194,7 @@ def test_a_dataset_that_nobody_pinned_or_fetched_is_said_to_be_unchecked() -> No
 def test_a_required_artifact_is_found_by_its_digest() -> None:
     commit = Resource(name="git", digest={"gitCommit": "0123abcd"})
     statement = build_statement(result(), valid_days=30, subjects=(commit,))
-    expected = replace(EXPECTED, subjects=(("gitCommit", "0123abcd"),))
+    expected = replace(EXPECTED, policy=VerifyPolicy(subjects=(("gitCommit", "0123abcd"),)))
 
     findings = check_certificate(statement, expected, now=NOW)
 

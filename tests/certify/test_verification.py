@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from assay.certify import Verification, VerifyPolicy, verify_certificate
 from assay.certify.signatures import VerifyingKey, generate_key, read_verifying_key
-from assay.certify.verification import Verification, VerifyPolicy, verify_certificate
 from assay.datasets.golden.access_rules import FetchRules
 from assay.errors import ConfigError, DatasetError, ManifestError, WireError
 from certificates import change, issued

@@ -12,13 +12,15 @@ import pytest
 
 from assay.certify import (
     CertifySettings,
+    Verification,
+    VerifyPolicy,
     certify,
     plan_certifications,
+    verify_certificate,
     write_reports,
 )
 from assay.certify.report_files import IssueOptions
 from assay.certify.signatures import generate_key, read_signing_key, read_verifying_key
-from assay.certify.verification import Verification, VerifyPolicy, verify_certificate
 from assay.types import Endpoint
 from certificates import change, issued
 from certifying import RIGHT, agent, golden, profile

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from assay.certify import VerifyPolicy, verify_certificate
 from assay.certify.certificate_file import MAX_CERTIFICATE_BYTES, read_certificate
-from assay.certify.verification import VerifyPolicy, verify_certificate
 from assay.cli import main
 from assay.errors import AssayError, WireError
 from certificates import issued

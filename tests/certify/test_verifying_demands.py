@@ -9,12 +9,14 @@ import pytest
 
 from assay.certify import (
     CertifySettings,
+    Verification,
+    VerifyPolicy,
     certify,
     plan_certifications,
+    verify_certificate,
     write_reports,
 )
 from assay.certify.certificate_checks import is_same_model
-from assay.certify.verification import Verification, VerifyPolicy, verify_certificate
 from certificates import change
 from certifying import JUDGED, golden, judge, manifest, profile, right
 

@@ -6,6 +6,7 @@ from .certificate import Statement as Statement
 from .certificate import build_statement as build_statement
 from .certificate_checks import CertificateFinding as CertificateFinding
 from .certificate_checks import CertificateRequirements as CertificateRequirements
+from .certificate_checks import VerifyPolicy as VerifyPolicy
 from .certificate_checks import check_certificate as check_certificate
 from .certificate_file import read_certificate as read_certificate
 from .certified import CertificationResult as CertificationResult
@@ -49,5 +50,4 @@ from .signatures import read_signing_key as read_signing_key
 from .signatures import read_verifying_key as read_verifying_key
 from .source_files import locate_code as locate_code
 from .verification import Verification as Verification
-from .verification import VerifyPolicy as VerifyPolicy
 from .verification import verify_certificate as verify_certificate

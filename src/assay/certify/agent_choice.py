@@ -103,7 +103,9 @@ def _get_runner_name(runner: Callable[..., object]) -> str:
 def _find_runner_code(runner: Callable[..., object], index: CodeIndex) -> CodeFiles | None:
     """Find the code of a function by its name, or else by the function itself."""
     named = (
-        index.runner(_get_runner_name(runner)) if is_code_name(_get_runner_name(runner)) else None
+        index.find("runner", _get_runner_name(runner))
+        if is_code_name(_get_runner_name(runner))
+        else None
     )
     own = find_callable_code(runner)
     if named is None or own is None:
@@ -115,9 +117,9 @@ def _find_runner_code(runner: Callable[..., object], index: CodeIndex) -> CodeFi
 def _choose_named_runner(case: _AgentRequest, runner: str) -> ChosenAgent:
     if runner.startswith(COMMAND_PREFIX):
         command = CommandAgent(runner.removeprefix(COMMAND_PREFIX).strip())
-        return ChosenAgent(command, code=case.code.runner(command.name))
+        return ChosenAgent(command, code=case.code.find("runner", command.name))
     if is_code_name(runner) and not is_agent_plugin(runner):
-        code = case.code.runner(runner)
+        code = case.code.find("runner", runner)
         function = import_function(runner, folders=(Path.cwd(), case.root), where="--runner")
         return ChosenAgent(FunctionAgent(function, runner), code=code)
     found = resolve_agent(runner, where="--runner")
@@ -144,7 +146,7 @@ def _choose_manifest_agent(case: _AgentRequest, endpoint: Endpoint | None) -> Ch
     elif model is None or strip_provider(model) != endpoint.model:
         deviations = (f"the agent's model is {endpoint.model}, not {model}",)
     named = case.settings.tools
-    code = None if named is None else case.code.runner(named)
+    code = None if named is None else case.code.find("runner", named)
     agent = ModelAgent(
         endpoint,
         system=build_system_prompt(case.definition),

@@ -6,24 +6,73 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
+from assay.datasets import FetchRules
+from assay.errors import ConfigError
 from assay.stats import ReportSection, format_plural
+from assay.types import Endpoint
 
 from .certificate import Certification, Statement, is_valid
 from .certified import CertifiedDataset, CertifiedEndpoint
+from .code_digests import build_certified_endpoint
 from .criteria import CriterionOutcome, CriterionStatus, ResolvedCriterion
+from .signatures import VerifyingKey
 
 NO_VALUE = "nothing"
+
+
+FindingStatus = Literal["ok", "mismatch", "unchecked"]
 
 
 class CertificateFinding(ReportSection):
     """The result of one comparison."""
 
     check: str
-    status: Literal["ok", "mismatch", "unchecked"]
+    status: FindingStatus
     """`unchecked`: neither the manifest nor the policy requires a value."""
 
     expected: str
     found: str
+
+
+@dataclass(frozen=True)
+class VerifyPolicy:
+    """Requirements on a certificate that are not part of the manifest."""
+
+    keys: tuple[VerifyingKey, ...] = ()
+    """One of them must have signed it. Without keys the author is unknown."""
+
+    allow_unsigned: bool = False
+    """Whether to accept a certificate without a verified signature."""
+
+    refetch_dataset: bool = False
+    fetch: FetchRules = field(default_factory=FetchRules)
+    subjects: tuple[tuple[str, str], ...] = ()
+    """Algorithm and digest of further artifacts that must have been tested."""
+
+    runner: str | None = None
+    """The required runner of the agent."""
+
+    max_age: timedelta | None = None
+    """Maximum age of the last measurement."""
+
+    max_tries: int | None = None
+    """Maximum number of runs of the agent on the dataset, including the certified one."""
+
+    judge_host: str | None = None
+    """The required host of the judge."""
+
+    judge_models: tuple[str, ...] = ()
+    """Model names that the judge's API may report, besides the requested one."""
+
+    endpoint: Endpoint | None = None
+    """The required model of the agent, with all its settings."""
+
+    def __post_init__(self) -> None:
+        if self.keys and self.allow_unsigned:
+            raise ConfigError(
+                "`keys` and `allow_unsigned` contradict each other",
+                hint="pass a key, or allow unsigned certificates, not both",
+            )
 
 
 @dataclass(frozen=True)
@@ -44,21 +93,7 @@ class CertificateRequirements:
     judge: str | None
     """The judge's model without its provider; None when code measures everything."""
 
-    subjects: tuple[tuple[str, str], ...] = ()
-    """Algorithm and digest of further artifacts that must have been tested."""
-
-    runner: str | None = None
-    """The required runner; None: any."""
-
-    max_age: timedelta | None = None
-    max_tries: int | None = None
-    judge_host: str | None = None
-    judge_models: tuple[str, ...] = ()
-    """Model names that the judge may report, besides the requested one."""
-
-    endpoint: CertifiedEndpoint | None = None
-    """The required model of the agent, with its settings; None: any."""
-
+    policy: VerifyPolicy = field(default_factory=VerifyPolicy)
     model: str | None = None
     """The model of the definition, without its provider."""
 
@@ -94,54 +129,42 @@ def _check_certified_agent(
     yield check_equal("definition", f"sha256:{expected.definition_sha256}", f"sha256:{definition}")
     for name in sorted({*expected.definitions, *agent.definitions}):
         wanted, used = expected.definitions.get(name), agent.definitions.get(name)
-        yield _build_finding(
+        yield build_finding(
             f"definition {name}", _format_sha256(wanted), _format_sha256(used), ok=wanted == used
         )
-    if expected.runner is not None:
-        yield check_equal("runner", expected.runner, agent.runner)
+    if expected.policy.runner is not None:
+        yield check_equal("runner", expected.policy.runner, agent.runner)
     yield from _check_certified_runner(certification, expected)
     digests = {pair for each in statement.subject for pair in each.digest.items()}
-    for algorithm, digest in expected.subjects:
+    for algorithm, digest in expected.policy.subjects:
         is_tested = (algorithm, digest) in digests
         found = ", ".join(sorted(f"{each}:{value}" for each, value in digests))
         wanted = f"{algorithm}:{digest}"
-        yield _build_finding("subject", wanted, wanted if is_tested else found, ok=is_tested)
+        yield build_finding("subject", wanted, wanted if is_tested else found, ok=is_tested)
 
 
 def _check_certified_runner(
     certification: Certification, expected: CertificateRequirements
 ) -> Iterator[CertificateFinding]:
-    agent = certification.agent
-    if agent.endpoint is not None:
-        if expected.model is not None:
-            yield check_equal("agent model", expected.model, agent.endpoint.model)
-        if expected.endpoint is not None:
-            yield check_equal(
-                "agent endpoint",
-                _format_certified_endpoint(expected.endpoint),
-                _format_certified_endpoint(agent.endpoint),
-            )
-    elif expected.endpoint is not None:
-        yield check_equal("agent endpoint", _format_certified_endpoint(expected.endpoint), NO_VALUE)
+    agent, required = certification.agent, build_certified_endpoint(expected.policy.endpoint)
+    if agent.endpoint is not None and expected.model is not None:
+        yield check_equal("agent model", expected.model, agent.endpoint.model)
+    if required is not None:
+        used = NO_VALUE if agent.endpoint is None else _format_certified_endpoint(agent.endpoint)
+        yield check_equal("agent endpoint", _format_certified_endpoint(required), used)
     if certification.unpinned:
-        yield CertificateFinding(
-            check="files not pinned",
-            status="unchecked",
-            expected="files that did not change while the agent ran",
-            found=", ".join(certification.unpinned),
-        )
+        unchanged = "files that did not change while the agent ran"
+        files = ", ".join(certification.unpinned)
+        yield build_finding("files not pinned", unchanged, files, ok=None)
     if agent.files or expected.code:
         code = expected.code or {}
         yield compare_files("runner code", code, agent.files, certification.unpinned)
     elif expected.code is not None:
         # A command without files is still identified by its name; a function is not.
         command = agent.runner.startswith("cmd:")
-        yield CertificateFinding(
-            check="runner code",
-            status="unchecked" if command else "mismatch",
-            expected="files of the project that can be compared",
-            found=f"{agent.runner} has none",
-        )
+        comparable = "files of the project that can be compared"
+        ok = None if command else False
+        yield build_finding("runner code", comparable, f"{agent.runner} has none", ok=ok)
 
 
 def compare_files(
@@ -153,12 +176,9 @@ def compare_files(
     changed = {name for name in names & {*expected} & {*found} if expected[name] != found[name]}
     differ = sorted(changed or {name for name in names if expected.get(name) != found.get(name)})
     if not differ:
-        return CertificateFinding(
-            check=check, status="ok", expected="", found=_format_file_digests(sorted(names), found)
-        )
-    return _build_finding(
-        check, _format_file_digests(differ, expected), _format_file_digests(differ, found), ok=False
-    )
+        return build_finding(check, "", _format_file_digests(sorted(names), found), ok=True)
+    wanted = _format_file_digests(differ, expected)
+    return build_finding(check, wanted, _format_file_digests(differ, found), ok=False)
 
 
 def _format_file_digests(names: Iterable[str], digests: Mapping[str, str]) -> str:
@@ -178,10 +198,10 @@ def _check_result_and_validity(
     certification: Certification, now: datetime
 ) -> Iterator[CertificateFinding]:
     result = certification.verdict.value
-    yield _build_finding("result", "PASSED or WARNED", result, ok=certification.certified)
+    yield build_finding("result", "PASSED or WARNED", result, ok=certification.certified)
     first, last = certification.finished, certification.valid_until
     period = f"{_format_utc_minute(first)} to {_format_utc_minute(last)}"
-    yield _build_finding(
+    yield build_finding(
         "validity", f"valid on {_format_utc_minute(now)}", period, ok=is_valid(certification, now)
     )
 
@@ -189,18 +209,21 @@ def _check_result_and_validity(
 def _check_age_and_tries(
     certification: Certification, expected: CertificateRequirements, now: datetime
 ) -> Iterator[CertificateFinding]:
-    if expected.max_age is not None:
+    if expected.policy.max_age is not None:
         age = now - certification.finished
-        most, is_old = f"at most {_format_timespan(expected.max_age)}", age > expected.max_age
-        yield _build_finding("age", most, _format_timespan(age), ok=not is_old)
+        most, is_old = (
+            f"at most {_format_timespan(expected.policy.max_age)}",
+            age > expected.policy.max_age,
+        )
+        yield build_finding("age", most, _format_timespan(age), ok=not is_old)
     tries = certification.tries
-    if expected.max_tries is not None:
-        most = f"at most {format_plural(expected.max_tries, 'run')}"
+    if expected.policy.max_tries is not None:
+        most = f"at most {format_plural(expected.policy.max_tries, 'run')}"
         found = NO_VALUE if tries is None else tries.words
-        ok = tries is not None and tries.earlier_runs + 1 <= expected.max_tries
-        yield _build_finding("tries", most, found, ok=ok)
+        ok = tries is not None and tries.earlier_runs + 1 <= expected.policy.max_tries
+        yield build_finding("tries", most, found, ok=ok)
     elif tries is not None:
-        yield CertificateFinding(check="tries", status="ok", expected="any", found=tries.words)
+        yield build_finding("tries", "any", tries.words, ok=True)
 
 
 def _format_timespan(span: timedelta) -> str:
@@ -215,57 +238,41 @@ def _check_certified_dataset(
     dataset: CertifiedDataset, expected: CertificateRequirements
 ) -> Iterator[CertificateFinding]:
     found = f"sha256:{dataset.sha256}"
-    yield CertificateFinding(check="dataset size", status="ok", expected="any", found=dataset.size)
+    yield build_finding("dataset size", "any", dataset.size, ok=True)
     yield check_equal("dataset address", expected.dataset_uri, dataset.uri)
     if expected.dataset_sha256 is not None:
         yield check_equal("dataset pin", f"sha256:{expected.dataset_sha256}", found)
     if expected.fetched_sha256 is not None:
         yield check_equal("dataset as it is now", f"sha256:{expected.fetched_sha256}", found)
     elif expected.dataset_sha256 is None:
-        yield CertificateFinding(
-            check="dataset content",
-            status="unchecked",
-            expected="not pinned, and not fetched again",
-            found=found,
-        )
+        yield build_finding("dataset content", "not pinned, and not fetched again", found, ok=None)
 
 
 def _check_certified_judge(
     certification: Certification, expected: CertificateRequirements
 ) -> Iterator[CertificateFinding]:
-    asked = None if certification.judge is None else certification.judge.asked
-    if expected.judge is None and asked is None:
-        if expected.judge_host is not None:
-            found = "no criterion is judged"
-            yield CertificateFinding(
-                check="judge host", status="unchecked", expected=expected.judge_host, found=found
-            )
+    judge, host = certification.judge, expected.policy.judge_host
+    if expected.judge is None and judge is None:
+        if host is not None:
+            yield build_finding("judge host", host, "no criterion is judged", ok=None)
         return
     # Written as `provider:model at host`; a manifest names the model only.
-    model = None if asked is None else asked.partition(" at ")[0].partition(":")[2]
+    asked, _, used_host = ("" if judge is None else judge.asked).partition(" at ")
+    model = asked.partition(":")[2]
     yield check_equal("judge", expected.judge or NO_VALUE, model or NO_VALUE)
-    if certification.judge is None:
+    if judge is None:
         return
-    if expected.judge_host is not None:
-        host = certification.judge.asked.partition(" at ")[2]
-        names = (host.casefold(), host.casefold().rpartition(":")[0])
-        ok = expected.judge_host.casefold() in names
-        yield _build_finding("judge host", expected.judge_host, host or NO_VALUE, ok=ok)
-    yield _check_judge_models(model or "", certification.judge.returned, expected)
-
-
-def _check_judge_models(
-    asked: str, returned: tuple[str, ...], expected: CertificateRequirements
-) -> CertificateFinding:
-    """Compare the reported models with the requested one."""
-    if not returned:
-        found = "the API does not name the model"
-        return CertificateFinding(
-            check="judge answered", status="unchecked", expected=asked, found=found
-        )
-    accepted = (asked, *expected.judge_models)
-    ok = all(any(is_same_model(each, name) for name in accepted) for each in returned)
-    return _build_finding("judge answered", " or ".join(accepted), ", ".join(returned), ok=ok)
+    if host is not None:
+        names = (used_host.casefold(), used_host.casefold().rpartition(":")[0])
+        ok = host.casefold() in names
+        yield build_finding("judge host", host, used_host or NO_VALUE, ok=ok)
+    if not judge.returned:
+        unnamed = "the API does not name the model"
+        yield build_finding("judge answered", model, unnamed, ok=None)
+        return
+    accepted = (model, *expected.policy.judge_models)
+    ok = all(any(is_same_model(each, name) for name in accepted) for each in judge.returned)
+    yield build_finding("judge answered", " or ".join(accepted), ", ".join(judge.returned), ok=ok)
 
 
 def is_same_model(returned: str, asked: str) -> bool:
@@ -282,37 +289,35 @@ def _check_certified_criteria(
 ) -> Iterator[CertificateFinding]:
     repeats = certification.repeats
     ok = repeats >= expected.repeats
-    yield _build_finding("repeats", f"at least {expected.repeats}", str(repeats), ok=ok)
+    yield build_finding("repeats", f"at least {expected.repeats}", str(repeats), ok=ok)
     outcomes = {outcome.name: outcome for outcome in certification.outcomes}
     for criterion in expected.criteria:
         outcome = outcomes.pop(criterion.name, None)
         if outcome is None:
-            yield _build_finding(criterion.name, "among the criteria", NO_VALUE, ok=False)
+            yield build_finding(criterion.name, "among the criteria", NO_VALUE, ok=False)
         else:
             yield from _check_certified_criterion(criterion, outcome, certification.unpinned)
     for name in outcomes:
-        yield _build_finding(name, NO_VALUE, "among the criteria", ok=False)
+        yield build_finding(name, NO_VALUE, "among the criteria", ok=False)
 
 
 def _check_certified_criterion(
     criterion: ResolvedCriterion, outcome: CriterionOutcome, unpinned: tuple[str, ...]
 ) -> Iterator[CertificateFinding]:
     passed = outcome.status is CriterionStatus.PASSED
-    if criterion.strict:
-        yield _build_finding(criterion.name, "passed", outcome.status.value, ok=passed)
-    else:
-        yield _build_finding(criterion.name, "passed or warned", outcome.status.value, ok=True)
+    wanted = "passed" if criterion.strict else "passed or warned"
+    ok = passed or not criterion.strict
+    yield build_finding(criterion.name, wanted, outcome.status.value, ok=ok)
     for name in ("kind", "direction", "threshold", "strict", "range"):
         old, new = getattr(criterion, name), getattr(outcome, name)
         yield from _report_difference(
             f"{criterion.name}: {name}", _format_criterion_field(old), _format_criterion_field(new)
         )
-    stronger = outcome.gate == "proven" or criterion.gate == "point"
-    if not stronger:
-        yield _build_finding(f"{criterion.name}: gate", criterion.gate, outcome.gate, ok=False)
+    if outcome.gate == "point" and criterion.gate == "proven":
+        yield build_finding(f"{criterion.name}: gate", criterion.gate, outcome.gate, ok=False)
     if outcome.confidence < criterion.confidence:
         least = f"at least {criterion.confidence:g}"
-        yield _build_finding(
+        yield build_finding(
             f"{criterion.name}: confidence", least, f"{outcome.confidence:g}", ok=False
         )
     yield from _check_grading(criterion, outcome, unpinned)
@@ -334,7 +339,7 @@ def _check_grading(
         return
     # Two missing digests are a mismatch: unknown code is not known to be the same.
     known = wanted.sha256 is not None and wanted.sha256 == used.sha256
-    yield _build_finding(
+    yield build_finding(
         f"{criterion.name}: {what}",
         _format_sha256(wanted.sha256),
         _format_sha256(used.sha256),
@@ -344,18 +349,18 @@ def _check_grading(
 
 def check_equal(check: str, expected: str, found: str) -> CertificateFinding:
     """Compare two texts that must be equal."""
-    return _build_finding(check, expected, found, ok=expected == found)
+    return build_finding(check, expected, found, ok=expected == found)
 
 
 def _report_difference(check: str, expected: str, found: str) -> Iterator[CertificateFinding]:
     if expected != found:
-        yield _build_finding(check, expected, found, ok=False)
+        yield build_finding(check, expected, found, ok=False)
 
 
-def _build_finding(check: str, expected: str, found: str, *, ok: bool) -> CertificateFinding:
-    return CertificateFinding(
-        check=check, status="ok" if ok else "mismatch", expected=expected, found=found
-    )
+def build_finding(check: str, expected: str, found: str, *, ok: bool | None) -> CertificateFinding:
+    """Build the result of a comparison; `ok` is None if nothing was compared."""
+    status: FindingStatus = "unchecked" if ok is None else "ok" if ok else "mismatch"
+    return CertificateFinding(check=check, status=status, expected=expected, found=found)
 
 
 def _format_sha256(sha256: str | None) -> str:

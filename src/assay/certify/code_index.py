@@ -4,8 +4,8 @@ Imported code could change the computation of further digests, or the files them
 """
 
 import shlex
-from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 from assay.agents import COMMAND_PREFIX
 from assay.types import EvaluationProfile, Manifest, compute_stable_sha256
@@ -18,6 +18,7 @@ from .source_files import (
 )
 
 CHECK_PREFIX = "check:"
+CodeKind = Literal["metric", "check", "runner"]
 
 
 class CodeIndex:
@@ -31,42 +32,41 @@ class CodeIndex:
         self._run_from = run_from or Path.cwd()
         self._manifest = manifest
         self._leave_out = frozenset() if manifest is None else _list_certified_files(root, manifest)
-        self._read: dict[tuple[str, str], CodeFiles | None] = {}
+        self._read: dict[tuple[CodeKind, str], CodeFiles | None] = {}
 
     def add_rubric(self, profile: EvaluationProfile) -> None:
         """Digest the code of all criteria."""
         for criterion in profile.grading_rubric:
             named = criterion.metric or ""
             if named.startswith(CHECK_PREFIX):
-                self.check(named.removeprefix(CHECK_PREFIX))
+                self.find("check", named.removeprefix(CHECK_PREFIX))
             elif ":" in named:
-                self.metric(named)
+                self.find("metric", named)
 
-    def metric(self, name: str) -> CodeFiles | None:
-        """Return the code of `module:function`; None when the module has no file."""
-        return self._read_once("metric", name, lambda: self._find_module(name))
+    def find(self, kind: CodeKind, name: str) -> CodeFiles | None:
+        """Return the code of a name; None if it has no file.
 
-    def check(self, text: str) -> CodeFiles | None:
-        """Return the check file of `FILE` or `FILE#NAME`, with the functions that it refers to."""
-        path = (self._root / text.partition("#")[0]).resolve()
-        inside = path.is_relative_to(self._root.resolve()) and path.is_file()
-        return self._read_once(
-            "check",
-            text,
-            lambda: find_file_code(path, (self._root,), self._leave_out) if inside else None,
-        )
+        A metric is `module:function`, a check `FILE` or `FILE#NAME`, with the functions that the
+        file refers to, and a runner `module:function` or a command.
+        """
+        if (kind, name) not in self._read:
+            self._read[kind, name] = self._find_files(kind, name)
+        return self._read[kind, name]
 
-    def runner(self, name: str) -> CodeFiles | None:
-        """Return the code of `module:function` or of a command; None for other runners."""
-        folders = (self._run_from, self._root)
-        if name.startswith(COMMAND_PREFIX):
-            command = name.removeprefix(COMMAND_PREFIX)
-            return self._read_once(
-                "runner",
-                name,
-                lambda: find_command_code(_split_runner_command(command), folders, self._leave_out),
-            )
-        return self._read_once("runner", name, lambda: self._find_module(name, self._run_from))
+    def _find_files(self, kind: CodeKind, name: str) -> CodeFiles | None:
+        root = self._root
+        folders = (self._run_from, root) if kind == "runner" else (root,)
+        if kind == "check":
+            path = (root / name.partition("#")[0]).resolve()
+            inside = path.is_relative_to(root.resolve()) and path.is_file()
+            return find_file_code(path, folders, self._leave_out) if inside else None
+        if kind == "runner" and name.startswith(COMMAND_PREFIX):
+            try:
+                words = shlex.split(name.removeprefix(COMMAND_PREFIX))
+            except ValueError:
+                words = []
+            return find_command_code(words, folders, self._leave_out)
+        return find_module_code(name.partition(":")[0], folders, self._leave_out)
 
     def code_sha256(self) -> str:
         """Return the digest of all code, without data files."""
@@ -91,24 +91,13 @@ class CodeIndex:
         code: set[str] = set()
         data: set[str] = set()
         for (kind, name), before in self._read.items():
-            now = getattr(again, kind)(name)
+            now = again.find(kind, name)
             old, new = (({} if each is None else dict(each.files)) for each in (before, now))
             differ = {file for file in old.keys() | new.keys() if old.get(file) != new.get(file)}
             modules = before.modules if before is not None else frozenset()
             code |= differ & modules
             data |= differ - modules
         return code, data - code
-
-    def _find_module(self, name: str, *more: Path) -> CodeFiles | None:
-        return find_module_code(name.partition(":")[0], (*more, self._root), self._leave_out)
-
-    def _read_once(
-        self, kind: str, name: str, read: Callable[[], CodeFiles | None]
-    ) -> CodeFiles | None:
-        key = (kind, name)
-        if key not in self._read:
-            self._read[key] = read()
-        return self._read[key]
 
 
 def _list_certified_files(root: Path, manifest: Manifest) -> frozenset[Path]:
@@ -117,10 +106,3 @@ def _list_certified_files(root: Path, manifest: Manifest) -> frozenset[Path]:
     uris = [each.golden_dataset_uri for each in profiles if each and each.golden_dataset_uri]
     datasets = [root / uri.removeprefix("file://") for uri in uris if "\0" not in uri]
     return frozenset(path.resolve() for path in (*(f.path for f in manifest.files), *datasets))
-
-
-def _split_runner_command(command: str) -> list[str]:
-    try:
-        return shlex.split(command)
-    except ValueError:
-        return []

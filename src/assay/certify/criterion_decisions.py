@@ -1,7 +1,7 @@
 """Decisions from measurements to the outcomes of criteria, each with its reason. Pure."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,7 @@ from .criteria import (
 # Rounding errors of a mean: ten times 0.7 averages to 0.7000000000000001.
 FLOAT_TOLERANCE = 1e-12
 
-PERCENTILES: dict[LatencyStatistic, float] = {"p50": 50, "p90": 90, "p95": 95, "p99": 99}
+PERCENTILES: Mapping[str, float] = {"p50": 50, "p90": 90, "p95": 95, "p99": 99}
 """The statistics that are percentiles, the only ones with a confidence bound."""
 
 
@@ -68,13 +68,8 @@ def decide_score(
             criterion, counts.why_unscored or "no sample was scored", common
         )
     bounds = score_bounds(scores, bounds=criterion.range, confidence=criterion.confidence)
-    figures = {
-        "value": bounds.mean,
-        "lower": bounds.lower,
-        "upper": bounds.upper,
-        "at_least": bounds.at_least,
-        "at_most": bounds.at_most,
-    }
+    names = ("lower", "upper", "at_least", "at_most")
+    figures = {"value": bounds.mean, **{name: getattr(bounds, name) for name in names}}
     if counts.unscored:
         samples = format_plural(counts.unscored + len(scores), "sample")
         why = f": {counts.why_unscored}" if counts.why_unscored else ""
@@ -146,16 +141,9 @@ def _compute_latency_statistic(calls: Sequence[float], name: str) -> float:
         return math.inf if math.inf in calls else math.fsum(calls) / len(calls)
     if name == "max":
         return max(calls)
-    found = percentile(calls, _get_percent(name))
+    found = percentile(calls, PERCENTILES[name])
     assert found is not None  # there are calls
     return found
-
-
-def _get_percent(name: str) -> float:
-    for known, value in PERCENTILES.items():
-        if known == name:
-            return value
-    raise ValueError(f"{name!r} is not a latency statistic")
 
 
 def _compute_latency_bounds(
@@ -171,19 +159,8 @@ def _compute_latency_bounds(
     least = [1000 * min(each) for each in timings.seconds if each]
     most = [1000 * max(each) for each in timings.seconds if each]
     return percentile_bounds(
-        least, most, percent=_get_percent(statistic), confidence=criterion.confidence
+        least, most, percent=PERCENTILES[statistic], confidence=criterion.confidence
     )
-
-
-def _assess_evidence(
-    criterion: ResolvedCriterion, good: float | None, bad: float | None
-) -> EvidenceLevel:
-    # `good` is the bound that can prove the criterion, `bad` the one that can refute it.
-    if good is not None and meets(criterion, good):
-        return EvidenceLevel.PROVEN
-    if bad is not None and not meets(criterion, bad):
-        return EvidenceLevel.REFUTED
-    return EvidenceLevel.INCONCLUSIVE
 
 
 def _build_outcome(
@@ -192,11 +169,16 @@ def _build_outcome(
     bounds: tuple[float | None, float | None],
     fields: dict[str, Any],
 ) -> CriterionOutcome:
-    met, evidence = meets(criterion, value), _assess_evidence(criterion, *bounds)
+    met, evidence = meets(criterion, value), EvidenceLevel.INCONCLUSIVE
+    proves, refutes = bounds
+    if proves is not None and meets(criterion, proves):
+        evidence = EvidenceLevel.PROVEN
+    elif refutes is not None and not meets(criterion, refutes):
+        evidence = EvidenceLevel.REFUTED
     passed = met and (criterion.gate == "point" or evidence is EvidenceLevel.PROVEN)
     words = _describe_comparison(criterion, value, met=met)
     if evidence is EvidenceLevel.INCONCLUSIVE:
-        words += f", which is not proven: {_describe_bound(criterion, bounds[0])}"
+        words += f", which is not proven: {_describe_bound(criterion, proves)}"
     else:
         words += f"; {evidence}"
     return CriterionOutcome(
@@ -228,11 +210,10 @@ def _describe_comparison(criterion: ResolvedCriterion, value: float, *, met: boo
         ("min", False): "is above",
     }[criterion.direction, met]
     what = "mean" if criterion.kind == "score" else criterion.graded_by.name
-    first, second = (
-        _format_criterion_value(criterion, value, criterion.threshold),
-        _format_criterion_value(criterion, criterion.threshold, value),
+    found = _format_criterion_value(criterion, value, criterion.threshold)
+    return (
+        f"{what} {found} {words} {_format_criterion_value(criterion, criterion.threshold, value)}"
     )
-    return f"{what} {first} {words} {second}"
 
 
 def _describe_bound(criterion: ResolvedCriterion, bound: float | None) -> str:

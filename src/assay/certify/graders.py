@@ -7,7 +7,6 @@ from typing import Literal
 
 from assay.errors import ConfigError
 from assay.scorers import (
-    Checks,
     ScoreFunction,
     checks_from,
     find_metric,
@@ -86,17 +85,14 @@ def resolve_criteria(profile: EvaluationProfile, context: CriteriaContext) -> tu
             else:
                 graders.append(grader)
     if unjudged:
-        mistakes.append(
-            ConfigError(
-                f"no metric is named {', '.join(unjudged)}, and `evaluator_model` is missing",
-                where=context.where,
-                hint="set `evaluator_model`, or a `metric` for each criterion",
-            )
+        missing = ConfigError(
+            f"no metric is named {', '.join(unjudged)}, and `evaluator_model` is missing",
+            where=context.where,
+            hint="set `evaluator_model`, or a `metric` for each criterion",
         )
-    if len(mistakes) > 1:
-        raise ConfigError("\n".join(map(str, mistakes)))
+        mistakes.append(missing)
     if mistakes:
-        raise mistakes[0]
+        raise ConfigError("\n".join(map(str, mistakes))) if mistakes[1:] else mistakes[0]
     return tuple(graders)
 
 
@@ -140,10 +136,10 @@ def compute_samples_needed(criterion: ResolvedCriterion) -> int | None:
             bounds=criterion.range,
             confidence=criterion.confidence,
         )
-    for statistic, percent in PERCENTILES.items():
-        if statistic == criterion.graded_by.name:
-            return rows_for_percentile(percent, confidence=criterion.confidence)
-    return None
+    percent = PERCENTILES.get(criterion.graded_by.name)
+    if percent is None:
+        return None
+    return rows_for_percentile(percent, confidence=criterion.confidence)
 
 
 @dataclass(frozen=True)
@@ -163,12 +159,7 @@ def _resolve_grader(case: _UnresolvedCriterion) -> Grader | None:
     """Return the grader of one criterion; None when it needs a judge and none is set."""
     named = case.criterion.metric
     if named is None:
-        registered = find_metric(case.criterion.name) is not None
-        return (
-            _build_metric_grader(case, case.criterion.name)
-            if registered
-            else _build_judge_grader(case)
-        )
+        named = JUDGE_METRIC if find_metric(case.criterion.name) is None else case.criterion.name
     if named == JUDGE_METRIC:
         return _build_judge_grader(case)
     if named.startswith(CHECK_PREFIX):
@@ -213,7 +204,7 @@ def _load_user_metric(name: str, case: _UnresolvedCriterion) -> tuple[GradedBy, 
             hint="write a check as check:FILE.yaml or check:FILE.yaml#NAME",
         )
     # Digested before the import, which could change the files.
-    graded_by = _build_code_grading("metric", name, case.context.index.metric(name))
+    graded_by = _build_code_grading("metric", name, case.context.index.find("metric", name))
     if not case.context.load:
         return graded_by, _refuse_unloaded_scorer
     return graded_by, import_function(name, folders=(case.context.root,), where=where)
@@ -232,7 +223,7 @@ def _load_check_scorer(text: str, case: _UnresolvedCriterion) -> tuple[GradedBy,
         raise ConfigError(
             f"the check file {file!r} does not exist in the manifest's folder", where=where
         )
-    graded_by = _build_code_grading("check", text, case.context.index.check(text))
+    graded_by = _build_code_grading("check", text, case.context.index.find("check", text))
     if not case.context.load:
         return graded_by, _refuse_unloaded_scorer
     checks = checks_from(path)
@@ -243,7 +234,14 @@ def _load_check_scorer(text: str, case: _UnresolvedCriterion) -> tuple[GradedBy,
         raise ConfigError(
             f"{file!r} has no check {name!r}", where=where, hint=f"its checks: {', '.join(names)}"
         )
-    return graded_by, _build_single_check_scorer(checks, name)
+
+    def score(sample: Sample) -> EvaluateResult:
+        metric = checks(sample).metrics[name]
+        if metric.score is None:
+            return EvaluateResult(is_score_valid=False, reason=metric.reason)
+        return EvaluateResult(score=metric.score, reason=metric.reason)
+
+    return graded_by, score
 
 
 def _build_code_grading(
@@ -256,16 +254,6 @@ def _build_code_grading(
 
 def _refuse_unloaded_scorer(sample: Sample) -> EvaluateResult:
     raise ConfigError("the code of this criterion was not imported")
-
-
-def _build_single_check_scorer(checks: Checks, name: str) -> ScoreFunction:
-    def score(sample: Sample) -> EvaluateResult:
-        metric = checks(sample).metrics[name]
-        if metric.score is None:
-            return EvaluateResult(is_score_valid=False, reason=metric.reason)
-        return EvaluateResult(score=metric.score, reason=metric.reason)
-
-    return score
 
 
 def _resolve_criterion(

@@ -12,14 +12,15 @@ _MAX_XML_TEXT = 2000
 
 def junit_xml(result: CertificationResult) -> str:
     """Render the result as a JUnit test suite."""
+    blocking = [outcome.status for outcome in result.outcomes if outcome.blocks]
     suite = Xml.Element(
         "testsuite",
         name=_clean_xml_text(f"certify {result.agent.id}"),
         timestamp=result.started.isoformat(timespec="seconds"),
         time=f"{(result.finished - result.started).total_seconds():.3f}",
         tests=str(len(result.outcomes)),
-        failures=str(sum(_is_failure(outcome) for outcome in result.outcomes)),
-        errors=str(sum(_is_error(outcome) for outcome in result.outcomes)),
+        failures=str(blocking.count(CriterionStatus.FAILED)),
+        errors=str(blocking.count(CriterionStatus.ERROR)),
         skipped="0",
     )
     about = {
@@ -60,23 +61,14 @@ def _add_test_case(suite: Xml.Element, outcome: CriterionOutcome, agent: str) ->
         "agent_errors": str(outcome.agent_errors),
     }
     _add_properties(case, properties)
-    if _is_error(outcome):
-        Xml.SubElement(case, "error", message=_clean_xml_text(outcome.reason), type="unscored")
-    elif _is_failure(outcome):
-        Xml.SubElement(case, "failure", message=_clean_xml_text(outcome.reason), type="criterion")
+    if outcome.blocks:
+        is_error = outcome.status is CriterionStatus.ERROR
+        tag, kind = ("error", "unscored") if is_error else ("failure", "criterion")
+        Xml.SubElement(case, tag, message=_clean_xml_text(outcome.reason), type=kind)
     else:
         # JUnit has no warnings: a missed criterion that is not strict passes with a note.
         note = f"warning: {outcome.reason}" if warned else outcome.reason
         Xml.SubElement(case, "system-out").text = _clean_xml_text(note)
-
-
-def _is_error(outcome: CriterionOutcome) -> bool:
-    """Whether a strict criterion could not be measured."""
-    return outcome.strict and outcome.status is CriterionStatus.ERROR
-
-
-def _is_failure(outcome: CriterionOutcome) -> bool:
-    return outcome.strict and outcome.status is CriterionStatus.FAILED
 
 
 def _add_properties(element: Xml.Element, values: dict[str, str]) -> None:

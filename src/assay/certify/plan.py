@@ -134,7 +134,13 @@ def plan_certifications(
             for each in loaded.files[1:]
         },
         run_from=_find_run_folder(root),
-        skipped=_list_skipped_agents(loaded, agents, agent),
+        skipped={
+            key: "it has no `evaluation`"
+            if each.evaluation is None
+            else f"only {agent} was selected"
+            for key, each in loaded.agents.items()
+            if key not in agents
+        },
     )
     source = _PlanSource(loaded, file, root, folder, _index_code(loaded, agents, settings, root))
     return tuple(_build_plan(definition, settings, source) for definition in agents.values())
@@ -151,9 +157,9 @@ def _index_code(
             index.add_rubric(agent.evaluation)
     runner = settings.runner
     if isinstance(runner, str) and (runner.startswith(COMMAND_PREFIX) or is_code_name(runner)):
-        index.runner(runner)
+        index.find("runner", runner)
     if settings.tools is not None:
-        index.runner(settings.tools)
+        index.find("runner", settings.tools)
     return index
 
 
@@ -161,20 +167,16 @@ def check_provable(plan: CertificationPlan) -> None:
     """Raise `ConfigError` if the dataset is too small to prove a strict criterion."""
     if plan.deviations:
         return  # gets no certificate, and may be small
+    questions = plan.golden.questions.distinct
     for criterion in plan.criteria:
         needed = compute_samples_needed(criterion)
-        questions = plan.golden.questions.distinct
-        if (
-            criterion.gate == "proven"
-            and criterion.strict
-            and (needed is None or needed > questions)
-        ):
+        is_small = needed is None or needed > questions
+        if criterion.gate == "proven" and criterion.strict and is_small:
             copies = plan.golden.rows - questions
-            location = _format_agent_location(plan.manifest, plan.definition)
             raise ConfigError(
                 f"proving {criterion.threshold:g} takes at least {needed} samples, but the dataset "
                 f"has {questions}{f' without {copies} copies of questions' if copies else ''}",
-                where=f"{location}: {criterion.name}",
+                where=f"{plan.manifest.path}: {plan.definition.id}: {criterion.name}",
                 hint="add samples, lower the threshold, or set `gate: point`",
             )
 
@@ -212,19 +214,6 @@ def _select_agents(
     return found
 
 
-def _list_skipped_agents(
-    manifest: Manifest, chosen: dict[str, AgentDefinition], wanted: str | None
-) -> dict[str, str]:
-    """Return the reasons for skipped agents."""
-    reasons = {}
-    for key, each in manifest.agents.items():
-        if each.evaluation is None:
-            reasons[key] = "it has no `evaluation`"
-        elif key not in chosen:
-            reasons[key] = f"only {wanted} was selected"
-    return reasons
-
-
 @dataclass(frozen=True)
 class _PlanSource:
     """The inputs that all plans of a manifest share."""
@@ -239,7 +228,7 @@ class _PlanSource:
 def _build_plan(
     definition: AgentDefinition, settings: CertifySettings, source: _PlanSource
 ) -> CertificationPlan:
-    profile, where = definition.evaluation, _format_agent_location(source.file, definition)
+    profile, where = definition.evaluation, f"{source.file.path}: {definition.id}"
     root, code = source.root, source.code
     assert profile is not None  # chosen for having one
     if not profile.grading_rubric and profile.expected_latency_ms is None:
@@ -277,53 +266,48 @@ def _find_run_folder(root: Path) -> str | None:
     return Path(os.path.relpath(here, root)).as_posix() if related else None
 
 
-def _format_agent_location(file: CertifiedManifest, definition: AgentDefinition) -> str:
-    return f"{file.path}: {definition.id}"
-
-
 class _LazyJudge:
     """The judge, created when the first criterion needs it."""
 
     def __init__(self, profile: EvaluationProfile, settings: CertifySettings, where: str) -> None:
         self.made: JudgeModel | None = None
         self.deviations: tuple[str, ...] = ()
-        self._profile = profile
+        self._named = profile.evaluator_model
         given = settings.judge
         self._given = None if given is None else to_endpoint(given, where=where, name="judge")
         self._where = f"{where}: evaluator_model"
 
     def get(self) -> JudgeModel | None:
-        named = self._profile.evaluator_model
-        if self.made is None and self._given is not None:
-            if named is None or strip_provider(named) != self._given.model:
-                self.deviations = (f"the judge is {self._given.model}, not {named}",)
-            self.made = JudgeModel(self._given)
-        elif self.made is None and named is not None:
+        named, endpoint = self._named, self._given
+        if self.made is not None or (named is None and endpoint is None):
+            return self.made
+        if endpoint is None:
+            assert named is not None
             endpoint = resolve_manifest_endpoint(named, where=self._where, option="--judge")
-            self.made = JudgeModel(endpoint)
+        elif named is None or strip_provider(named) != endpoint.model:
+            self.deviations = (f"the judge is {endpoint.model}, not {named}",)
+        self.made = JudgeModel(endpoint)
         return self.made
 
 
 def _add_notices(plan: CertificationPlan) -> CertificationPlan:
-    found = []
-    own = strip_provider(plan.definition.model or "")
-    if plan.judge is not None and plan.judge.endpoint.model == own:
-        found.append(Notice(code="self_judge", text=f"{own} is judged by itself"))
-    if plan.profile.golden_dataset_sha256 is None and plan.settings.dataset is None:
-        text = "`golden_dataset_sha256` is missing: the dataset can change without notice"
-        found.append(Notice(code="dataset_not_pinned", text=text))
-    if not any(criterion.strict for criterion in plan.criteria):
-        text = "no criterion is strict: none can block certification"
-        found.append(Notice(code="nothing_blocks", text=text))
-    if plan.golden.without_truth:
-        text = f"{plan.golden.without_truth} of {plan.golden.rows} samples have no ground truth"
-        found.append(Notice(code="no_ground_truth", text=text))
-    questions = plan.golden.questions
-    if copies := len(questions.same_as):
-        samples = format_plural(plan.golden.rows, "sample")
-        text = f"{copies} of {samples} repeat a question, which counts once"
-        found.append(Notice(code="duplicate_questions", text=text))
-    if questions.near:
-        text = f"near-duplicates of other questions: {questions.near}"
-        found.append(Notice(code="near_duplicates", text=text))
-    return replace(plan, notices=tuple(found))
+    own, golden = strip_provider(plan.definition.model or ""), plan.golden
+    samples, copies = format_plural(golden.rows, "sample"), len(golden.questions.same_as)
+    found = {
+        "self_judge": plan.judge is not None
+        and plan.judge.endpoint.model == own
+        and f"{own} is judged by itself",
+        "dataset_not_pinned": plan.profile.golden_dataset_sha256 is None
+        and plan.settings.dataset is None
+        and "`golden_dataset_sha256` is missing: the dataset can change without notice",
+        "nothing_blocks": not any(criterion.strict for criterion in plan.criteria)
+        and "no criterion is strict: none can block certification",
+        "no_ground_truth": golden.without_truth > 0
+        and f"{golden.without_truth} of {golden.rows} samples have no ground truth",
+        "duplicate_questions": copies > 0
+        and f"{copies} of {samples} repeat a question, which counts once",
+        "near_duplicates": golden.questions.near > 0
+        and f"near-duplicates of other questions: {golden.questions.near}",
+    }
+    notices = tuple(Notice(code=code, text=text) for code, text in found.items() if text)
+    return replace(plan, notices=notices)

@@ -55,25 +55,37 @@ class PlanReport(ReportSection):
 
 def report_plan(plan: CertificationPlan) -> PlanReport:
     """Build the report of a plan. Calls no agent or judge."""
-    golden = plan.golden
+    golden, repeats, judge = plan.golden, plan.profile.repeats, plan.judge
+    # The model calls of a function or a command are unknown.
+    agent_usd, judge_usd = None, 0.0 if judge is None else None
+    if plan.chosen.endpoint is not None:
+        system = len(build_system_prompt(plan.definition)) * golden.rows
+        agent_usd = _estimate_input_cost(
+            plan.chosen.endpoint, (golden.characters + system) * repeats
+        )
+    if judge is not None:
+        shown = (golden.characters + golden.truth_characters) * repeats
+        asked = sum(grader.asks_model for grader in plan.graders)
+        around = count_prompt_characters() * plan.judge_calls
+        judge_usd = _estimate_input_cost(judge.endpoint, shown * asked + around)
     return PlanReport(
         agent=plan.definition.id,
         definition_sha256=plan.definition_sha256,
         runner=plan.chosen.agent.name,
         manifest=plan.manifest,
         dataset=golden.describe(),
-        judge=None if plan.judge is None else plan.judge.name,
+        judge=None if judge is None else judge.name,
         criteria=tuple(
             _build_planned_criterion(criterion, golden.questions.distinct)
             for criterion in plan.criteria
         ),
-        repeats=plan.profile.repeats,
+        repeats=repeats,
         agent_calls=plan.agent_calls,
         warmup=plan.warmup,
         latency_concurrency=plan.slots,
         judge_calls=plan.judge_calls,
-        agent_usd_at_least=_estimate_agent_cost(plan),
-        judge_usd_at_least=_estimate_judge_cost(plan),
+        agent_usd_at_least=agent_usd,
+        judge_usd_at_least=judge_usd,
         deviations=plan.deviations,
         warnings=plan.notices,
     )
@@ -84,23 +96,6 @@ def _build_planned_criterion(criterion: ResolvedCriterion, rows: int) -> Planned
     return PlannedCriterion(
         **dict(criterion), rows_needed=needed, provable=needed is not None and needed <= rows
     )
-
-
-def _estimate_agent_cost(plan: CertificationPlan) -> float | None:
-    if plan.chosen.endpoint is None:
-        return None  # the model calls of a function or a command are unknown
-    system = len(build_system_prompt(plan.definition)) * plan.golden.rows
-    characters = (plan.golden.characters + system) * plan.profile.repeats
-    return _estimate_input_cost(plan.chosen.endpoint, characters)
-
-
-def _estimate_judge_cost(plan: CertificationPlan) -> float | None:
-    if plan.judge is None:
-        return 0.0
-    shown = (plan.golden.characters + plan.golden.truth_characters) * plan.profile.repeats
-    asked = sum(grader.asks_model for grader in plan.graders)
-    around = count_prompt_characters() * plan.judge_calls
-    return _estimate_input_cost(plan.judge.endpoint, shown * asked + around)
 
 
 def _estimate_input_cost(endpoint: Endpoint, characters: int) -> float | None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import platform
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -44,6 +43,8 @@ class CertificationInterrupted(Exception):
 
 class CertificationAborted(AssayError):
     """A certification was aborted by `__cause__`. Its measurements are kept in the run."""
+
+    run_id: str
 
     def __init__(self, message: str, run_id: str) -> None:
         super().__init__(message)
@@ -90,8 +91,9 @@ async def certify(
                 plan.golden.samples, config, store=opened, resume=resume, watch=watch, stop=stop
             )
         except AssayError as error:
-            _raise_if_resumable(opened, config.fingerprint(), error)
-            raise
+            if error.run_id is None or isinstance(error, ConfigError):
+                raise
+            raise CertificationAborted(str(error), error.run_id) from error
         if report.interrupted:
             raise CertificationInterrupted(report.run_id)
         return _build_certification_result(plan, opened, report.run_id, warmup_problem=problem)
@@ -113,18 +115,6 @@ async def _warm_up(agent: SlottedAgent, sample: Sample) -> str | None:
             raise cause from None
         return redact(cause.message) if isinstance(cause, AgentFault) else describe_error(cause)
     return None
-
-
-def _raise_if_resumable(store: Store, fingerprint: str, error: AssayError) -> None:
-    """Raise `CertificationAborted` if the failed run can be resumed."""
-    if isinstance(error, ConfigError):
-        return
-    try:
-        newest = store.run("latest")
-    except AssayError:
-        return
-    if newest.spec.config_fingerprint == fingerprint:
-        raise CertificationAborted(str(error), newest.id) from error
 
 
 async def _check_endpoints_reachable(plan: CertificationPlan) -> None:
@@ -149,7 +139,7 @@ def _build_criteria_scorer(plan: CertificationPlan, slots: asyncio.Semaphore) ->
     about = [
         plan.definition_sha256,
         [plan.chosen.agent.identity, plan.code.code_sha256(), dict(plan.definitions)],
-        [_describe_criterion(criterion) for criterion in plan.criteria],
+        [_dump_criterion(criterion) for criterion in plan.criteria],
         None if plan.judge is None else plan.judge.endpoint.to_dict(),
         plan.settings.timeout_s,
         plan.slots,
@@ -158,8 +148,8 @@ def _build_criteria_scorer(plan: CertificationPlan, slots: asyncio.Semaphore) ->
     return CriteriaScorer(plan.graders, slots=slots, name=name, data_sha256=plan.data_sha256)
 
 
-def _describe_criterion(criterion: ResolvedCriterion) -> dict[str, Any]:
-    """Describe a criterion without its file digests, which the digest of all code covers."""
+def _dump_criterion(criterion: ResolvedCriterion) -> dict[str, Any]:
+    # Without the digests of its files, which the digest of all code covers.
     code = {"sha256": True, "files": True} if criterion.graded_by.files else {"files": True}
     return criterion.model_dump(mode="json", exclude={"graded_by": code})
 
@@ -178,78 +168,63 @@ def _build_certification_result(
     timings = Timings(
         counted.seconds, cached=counted.cached, concurrency=plan.slots, warmup=plan.warmup
     )
-    finished = run.row().finished_at
     code, data = plan.code.find_changed_files()
     if counted.data_seen - {plan.data_sha256}:
         data.update(plan.code.data)  # the data files changed before the run was resumed
+    warnings = list(plan.notices)
+    if warmup_problem is not None:
+        text = f"a warm-up call failed: {warmup_problem}"
+        warnings.append(Notice(code="warmup_failed", text=text))
+    if counted.agent_errors:
+        calls = format_plural(plan.agent_calls, "call")
+        text = f"{counted.agent_errors} of {calls} of the agent failed, the first: "
+        warnings.append(Notice(code="agent_failed", text=f"{text}{counted.why_failed}"))
+    earlier, judge = store.earlier_runs(run_id), plan.judge
     return CertificationResult.model_validate(
         {
             "agent": _build_certified_agent(plan, counted),
             "manifest": plan.manifest,
             "dataset": plan.golden.describe(),
-            "judge": _build_certified_judge(plan, counted),
+            "judge": judge
+            and CertifiedJudge(
+                asked=judge.name,
+                returned=tuple(sorted(counted.judge_models)),
+                calls=counted.judge_calls,
+            ),
             "repeats": plan.profile.repeats,
-            "tries": _count_tries(plan, store, run_id, counted),
+            "tries": Tries(
+                earlier_runs=len(earlier),
+                earlier=tuple(earlier[:_MAX_EARLIER_RUNS]),
+                retried_requests=counted.retried_requests,
+                warmup_calls=plan.warmup,
+            ),
             "seed": plan.settings.seed,
             "outcomes": tuple(counted.outcome(criterion, timings) for criterion in plan.criteria),
             "latency": compute_latency_figures(timings, plan.profile.latency_statistic),
             "deviations": (*plan.deviations, *(f"{file} changed during the run" for file in code)),
-            "warnings": (*plan.notices, *_list_failure_notices(plan, counted, warmup_problem)),
+            "warnings": tuple(warnings),
             "unpinned": tuple(sorted(data)),
             "run": run_id,
             "started": run.spec.created_at,
-            "finished": datetime.now(UTC) if finished is None else finished,
+            "finished": run.row().finished_at or datetime.now(UTC),
             "cost": counted.cost,
             "versions": {"assay": __version__, "python": platform.python_version()},
         }
     )
 
 
-def _count_tries(
-    plan: CertificationPlan, store: Store, run_id: str, counted: RunAggregate
-) -> Tries:
-    earlier = store.earlier_runs(run_id)
-    return Tries(
-        earlier_runs=len(earlier),
-        earlier=tuple(earlier[:_MAX_EARLIER_RUNS]),
-        retried_requests=counted.retried_requests,
-        warmup_calls=plan.warmup,
-    )
-
-
-def _list_failure_notices(
-    plan: CertificationPlan, counted: RunAggregate, warmup_problem: str | None
-) -> Iterator[Notice]:
-    if warmup_problem is not None:
-        text = f"a warm-up call failed: {warmup_problem}"
-        yield Notice(code="warmup_failed", text=text)
-    if counted.agent_errors:
-        calls = format_plural(plan.agent_calls, "call")
-        text = f"{counted.agent_errors} of {calls} of the agent failed"
-        yield Notice(code="agent_failed", text=f"{text}, the first: {counted.why_failed}")
-
-
 def _build_certified_agent(plan: CertificationPlan, counted: RunAggregate) -> CertifiedAgent:
+    definition, chosen = plan.definition, plan.chosen
     return CertifiedAgent(
-        id=plan.definition.id,
-        name=plan.definition.name,
+        id=definition.id,
+        name=definition.name,
         definition_sha256=plan.definition_sha256,
-        model=plan.definition.model,
-        runner=plan.chosen.agent.name,
-        runner_sha256=plan.chosen.code_sha256,
-        files={} if plan.chosen.code is None else dict(plan.chosen.code.files),
+        model=definition.model,
+        runner=chosen.agent.name,
+        runner_sha256=chosen.code_sha256,
+        files={} if chosen.code is None else dict(chosen.code.files),
         tools=plan.settings.tools,
         definitions=dict(plan.definitions),
-        endpoint=build_certified_endpoint(plan.chosen.endpoint),
+        endpoint=build_certified_endpoint(chosen.endpoint),
         models_returned=tuple(sorted(counted.agent_models)),
-    )
-
-
-def _build_certified_judge(plan: CertificationPlan, counted: RunAggregate) -> CertifiedJudge | None:
-    if plan.judge is None:
-        return None
-    return CertifiedJudge(
-        asked=plan.judge.name,
-        returned=tuple(sorted(counted.judge_models)),
-        calls=counted.judge_calls,
     )

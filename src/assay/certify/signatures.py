@@ -28,7 +28,7 @@ class SigningKey:
 
     def sign(self, statement: str) -> str:
         """Return the signed envelope of a statement as JSON."""
-        dsse = _import_dsse()
+        dsse, *_ = _import_signing()
         envelope = dsse.Envelope(statement.encode(), PAYLOAD_TYPE, {})
         envelope.sign(self._signer)
         return json.dumps(envelope.to_dict(), indent=2) + "\n"
@@ -46,7 +46,8 @@ class VerifyingKey:
         """Whether the private key of this pair made the signature over the bytes."""
         from securesystemslib.exceptions import UnverifiedSignatureError, VerificationError
 
-        given = _import_signer().Signature(self.key_id, signature.hex())
+        _, signer, *_ = _import_signing()
+        given = signer.Signature(self.key_id, signature.hex())
         try:
             self._key.verify_signature(given, signed)
         except (UnverifiedSignatureError, VerificationError):
@@ -66,7 +67,8 @@ class KeyPair:
 def find_signer(envelope: Envelope, keys: tuple[VerifyingKey, ...], *, where: str) -> str | None:
     """Return the id of the key that signed an envelope; None if none of `keys` did."""
     payload = decode_base64(envelope.payload, where=where)
-    signed = _import_dsse().Envelope(payload, envelope.payload_type, {}).pae()
+    dsse, *_ = _import_signing()
+    signed = dsse.Envelope(payload, envelope.payload_type, {}).pae()
     for each in envelope.signatures:
         signature = decode_base64(each.sig, where=where)
         for key in keys:
@@ -82,7 +84,7 @@ def generate_key(path: Path, *, passphrase: str | None = None) -> KeyPair:
     """
     if passphrase == "":
         raise ConfigError("the passphrase is empty", hint="omit it, or choose a passphrase")
-    serialization, ed25519 = _import_cryptography()
+    _, signer, serialization, ed25519 = _import_signing()
     private = ed25519.Ed25519PrivateKey.generate()
     public_path = path.with_name(f"{path.stem}.pub{path.suffix or '.pem'}")
     protection = (
@@ -103,12 +105,13 @@ def generate_key(path: Path, *, passphrase: str | None = None) -> KeyPair:
     except BaseException:
         public_path.unlink()
         raise
-    return KeyPair(path, public_path, _compute_key_id(private.public_key()))
+    key_id = signer.SSlibKey.from_crypto(private.public_key()).keyid
+    return KeyPair(path, public_path, key_id)
 
 
 def read_signing_key(path: Path, *, passphrase: str | None = None) -> SigningKey:
     """Read a private key written by `generate_key` or openssl."""
-    serialization, ed25519 = _import_cryptography()
+    _, signer, serialization, ed25519 = _import_signing()
     data = _read_key_file(path)
     try:
         key = serialization.load_pem_private_key(
@@ -128,12 +131,13 @@ def read_signing_key(path: Path, *, passphrase: str | None = None) -> SigningKey
         raise ConfigError(message, where=str(path)) from None
     if not isinstance(key, ed25519.Ed25519PrivateKey):
         raise ConfigError("the key is not an ed25519 key", where=str(path), hint=_KEYGEN_HINT)
-    return SigningKey(_compute_key_id(key.public_key()), _import_signer().CryptoSigner(key))
+    key_id = signer.SSlibKey.from_crypto(key.public_key()).keyid
+    return SigningKey(key_id, signer.CryptoSigner(key))
 
 
 def read_verifying_key(path: Path) -> VerifyingKey:
     """Read a public key. Raises `ConfigError` for a private one."""
-    serialization, ed25519 = _import_cryptography()
+    _, signer, serialization, ed25519 = _import_signing()
     data = _read_key_file(path)
     if b"PRIVATE KEY" in data:
         # A private key does not belong on a machine that only verifies.
@@ -148,15 +152,11 @@ def read_verifying_key(path: Path) -> VerifyingKey:
         raise ConfigError("the file is not a public key in PEM format", where=str(path)) from None
     if not isinstance(key, ed25519.Ed25519PublicKey):
         raise ConfigError("the key is not an ed25519 key", where=str(path), hint=_KEYGEN_HINT)
-    return VerifyingKey(path, _compute_key_id(key), _import_signer().SSlibKey.from_crypto(key))
+    public = signer.SSlibKey.from_crypto(key)
+    return VerifyingKey(path, public.keyid, public)
 
 
 _KEYGEN_HINT = "create one with `assay certify keygen`"
-
-
-def _compute_key_id(public: Any) -> str:
-    found: str = _import_signer().SSlibKey.from_crypto(public).keyid
-    return found
 
 
 def _create_key_file(path: Path, data: bytes, *, mode: int) -> None:
@@ -198,30 +198,13 @@ def _read_key_file(path: Path) -> bytes:
     return data
 
 
-def _import_dsse() -> Any:
-    try:
-        from securesystemslib import dsse
-    except ImportError:
-        raise _build_missing_sign_extra() from None
-    return dsse
-
-
-def _import_signer() -> Any:
-    from securesystemslib import signer
-
-    return signer
-
-
-def _import_cryptography() -> tuple[Any, Any]:
-    """Import the modules for keys. Raises `MissingExtra` without them."""
-    _import_dsse()
+def _import_signing() -> tuple[Any, Any, Any, Any]:
+    """Import the modules of envelopes, signers and keys. Raises `MissingExtra` without them."""
     try:
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric import ed25519
+        from securesystemslib import dsse, signer
     except ImportError:
-        raise _build_missing_sign_extra() from None
-    return serialization, ed25519
-
-
-def _build_missing_sign_extra() -> MissingExtra:
-    return MissingExtra.build("sign", by="signing certificates", package="securesystemslib")
+        by = "signing certificates"
+        raise MissingExtra.build("sign", by=by, package="securesystemslib") from None
+    return dsse, signer, serialization, ed25519

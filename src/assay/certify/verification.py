@@ -5,14 +5,14 @@ computed from the files.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
 from assay.agents import COMMAND_PREFIX
-from assay.datasets import FetchRules, fetch_golden, read_address
+from assay.datasets import fetch_golden, read_address
 from assay.errors import ConfigError
 from assay.scorers import is_code_name
 from assay.stats import ReportSection
@@ -20,7 +20,13 @@ from assay.types import AgentDefinition, Endpoint, EvaluationProfile, Manifest
 
 from .asked_models import strip_provider
 from .certificate import Certification, Statement
-from .certificate_checks import CertificateFinding, CertificateRequirements, check_certificate
+from .certificate_checks import (
+    CertificateFinding,
+    CertificateRequirements,
+    VerifyPolicy,
+    build_finding,
+    check_certificate,
+)
 from .certificate_file import (
     MAX_CERTIFICATE_BYTES,
     Envelope,
@@ -28,56 +34,15 @@ from .certificate_file import (
     read_certificate,
     read_statement,
 )
-from .code_digests import build_certified_endpoint, digest_definition, digest_named_definitions
+from .code_digests import digest_definition, digest_named_definitions
 from .code_index import CodeIndex
 from .criteria import ResolvedCriterion
 from .graders import CriteriaContext, resolve_criteria, resolve_latency_criterion
 from .judge_client import JudgeModel
-from .signatures import VerifyingKey, find_signer
+from .signatures import find_signer
 
 SignatureState = Literal["signed", "unsigned", "not checked", "wrong"]
 """`signed`: made with one of the given keys; `wrong`: made with none of them."""
-
-
-@dataclass(frozen=True)
-class VerifyPolicy:
-    """Requirements on a certificate that are not part of the manifest."""
-
-    keys: tuple[VerifyingKey, ...] = ()
-    """One of them must have signed it. Without keys the author is unknown."""
-
-    allow_unsigned: bool = False
-    """Whether to accept a certificate without a verified signature."""
-
-    refetch_dataset: bool = False
-    fetch: FetchRules = field(default_factory=FetchRules)
-    subjects: tuple[tuple[str, str], ...] = ()
-    """Algorithm and digest of artifacts that must have been tested."""
-
-    runner: str | None = None
-    """The required runner of the agent."""
-
-    max_age: timedelta | None = None
-    """Maximum age of the last measurement."""
-
-    max_tries: int | None = None
-    """Maximum number of runs of the agent on the dataset, including the certified one."""
-
-    judge_host: str | None = None
-    """The required host of the judge."""
-
-    judge_models: tuple[str, ...] = ()
-    """Model names that the judge's API may report, besides the requested one."""
-
-    endpoint: Endpoint | None = None
-    """The required model of the agent, with all its settings."""
-
-    def __post_init__(self) -> None:
-        if self.keys and self.allow_unsigned:
-            raise ConfigError(
-                "`keys` and `allow_unsigned` contradict each other",
-                hint="pass a key, or allow unsigned certificates, not both",
-            )
 
 
 class Verification(ReportSection):
@@ -164,25 +129,16 @@ def _build_signature_finding(
     state: SignatureState, key_id: str | None, policy: VerifyPolicy
 ) -> CertificateFinding:
     ids = " or ".join(key.key_id for key in policy.keys)
-    expected = f"signed with {ids}" if policy.keys else "signed with a given key"
-    state_text = {
+    expected = f"signed with {ids or 'a given key'}"
+    found = {
         "signed": f"signed with {key_id}",
         "unsigned": "unsigned",
         "not checked": "signature not checked: no key was given",
         "wrong": "no signature by a given key",
     }[state]
-    if state == "signed":
-        return CertificateFinding(
-            check="signature", status="ok", expected=expected, found=state_text
-        )
-    if policy.allow_unsigned:
-        allowed = "nothing: --allow-unsigned"
-        return CertificateFinding(
-            check="signature", status="unchecked", expected=allowed, found=state_text
-        )
-    return CertificateFinding(
-        check="signature", status="mismatch", expected=expected, found=state_text
-    )
+    if state != "signed" and policy.allow_unsigned:
+        return build_finding("signature", "nothing: --allow-unsigned", found, ok=None)
+    return build_finding("signature", expected, found, ok=state == "signed")
 
 
 def _select_definition(manifest: Manifest, wanted: str | None, *, where: str) -> AgentDefinition:
@@ -225,13 +181,7 @@ def _build_requirements(
         dataset_sha256=profile.golden_dataset_sha256,
         fetched_sha256=_fetch_dataset_sha256(profile.golden_dataset_uri, root, policy),
         judge=strip_provider(profile.evaluator_model or "") if judged else None,
-        subjects=policy.subjects,
-        runner=policy.runner,
-        endpoint=build_certified_endpoint(policy.endpoint),
-        max_age=policy.max_age,
-        max_tries=policy.max_tries,
-        judge_host=policy.judge_host,
-        judge_models=policy.judge_models,
+        policy=policy,
     )
 
 
@@ -247,7 +197,7 @@ def _digest_runner_files(
     name = agent.tools or agent.runner
     if not (agent.tools or name.startswith(COMMAND_PREFIX) or is_code_name(name)):
         return None
-    code = index.runner(name)
+    code = index.find("runner", name)
     # The certified manifest may have another name here. Manifest and dataset have checks of
     # their own.
     file = certification.manifest

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 
 from assay.datasets import PromptTemplate, SampleStream, Source, load_samples
-from assay.errors import ConfigError, RunStopped, StoreError
+from assay.errors import AssayError, ConfigError, StoreError
 from assay.providers import ModelClient, connect, find_price
 from assay.store import (
     SCORER_SETTINGS,
@@ -80,7 +80,17 @@ async def evaluate(
         client = None if config.endpoint is None else connect(config.endpoint, config.client)
         samples = _open_sample_stream(dataset, config)
         total = _count_samples(samples, config)
-        spec = _build_eval_spec(samples, config, total)
+        description = config.describe()
+        spec = RunSpec(
+            id=create_run_id(config.name),
+            name=config.name,
+            config=description,
+            config_fingerprint=stable_id(description),
+            dataset=samples.name,
+            dataset_fingerprint=None if samples.file is None else compute_file_sha256(samples.file),
+            total=total,
+            repeats=config.repeats,
+        )
         expected = Progress(total=None if total is None else total * config.repeats)
         control = RunControl(expected, watch, stop or Stop())
         create = resume is None
@@ -90,7 +100,9 @@ async def evaluate(
             checks = [] if given is None else _build_prompt_checks(opened, spec, given, config)
             read = await _check_prompts(checks, samples, config) if checks else samples
             del checks  # 16 bytes for each recorded sample
-            run = _start_eval_run(opened, spec, given, config)
+            if given is not None and given.rescore:
+                spec, given = replace(spec, reuses=opened.run(given.run_id).id), None
+            run = start_or_resume(opened, spec, given, allow_changed_scorer=config.rolls_out)
 
             def todo(done: Container[str]) -> Iterator[RolloutJob]:
                 left = build_rollout_jobs(iter(read), config, run, done)
@@ -137,7 +149,7 @@ async def execute_jobs(
         if not control.stop.requested:
             status = "completed"
     except Exception as error:
-        if isinstance(error, RunStopped):
+        if isinstance(error, AssayError):
             error.run_id = run.id
         # Do not write to a store that just failed: a locked one would block for another timeout.
         status = None if isinstance(error, StoreError) else "failed"
@@ -210,20 +222,6 @@ def _count_samples(samples: SampleStream, config: EvalConfig) -> int | None:
     return samples.total
 
 
-def _build_eval_spec(samples: SampleStream, config: EvalConfig, total: int | None) -> RunSpec:
-    description = config.describe()
-    return RunSpec(
-        id=create_run_id(config.name),
-        name=config.name,
-        config=description,
-        config_fingerprint=stable_id(description),
-        dataset=samples.name,
-        dataset_fingerprint=None if samples.file is None else compute_file_sha256(samples.file),
-        total=total,
-        repeats=config.repeats,
-    )
-
-
 def create_run_id(name: str) -> str:
     """Return a unique run id made of the name, the time and random digits."""
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40] or "eval"
@@ -270,12 +268,6 @@ async def _check_prompts(
             await asyncio.sleep(0)  # let a signal handler run
     await check_opening(checks[0], config)
     return samples
-
-
-def _start_eval_run(store: Store, spec: RunSpec, resume: Resume | None, config: EvalConfig) -> Run:
-    if resume is not None and resume.rescore:
-        return store.start_run(replace(spec, reuses=store.run(resume.run_id).id))
-    return start_or_resume(store, spec, resume, allow_changed_scorer=config.rolls_out)
 
 
 def start_or_resume(

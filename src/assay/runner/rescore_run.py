@@ -76,7 +76,17 @@ async def rescore(
         total = sum(1 for _ in _select_results(old, options))
         if not total:
             raise ConfigError(f"run {old.id!r} has no rollouts to score", where="rescore()")
-        spec = _build_rescore_spec(old, config, total)
+        description = {**config.describe(), "rescored": old.id}
+        spec = RunSpec(
+            id=create_run_id(name),
+            name=name,
+            config=description,
+            config_fingerprint=stable_id(description),
+            dataset=old.spec.dataset,
+            dataset_fingerprint=old.spec.dataset_fingerprint,
+            total=total,
+            repeats=old.spec.repeats,
+        )
         run = start_or_resume(opened, spec, options.resume, allow_changed_scorer=True)
         todo = partial(_build_rescore_jobs, old, run, options)
         progress = Progress(total=total)
@@ -87,20 +97,6 @@ async def rescore(
     finally:
         if opened is not store:
             opened.close()
-
-
-def _build_rescore_spec(old: Run, config: EvalConfig, total: int) -> RunSpec:
-    description = {**config.describe(), "rescored": old.id}
-    return RunSpec(
-        id=create_run_id(config.name),
-        name=config.name,
-        config=description,
-        config_fingerprint=stable_id(description),
-        dataset=old.spec.dataset,
-        dataset_fingerprint=old.spec.dataset_fingerprint,
-        total=total,
-        repeats=old.spec.repeats,
-    )
 
 
 def _select_results(old: Run, options: RescoreOptions) -> Iterator[tuple[int, ResultRow]]:

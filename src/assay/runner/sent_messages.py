@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
+from typing import Any
 
 from pydantic_core import PydanticSerializationError
 
@@ -23,9 +24,14 @@ def prepare_messages(config: EvalConfig, sample: Sample) -> list[Message]:
     """Return the first messages of a rollout. Raises `PreparationFailed` if user code fails."""
     prepare = config.prepare_messages
     try:
-        given = sample.messages if prepare is None else prepare(sample)
-        if type(given) is not list:
-            _check_prepared_messages(given)
+        given: Any = sample.messages if prepare is None else prepare(sample)
+        if type(given) is not list and inspect.iscoroutine(given):
+            given.close()  # or Python warns about a coroutine that was never awaited
+            raise TypeError("`prepare_messages` is async; make it a plain function")
+        if type(given) is not list and isinstance(given, str | Mapping | Message):
+            # Iterating over these would give characters, keys or fields.
+            kind = type(given).__name__
+            raise TypeError(f"`prepare_messages` returned a {kind} instead of a list of messages")
         if config.session is not None:
             given = [*config.session.messages, *given]
         return [
@@ -34,16 +40,6 @@ def prepare_messages(config: EvalConfig, sample: Sample) -> list[Message]:
         ]
     except (Exception, SystemExit) as error:
         raise PreparationFailed(Boundary.DATASET) from error
-
-
-def _check_prepared_messages(given: object) -> None:
-    if inspect.iscoroutine(given):
-        given.close()  # or Python warns about a coroutine that was never awaited
-        raise TypeError("`prepare_messages` is async; make it a plain function")
-    if isinstance(given, str | Mapping | Message):
-        # Iterating over these would give characters, keys or fields.
-        kind = type(given).__name__
-        raise TypeError(f"`prepare_messages` returned a {kind} instead of a list of messages")
 
 
 def digest_messages(messages: Sequence[Message]) -> str | None:
