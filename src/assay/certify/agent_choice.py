@@ -102,12 +102,8 @@ def _get_runner_name(runner: Callable[..., object]) -> str:
 
 def _find_runner_code(runner: Callable[..., object], index: CodeIndex) -> CodeFiles | None:
     """Find the code of a function by its name, or else by the function itself."""
-    named = (
-        index.find("runner", _get_runner_name(runner))
-        if is_code_name(_get_runner_name(runner))
-        else None
-    )
-    own = find_callable_code(runner)
+    name, own = _get_runner_name(runner), find_callable_code(runner)
+    named = index.find("runner", name) if is_code_name(name) else None
     if named is None or own is None:
         return own
     # Prefer the name, which `verify` starts from, unless it leads to other files.

@@ -183,10 +183,6 @@ def _count_retried_requests(sample: Sample) -> int | None:
 
 
 def _find_unscored_reason(name: str, calls: list[RecordedAgentCall]) -> str:
-    for call in calls:
-        if call.measured is not None and name in call.measured.problems:
-            return call.measured.problems[name]
-    for call in calls:
-        if call.failure is not None:
-            return call.failure
-    return "the sample was not run"
+    problems = [call.measured.problems.get(name) for call in calls if call.measured is not None]
+    found = filter(None, [*problems, *(call.failure for call in calls)])
+    return next(found, "the sample was not run")

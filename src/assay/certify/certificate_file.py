@@ -3,11 +3,12 @@
 import base64
 import binascii
 import json
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from assay.errors import WireError
+from assay.errors import ConfigError, WireError
 
 from .certificate import Statement
 
@@ -61,6 +62,16 @@ def decode_base64(text: str, *, where: str) -> bytes:
         raise WireError(
             f"the envelope is damaged: it is not base64: {error}", where=where
         ) from None
+
+
+def read_small_file(path: Path, limit: int, *, what: str) -> bytes:
+    """Read a file up to one byte more than `limit`. Raises `ConfigError` if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return file.read(limit + 1)
+    except OSError as error:
+        message = f"the {what} cannot be read: {error.strerror}"
+        raise ConfigError(message, where=str(path)) from error
 
 
 def _parse_certificate_json(data: bytes, where: str) -> dict[str, Any]:

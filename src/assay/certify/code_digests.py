@@ -1,6 +1,6 @@
 """Digests of definitions and endpoints in certificates."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import rfc8785
@@ -20,7 +20,7 @@ def digest_named_definitions(agent: AgentDefinition, manifest: Manifest) -> dict
     found: dict[str, str] = {}
     left = [agent.model_dump(mode="json", exclude={"evaluation"})]
     while left:
-        for text in _walk_definition_texts(left.pop()):
+        for text in walk_texts(left.pop()):
             named = known.get(text)
             if named is not None and named is not agent and text not in found:
                 plain = named.model_dump(mode="json", exclude_defaults=True)
@@ -29,15 +29,16 @@ def digest_named_definitions(agent: AgentDefinition, manifest: Manifest) -> dict
     return dict(sorted(found.items()))
 
 
-def _walk_definition_texts(value: object) -> Iterator[str]:
+def walk_texts(value: object) -> Iterator[str]:
+    """Yield all texts in a nested value, in the order of sorted keys."""
     if isinstance(value, str):
         yield value
-    elif isinstance(value, dict):
-        for each in value.values():
-            yield from _walk_definition_texts(each)
-    elif isinstance(value, list):
+    elif isinstance(value, Mapping):
+        for key in sorted(value, key=str):
+            yield from walk_texts(value[key])
+    elif isinstance(value, list | tuple):
         for each in value:
-            yield from _walk_definition_texts(each)
+            yield from walk_texts(each)
 
 
 def digest_definition(agent: AgentDefinition) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import chain, islice, repeat
 from pathlib import Path
 
 from assay.datasets import SampleStream, fetch_golden, load_samples, read_golden
@@ -47,13 +48,8 @@ class LoadedGoldenDataset:
         )
 
     def first(self, count: int) -> Iterator[Sample]:
-        """Yield the first `count` samples, starting over if there are fewer."""
-        while count > 0:
-            for sample in self.samples:
-                if count == 0:
-                    return
-                count -= 1
-                yield sample
+        """Return the first `count` samples, starting over if there are fewer."""
+        return islice(chain.from_iterable(repeat(self.samples)), count)
 
 
 def open_golden(
@@ -79,13 +75,7 @@ def open_golden(
             where=f"{where}: evaluation",
             hint="add it, or pass --dataset; that result is not certifiable",
         )
-    fetched = fetch_golden(
-        uri,
-        root=root,
-        sha256=sha256,
-        rules=rules,
-        cache=folder,
-    )
+    fetched = fetch_golden(uri, root=root, sha256=sha256, rules=rules, cache=folder)
     found = read_golden(fetched)[: settings.max_samples]
     if settings.max_samples is not None:
         deviations.append(f"only {format_plural(len(found), 'sample')} of the dataset were run")

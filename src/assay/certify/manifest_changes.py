@@ -44,13 +44,22 @@ class _ManifestPath:
     agent: str | None
     path: str
 
-    def change(self, kind: ChangeClass, old: Any, new: Any, note: str = "") -> ManifestChange:
-        return ManifestChange(
-            agent=self.agent, path=self.path, change=kind, old=old, new=new, note=note
-        )
-
     def at(self, name: str) -> "_ManifestPath":
         return _ManifestPath(self.agent, f"{self.path}.{name}" if self.path else name)
+
+    def compare(
+        self, name: str, old: Any, new: Any, kind: ChangeClass = "other", note: str = ""
+    ) -> Iterator[ManifestChange]:
+        """Yield the change of the value at `name`, if it changed."""
+        if old != new:
+            path = self.at(name).path if name else self.path
+            yield ManifestChange(
+                agent=self.agent, path=path, change=kind, old=old, new=new, note=note
+            )
+
+
+def _choose_kind(weaker: bool) -> ChangeClass:
+    return "weakened" if weaker else "strengthened"
 
 
 def compare_manifests(
@@ -61,7 +70,7 @@ def compare_manifests(
     Agents and criteria are matched by name: a renamed one is removed and added. Raises
     `ConfigError` when neither manifest has the `agent`.
     """
-    before, after = _filter_agents(old.agents, agent), _filter_agents(new.agents, agent)
+    before, after = old.select_agents(agent), new.select_agents(agent)
     if agent is not None and not before and not after:
         known = ", ".join({**old.agents, **new.agents}) or "none"
         raise ConfigError(f"neither manifest has an agent {agent!r}", hint=f"agents are: {known}")
@@ -72,14 +81,6 @@ def compare_manifests(
         found += _compare_other_definitions(old, new)
     order: dict[ChangeClass, int] = {"weakened": 0, "moved": 1, "strengthened": 2, "other": 3}
     return tuple(sorted(found, key=lambda each: order[each.change]))
-
-
-def _filter_agents(
-    agents: dict[str, AgentDefinition], wanted: str | None
-) -> dict[str, AgentDefinition]:
-    if wanted is None:
-        return agents
-    return {key: each for key, each in agents.items() if wanted in (key, each.id)}
 
 
 def _compare_other_definitions(old: Manifest, new: Manifest) -> Iterator[ManifestChange]:
@@ -96,13 +97,10 @@ def _compare_agents(
 ) -> Iterator[ManifestChange]:
     place = _ManifestPath(key, "")
     if old is None or new is None:
-        given = old or new
-        assert given is not None
         weaker = old is not None and old.evaluation is not None
-        kind: ChangeClass = "weakened" if weaker else "other"
         note = "the agent and its definition of done were removed" if weaker else ""
-        here, there = (None if each is None else each.name for each in (old, new))
-        yield _ManifestPath(key, "agent").change(kind, here, there, note)
+        kind: ChangeClass = "weakened" if weaker else "other"
+        yield from place.compare("agent", old and old.name, new and new.name, kind, note)
         return
     before, after = _dump_manifest_part(old), _dump_manifest_part(new)
     before.pop("evaluation", None)
@@ -115,43 +113,33 @@ def _compare_evaluations(
     place: _ManifestPath, old: EvaluationProfile | None, new: EvaluationProfile | None
 ) -> Iterator[ManifestChange]:
     if old is None or new is None:
-        if old is not None:
-            yield place.change(
-                "weakened", _dump_manifest_part(old), None, "the agent has no criteria any more"
-            )
-        elif new is not None:
-            yield place.change("strengthened", None, _dump_manifest_part(new))
+        note = "the agent has no criteria any more" if new is None else ""
+        before, after = old and _dump_manifest_part(old), new and _dump_manifest_part(new)
+        yield from place.compare("", before, after, _choose_kind(new is None), note)
         return
-    yield from _compare_latency_limits(place, old, new)
-    yield from _compare_golden_datasets(place, old, new)
-    yield from _compare_gates(place, old, new)
-    if old.evaluator_model != new.evaluator_model:
-        models = (old.evaluator_model, new.evaluator_model)
-        yield place.at("evaluator_model").change("moved", *models, "another judge")
-    yield from _compare_rubrics(place.at("grading_rubric"), old, new)
-
-
-def _compare_latency_limits(
-    place: _ManifestPath, old: EvaluationProfile, new: EvaluationProfile
-) -> Iterator[ManifestChange]:
     limit, other = old.expected_latency_ms, new.expected_latency_ms
-    if limit != other:
-        # No limit is the most lenient one.
-        lower = other is None or (limit is not None and other > limit)
-        kind: ChangeClass = "weakened" if lower else "strengthened"
-        yield place.at("expected_latency_ms").change(kind, limit, other)
+    # No limit is the most lenient one.
+    weaker = other is None or (limit is not None and other > limit)
+    yield from place.compare("expected_latency_ms", limit, other, _choose_kind(weaker))
     was, now = old.latency_statistic, new.latency_statistic
-    if was != now:
-        kind, note = _classify_statistic_change(was, now)
-        if limit is None:
-            kind, note = "other", "the old manifest had no limit on it"
-        yield place.at("latency_statistic").change(kind, was, now, note)
+    kind, note = _classify_statistic_change(was, now)
+    if limit is None:
+        kind, note = "other", "the old manifest had no limit on it"
+    yield from place.compare("latency_statistic", was, now, kind, note)
+    yield from _compare_golden_datasets(place, old, new)
+    yield from place.compare("gate", old.gate, new.gate, _choose_kind(new.gate == "point"))
+    for name in ("confidence", "repeats"):
+        was, now = getattr(old, name), getattr(new, name)
+        yield from place.compare(name, was, now, _choose_kind(now < was))
+    models = (old.evaluator_model, new.evaluator_model)
+    yield from place.compare("evaluator_model", *models, "moved", "another judge")
+    yield from _compare_rubrics(place.at("grading_rubric"), old, new)
 
 
 def _classify_statistic_change(old: str, new: str) -> tuple[ChangeClass, str]:
     if old in _STATISTICS_BY_STRICTNESS and new in _STATISTICS_BY_STRICTNESS:
-        later = _STATISTICS_BY_STRICTNESS.index(new) > _STATISTICS_BY_STRICTNESS.index(old)
-        return ("strengthened" if later else "weakened"), ""
+        ranks = [_STATISTICS_BY_STRICTNESS.index(each) for each in (old, new)]
+        return _choose_kind(ranks[1] < ranks[0]), ""
     if old == "mean" and new not in ("p50", "mean"):
         return "strengthened", "the tail counts, which a mean hides"
     return "weakened", "the statistic hides slow answers, or cannot be compared"
@@ -161,31 +149,16 @@ def _compare_golden_datasets(
     place: _ManifestPath, old: EvaluationProfile, new: EvaluationProfile
 ) -> Iterator[ManifestChange]:
     uri, other = old.golden_dataset_uri, new.golden_dataset_uri
-    if uri != other:
-        kind: ChangeClass = "moved"
-        if uri is None or other is None:
-            kind = "strengthened" if uri is None else "weakened"
-        yield place.at("golden_dataset_uri").change(kind, uri, other)
+    one_only = uri is None or other is None
+    kind: ChangeClass = _choose_kind(other is None) if one_only else "moved"
+    yield from place.compare("golden_dataset_uri", uri, other, kind)
     pin, now = old.golden_dataset_sha256, new.golden_dataset_sha256
-    if pin != now:
-        kind, note = "moved", "another dataset"
-        if pin is None:
-            kind, note = "strengthened", "the dataset is pinned"
-        elif now is None:
-            kind, note = "weakened", "the dataset can change without notice"
-        yield place.at("golden_dataset_sha256").change(kind, pin, now, note)
-
-
-def _compare_gates(
-    place: _ManifestPath, old: EvaluationProfile, new: EvaluationProfile
-) -> Iterator[ManifestChange]:
-    if old.gate != new.gate:
-        kind: ChangeClass = "weakened" if new.gate == "point" else "strengthened"
-        yield place.at("gate").change(kind, old.gate, new.gate)
-    for name in ("confidence", "repeats"):
-        was, now = getattr(old, name), getattr(new, name)
-        if was != now:
-            yield place.at(name).change("weakened" if now < was else "strengthened", was, now)
+    kind, note = "moved", "another dataset"
+    if pin is None:
+        kind, note = "strengthened", "the dataset is pinned"
+    elif now is None:
+        kind, note = "weakened", "the dataset can change without notice"
+    yield from place.compare("golden_dataset_sha256", pin, now, kind, note)
 
 
 def _compare_rubrics(
@@ -196,14 +169,14 @@ def _compare_rubrics(
         was, now = before.get(name), after.get(name)
         if was is not None and now is not None:
             yield from _compare_criteria(place.at(name), was, now)
-        elif was is not None:
-            note = "the criterion was removed or renamed"
-            yield place.at(name).change("weakened", _dump_manifest_part(was), None, note)
-        elif now is not None:
-            yield place.at(name).change("strengthened", None, _dump_manifest_part(now))
+            continue
+        note = "the criterion was removed or renamed" if now is None else ""
+        parts = was and _dump_manifest_part(was), now and _dump_manifest_part(now)
+        yield from place.compare(name, *parts, _choose_kind(now is None), note)
     kept = [name for name in before if name in after]
     if kept != [name for name in after if name in before]:
-        yield place.change("other", list(before), list(after), "the order of the criteria")
+        note = "the order of the criteria"
+        yield from place.compare("", list(before), list(after), "other", note)
 
 
 def _index_rubric_criteria(
@@ -218,37 +191,24 @@ def _index_rubric_criteria(
 def _compare_criteria(
     place: _ManifestPath, old: SuccessCriterion, new: SuccessCriterion
 ) -> Iterator[ManifestChange]:
-    if old.strict != new.strict:
-        kind: ChangeClass = "strengthened" if new.strict else "weakened"
-        yield place.at("strict").change(kind, old.strict, new.strict)
-    yield from _compare_thresholds(place, old, new)
-    for name, note in (("metric", "measured by something else"), ("range", "another scale")):
-        was, now = _dump_manifest_part(old).get(name), _dump_manifest_part(new).get(name)
-        if was != now:
-            yield place.at(name).change("moved", was, now, note)
-    if old.description != new.description:
-        judged = _is_judged(old) or _is_judged(new)
-        kind, note = ("moved", "the judge grades by it") if judged else ("other", "")
-        yield place.at("description").change(kind, old.description, new.description, note)
-
-
-def _compare_thresholds(
-    place: _ManifestPath, old: SuccessCriterion, new: SuccessCriterion
-) -> Iterator[ManifestChange]:
+    yield from place.compare("strict", old.strict, new.strict, _choose_kind(not new.strict))
     was, now = _get_effective_direction(old), _get_effective_direction(new)
     if was != now:
-        note = "good values became bad ones"
-        yield place.at("direction").change("weakened", was, now, note)
-    elif old.direction != new.direction:
+        yield from place.compare("direction", was, now, "weakened", "good values became bad ones")
+    else:
         note = "the default is now explicit"
-        yield place.at("direction").change("other", old.direction, new.direction, note)
-    if old.threshold != new.threshold:
-        stronger = (new.threshold > old.threshold) == (now == "max")
-        kind: ChangeClass = "strengthened" if stronger else "weakened"
-        note = ""
-        if stronger and (old.range != new.range or was != now):
-            kind, note = "moved", "on another scale, or in another direction"
-        yield place.at("threshold").change(kind, old.threshold, new.threshold, note)
+        yield from place.compare("direction", old.direction, new.direction, "other", note)
+    stronger = (new.threshold > old.threshold) == (now == "max")
+    kind, note = _choose_kind(not stronger), ""
+    if stronger and (old.range != new.range or was != now):
+        kind, note = "moved", "on another scale, or in another direction"
+    yield from place.compare("threshold", old.threshold, new.threshold, kind, note)
+    for name, note in (("metric", "measured by something else"), ("range", "another scale")):
+        values = _dump_manifest_part(old).get(name), _dump_manifest_part(new).get(name)
+        yield from place.compare(name, *values, "moved", note)
+    judged = _is_judged(old) or _is_judged(new)
+    kind, note = ("moved", "the judge grades by it") if judged else ("other", "")
+    yield from place.compare("description", old.description, new.description, kind, note)
 
 
 def _get_effective_direction(criterion: SuccessCriterion) -> str:
@@ -269,9 +229,7 @@ def _compare_fields(
     place: _ManifestPath, old: dict[str, Any], new: dict[str, Any]
 ) -> Iterator[ManifestChange]:
     for name in {**old, **new}:
-        was, now = old.get(name), new.get(name)
-        if was != now:
-            yield place.at(name).change("other", was, now)
+        yield from place.compare(name, old.get(name), new.get(name))
 
 
 def _dump_manifest_part(

@@ -7,13 +7,15 @@ reported, because a short difference may change the whole question.
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from zlib import crc32
 
 from assay.datasets import ANSWER_KEYS, ID_KEYS, PROMPT_KEYS
 from assay.types import Sample
+
+from .code_digests import walk_texts
 
 _NON_PROMPT_KEYS = frozenset({*ANSWER_KEYS, *ID_KEYS, *PROMPT_KEYS, "messages", "input_metadata"})
 _COUNTER_LABEL = (
@@ -127,18 +129,7 @@ def _collect_prompt_text(sample: Sample) -> str:
         text = message.text if isinstance(message.content, str) else repr(message.content)
         parts.append(f"{message.role}: {text}")
     beside = {key: each for key, each in sample.input.items() if key not in _NON_PROMPT_KEYS}
-    return "\n".join([*parts, *_walk_input_texts(beside)])
-
-
-def _walk_input_texts(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for key in sorted(value, key=str):
-            yield from _walk_input_texts(value[key])
-    elif isinstance(value, list | tuple):
-        for each in value:
-            yield from _walk_input_texts(each)
+    return "\n".join([*parts, *walk_texts(beside)])
 
 
 def _normalize_question(text: str) -> str:

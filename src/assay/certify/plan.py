@@ -191,27 +191,18 @@ def count_agent_slots(profile: EvaluationProfile, settings: CertifySettings) -> 
 def _select_agents(
     manifest: Manifest, wanted: str | None, *, where: str
 ) -> dict[str, AgentDefinition]:
-    agents = manifest.agents
-    if wanted is not None:
-        found = {key: each for key, each in agents.items() if wanted in (key, each.id)}
-        if not found:
-            raise ConfigError(
-                f"the manifest has no agent {wanted!r}",
-                where=where,
-                hint=f"agents of the manifest: {', '.join(agents) or 'none'}",
-            )
-    else:
-        found = {key: each for key, each in agents.items() if each.evaluation is not None}
-    for key, each in found.items():
-        if each.evaluation is None:
-            raise ConfigError(
-                "the agent has no `evaluation` to certify it against", where=f"{where}: {key}"
-            )
-    if not found:
-        raise ConfigError(
-            "no agent of the manifest has an `evaluation` to certify it against", where=where
-        )
-    return found
+    selected = manifest.select_agents(wanted)
+    found = {key: each for key, each in selected.items() if each.evaluation is not None}
+    problem, hint = "no agent of the manifest has an `evaluation` to certify it against", None
+    if wanted is not None and not selected:
+        problem = f"the manifest has no agent {wanted!r}"
+        hint = f"agents of the manifest: {', '.join(manifest.agents) or 'none'}"
+    elif wanted is not None and len(found) < len(selected):
+        problem = "the agent has no `evaluation` to certify it against"
+        where = f"{where}: {next(key for key in selected if key not in found)}"
+    elif found:
+        return found
+    raise ConfigError(problem, where=where, hint=hint)
 
 
 @dataclass(frozen=True)

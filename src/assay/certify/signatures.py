@@ -13,7 +13,7 @@ from typing import Any
 
 from assay.errors import ConfigError, MissingExtra
 
-from .certificate_file import PAYLOAD_TYPE, Envelope, decode_base64
+from .certificate_file import PAYLOAD_TYPE, Envelope, decode_base64, read_small_file
 
 # A PEM file has a few hundred bytes; keeps a wrong path from being read into memory.
 MAX_KEY_BYTES = 64 * 1024
@@ -184,13 +184,7 @@ def _create_key_file(path: Path, data: bytes, *, mode: int) -> None:
 
 
 def _read_key_file(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_KEY_BYTES + 1)
-    except OSError as error:
-        raise ConfigError(
-            f"the key file cannot be read: {error.strerror}", where=str(path)
-        ) from error
+    data = read_small_file(path, MAX_KEY_BYTES, what="key file")
     if len(data) > MAX_KEY_BYTES:
         raise ConfigError(
             f"the file is not a key: it has more than {MAX_KEY_BYTES:,} bytes", where=str(path)

@@ -136,8 +136,11 @@ def read_python_references(code: bytes | str) -> SourceReferences:
             used += [alias.name for alias in node.names if alias.asname]
             used += ["sys.path"] if node.module == "sys" and "path" in names else []
         elif isinstance(node, ast.Call):
-            called += _find_called_import(node)
-            computed |= dict.fromkeys(_find_computed_import(node))
+            found = _find_called_import(node)
+            if isinstance(found, str):
+                computed[found] = None
+            elif found is not None:
+                called.append(found)
         elif isinstance(node, ast.Attribute | ast.Name):
             used.append(_get_last_name(node))
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
@@ -208,29 +211,20 @@ def _build_file_pattern(node: ast.JoinedStr) -> str:
     return _PLACEHOLDER.sub("./", re.sub(r"\*+", "*", "".join(parts)))
 
 
-def _find_called_import(node: ast.Call) -> list[Import]:
-    """Return the import of a call such as `import_module("name")`."""
+def _find_called_import(node: ast.Call) -> Import | str | None:
+    """Return the import of a call such as `import_module("name")`, or the pattern of its name."""
     if _get_called_name(node) not in _IMPORTERS or not node.args:
-        return []
+        return None
     first = node.args[0]
-    if not isinstance(first, ast.Constant) or not isinstance(first.value, str):
-        return []
-    whole = first.value.partition(":")[0]
-    name = whole.lstrip(".")
-    return [(len(whole) - len(name), name, ())] if name else []
-
-
-def _find_computed_import(node: ast.Call) -> list[str]:
-    """Return the pattern of a module name that is computed in the importing call."""
-    if _get_called_name(node) not in _IMPORTERS or not node.args:
-        return []
-    if isinstance(node.args[0], ast.Constant):
-        return []
+    if isinstance(first, ast.Constant):
+        whole = first.value.partition(":")[0] if isinstance(first.value, str) else ""
+        name = whole.lstrip(".")
+        return (len(whole) - len(name), name, ()) if name else None
     try:
-        pattern = re.sub(r"\*+", "*", _build_text_pattern(node.args[0]))
+        pattern = re.sub(r"\*+", "*", _build_text_pattern(first))
     except RecursionError:
-        return []
-    return [pattern] if re.fullmatch(r"[\w.*]*\w[\w.*]*", pattern) else []
+        return None
+    return pattern if re.fullmatch(r"[\w.*]*\w[\w.*]*", pattern) else None
 
 
 def _build_text_pattern(node: ast.expr) -> str:

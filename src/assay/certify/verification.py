@@ -32,6 +32,7 @@ from .certificate_file import (
     Envelope,
     decode_base64,
     read_certificate,
+    read_small_file,
     read_statement,
 )
 from .code_digests import digest_definition, digest_named_definitions
@@ -75,7 +76,8 @@ def verify_certificate(
     """
     policy = policy or VerifyPolicy()
     where = str(certificate)
-    found = read_certificate(_read_certificate_file(certificate), where=where)
+    data = read_small_file(certificate, MAX_CERTIFICATE_BYTES, what="certificate")
+    found = read_certificate(data, where=where)
     signature, key_id = _check_signature(found, policy, where=where)
     first = _build_signature_finding(signature, key_id, policy)
     if signature == "wrong":
@@ -102,16 +104,6 @@ def verify_certificate(
         findings=findings,
         certification=statement.certification,
     )
-
-
-def _read_certificate_file(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return file.read(MAX_CERTIFICATE_BYTES + 1)
-    except OSError as error:
-        raise ConfigError(
-            f"the certificate cannot be read: {error.strerror}", where=str(path)
-        ) from error
 
 
 def _check_signature(
@@ -144,12 +136,9 @@ def _build_signature_finding(
 def _select_definition(manifest: Manifest, wanted: str | None, *, where: str) -> AgentDefinition:
     """Return the agent to verify."""
     # Never guessed among several: a certificate of any of them would then verify.
-    agents = manifest.agents
-    if wanted is None:
-        found = [each for each in agents.values() if each.evaluation is not None]
-    else:
-        found = [each for key, each in agents.items() if wanted in (key, each.id)]
-    listed = f"agents of the manifest: {', '.join(agents) or 'none'}"
+    selected = manifest.select_agents(wanted).values()
+    found = [each for each in selected if wanted is not None or each.evaluation is not None]
+    listed = f"agents of the manifest: {', '.join(manifest.agents) or 'none'}"
     if len(found) > 1:
         raise ConfigError(
             "the manifest has several agents: choose one with --agent", where=where, hint=listed
@@ -170,6 +159,11 @@ def _build_requirements(
         raise ConfigError("`golden_dataset_uri` is missing", where=f"{where}: evaluation")
     criteria = _resolve_all_criteria(profile, CodeIndex(root, manifest), root=root, where=where)
     judged = any(criterion.graded_by.by == "judge" for criterion in criteria)
+    uri, fetched = profile.golden_dataset_uri, None
+    if policy.refetch_dataset:
+        with TemporaryDirectory(prefix="assay-") as folder:
+            # Fetched without the pin, so that a changed dataset is reported as a mismatch.
+            fetched = fetch_golden(uri, root=root, rules=policy.fetch, cache=Path(folder)).sha256
     return CertificateRequirements(
         agent=definition.id,
         definition_sha256=digest_definition(definition),
@@ -177,9 +171,9 @@ def _build_requirements(
         model=strip_provider(definition.model or definition.id),
         criteria=criteria,
         repeats=profile.repeats,
-        dataset_uri=read_address(profile.golden_dataset_uri, policy.fetch).shown,
+        dataset_uri=read_address(uri, policy.fetch).shown,
         dataset_sha256=profile.golden_dataset_sha256,
-        fetched_sha256=_fetch_dataset_sha256(profile.golden_dataset_uri, root, policy),
+        fetched_sha256=fetched,
         judge=strip_provider(profile.evaluator_model or "") if judged else None,
         policy=policy,
     )
@@ -204,14 +198,6 @@ def _digest_runner_files(
     known = {file.path, *file.references, certification.dataset.uri}
     files = {} if code is None else code.files
     return {name: sha256 for name, sha256 in files.items() if name not in known}
-
-
-def _fetch_dataset_sha256(uri: str, root: Path, policy: VerifyPolicy) -> str | None:
-    if not policy.refetch_dataset:
-        return None
-    with TemporaryDirectory(prefix="assay-") as folder:
-        # Fetched without the pin, so that a changed dataset is reported as a mismatch.
-        return fetch_golden(uri, root=root, rules=policy.fetch, cache=Path(folder)).sha256
 
 
 def _resolve_all_criteria(

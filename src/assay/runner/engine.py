@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Coroutine, Iterator
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -448,12 +448,13 @@ class EvalEngine:
 
     def _encode_job(self, job: RolloutJob, *, failed: bool) -> tuple[InsertRow, Any] | None:
         """Return the row of a sample and its note for the progress; None to leave it out."""
-        sample = job.sample
+        sample, note = job.sample, None
         try:
             if failed:
-                return self._build_entry(build_failure_row, job), None
-            note = sample.reward, compute_sample_cost(sample)
-            return self._build_entry(build_result_row, job), note
+                entry = build_failure_row(job.key, sample, job.repeat)
+            else:
+                note = sample.reward, compute_sample_cost(sample)
+                entry = build_result_row(job.key, sample, job.repeat)
         except WireError as error:
             # User code put a value into the sample that cannot be written as JSON.
             job.sample = bare = _drop_unwritable_fields(sample)
@@ -461,13 +462,9 @@ class EvalEngine:
             self._record_failure(
                 bare, error, Boundary.ENVIRONMENT if in_rollout else Boundary.SCORER
             )
-            return self._build_entry(build_failure_row, job), None
-
-    @staticmethod
-    def _build_entry(make: Callable[[str, Sample, int], InsertRow], job: RolloutJob) -> InsertRow:
-        entry = make(job.key, job.sample, job.repeat)
+            entry, note = build_failure_row(job.key, bare, job.repeat), None
         entry.prompt_digest = job.prompt_digest
-        return entry
+        return entry, note
 
     def _count_recorded(self, notes: list[Any], outcome: list[bool] | AssayError) -> None:
         if isinstance(outcome, AssayError):

@@ -3,6 +3,7 @@
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from functools import partial
 from pathlib import Path
 
 from assay.datasets import SampleStream, Source
@@ -29,10 +30,7 @@ def evaluate_sync(
     event loop of its own, and the caller's loop waits. Ctrl-C cancels the evaluation; recorded
     samples are kept.
     """
-
-    async def run() -> EvalReport:
-        return await evaluate(dataset, config, store=store, resume=resume, watch=watch, stop=stop)
-
+    run = partial(evaluate, dataset, config, store=store, resume=resume, watch=watch, stop=stop)
     try:
         asyncio.get_running_loop()
     except RuntimeError:

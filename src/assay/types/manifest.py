@@ -116,6 +116,10 @@ class Manifest(ExtensibleModel):
         found = self.definitions.items()
         return {key: each for key, each in found if isinstance(each, AgentDefinition)}
 
+    def select_agents(self, name: str | None) -> dict[str, AgentDefinition]:
+        """Return the agents with this key or id, by their key. None: all agents."""
+        return {key: each for key, each in self.agents.items() if name in (None, key, each.id)}
+
     @property
     def path(self) -> Path | None:
         """The file it was read from; None for a manifest from memory."""
