@@ -14,7 +14,7 @@ from assay.certify.judge_client import (
 )
 from assay.certify.measurement import JudgeUsage
 from assay.errors import ConfigError
-from assay.types import Endpoint
+from assay.types import Endpoint, EvaluateResult
 from assay.types.manifest import SuccessCriterion
 from certifying import JUDGED, judge
 from make import asked, said, sample
@@ -59,13 +59,23 @@ def test_the_model_that_answered_is_noted_under_the_name_it_gave() -> None:
         model = JudgeModel(judge(0.75))
         usage = JudgeUsage()
         result = await model.scorer(POLITE, "max")(sample(asked("Hi"), said("Hello!")))
-        usage.add(result)
+        usage.add(result, by_judge=True)
         await model.close()
         return result.reward, usage
 
     score, usage = asyncio.run(run())
 
     assert (score, usage.models, usage.calls) == (0.75, {"script"}, 1)
+
+
+def test_a_metric_cannot_name_the_model_of_the_judge() -> None:
+    spending = {"calls": 2, "cost_usd": 0.5, "models": {"gpt-9": 2}}
+    result = EvaluateResult.model_validate({"score": 1.0, "judgement": {"spending": spending}})
+    usage = JudgeUsage()
+
+    usage.add(result, by_judge=False)
+
+    assert (usage.models, usage.calls, usage.cost_usd) == (set(), 2, 0.5)
 
 
 def test_a_judge_without_a_key_is_refused_before_it_is_asked(

@@ -66,13 +66,14 @@ class JudgeUsage:
     calls: int = 0
     cost_usd: float | None = 0.0
 
-    def add(self, result: EvaluateResult) -> None:
-        """Add the models, calls and cost that a judge's result reports."""
+    def add(self, result: EvaluateResult, *, by_judge: bool) -> None:
+        """Add the calls and cost that a result reports, and the models of the judge's own."""
         judgement = (result.model_extra or {}).get("judgement")
         spent = judgement.get("spending") if isinstance(judgement, Mapping) else None
         if not isinstance(spent, Mapping):
             return
-        self.models.update(spent.get("models", ()))
+        if by_judge:  # a metric could report any name
+            self.models.update(spent["models"])
         self.calls += int(spent.get("calls", 0))
         cost = spent.get("cost_usd")
         if self.cost_usd is not None:
@@ -229,7 +230,7 @@ class CriteriaScorer:
             raise  # the runner stops paying for the agent: every other call would fail as well
         except (Exception, SystemExit) as error:
             return None, describe_error(error)[:_MAX_MEASURED_REASON]
-        call.add(result)
+        call.add(result, by_judge=grader.asks_model)
         score = result.reward
         if score is None:
             return None, (result.error or result.reason or "the scorer returned no score")[
