@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from assay.certify.certified import CertificationResult
-from assay.certify.criteria import CriterionOutcome, ResolvedCriterion
+from assay.certify.criteria import CriterionOutcome, ResolvedCriterion, verdict_of
 from assay.certify.criterion_decisions import Counts, Timings, compute_latency_figures, decide_score
 
 SHA = "ab" * 32
@@ -72,4 +72,5 @@ def certification(*outcomes: CriterionOutcome, **fields: Any) -> CertificationRe
         "cost": {"agent_usd": None, "judge_usd": 0.0},
         "versions": {"assay": "0"},
     }
-    return CertificationResult.model_validate({**given, **fields})
+    merged = {**given, **fields}
+    return CertificationResult.model_validate({"verdict": verdict_of(merged["outcomes"]), **merged})

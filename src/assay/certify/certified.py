@@ -1,7 +1,7 @@
 """The result of a certification, from which certificates, cards and reports are made."""
 
 from datetime import datetime
-from typing import Any, Self
+from typing import Self
 
 from pydantic import ConfigDict, Field, FiniteFloat, model_validator
 
@@ -201,17 +201,6 @@ class CertificationResult(ReportSection):
     finished: datetime
     cost: Cost
     versions: dict[str, str]
-
-    @model_validator(mode="before")
-    @classmethod
-    def _add_verdict(cls, data: Any) -> Any:
-        if not isinstance(data, dict) or "verdict" in data:
-            return data
-        outcomes = data.get("outcomes")
-        # Outcomes read from a file are still dictionaries: there the verdict must be given.
-        if not outcomes or not all(isinstance(each, CriterionOutcome) for each in outcomes):
-            return data
-        return {**data, "verdict": verdict_of(outcomes)}
 
     @model_validator(mode="after")
     def _check_outcomes(self) -> Self:

@@ -24,7 +24,7 @@ from .certified import (
     Tries,
 )
 from .code_digests import build_certified_endpoint
-from .criteria import ResolvedCriterion
+from .criteria import ResolvedCriterion, verdict_of
 from .criterion_decisions import Timings, compute_latency_figures
 from .measurement import CriteriaScorer, SlottedAgent, prepare_golden
 from .plan import CertificationPlan, check_provable
@@ -180,6 +180,7 @@ def _build_certification_result(
         text = f"{counted.agent_errors} of {calls} of the agent failed, the first: "
         warnings.append(Notice(code="agent_failed", text=f"{text}{counted.why_failed}"))
     earlier, judge = store.earlier_runs(run_id), plan.judge
+    outcomes = tuple(counted.outcome(criterion, timings) for criterion in plan.criteria)
     return CertificationResult.model_validate(
         {
             "agent": _build_certified_agent(plan, counted),
@@ -199,7 +200,8 @@ def _build_certification_result(
                 warmup_calls=plan.warmup,
             ),
             "seed": plan.settings.seed,
-            "outcomes": tuple(counted.outcome(criterion, timings) for criterion in plan.criteria),
+            "outcomes": outcomes,
+            "verdict": verdict_of(outcomes),
             "latency": compute_latency_figures(timings, plan.profile.latency_statistic),
             "deviations": (*plan.deviations, *(f"{file} changed during the run" for file in code)),
             "warnings": tuple(warnings),
