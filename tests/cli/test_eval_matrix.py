@@ -10,8 +10,8 @@ import pytest
 from assay.cli import main
 from assay.cli.eval_matrix import MatrixEntry, MatrixReport
 from assay.cli.eval_variants import EvalVariant
-from assay.cli.worst_samples import list_worst
 from assay.errors import AccessDenied
+from assay.runner import list_worst
 from assay.store import Store
 
 AGENTS = """
