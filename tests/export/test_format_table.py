@@ -6,7 +6,7 @@ import pytest
 
 from assay.errors import ConfigError
 from assay.export import Format, Selection, export_samples
-from assay.export.format_table import FORMATS, format_named
+from assay.export.format_table import FORMATS, find_format
 from assay.formats import Converted
 from make import asked, sample
 from plugin_package import install_package
@@ -17,7 +17,7 @@ from plugin_package import install_package
     [("trl-sft", ".jsonl"), ("verl", ".parquet"), ("skyrl", ".jsonl"), ("skyrl", ".parquet")],
 )
 def test_a_fitting_ending_is_taken(form: str, ending: str) -> None:
-    format_named(form).check_target(Path(f"x{ending}"), form)
+    find_format(form).check_target(Path(f"x{ending}"), form)
 
 
 @pytest.mark.parametrize(
@@ -25,12 +25,12 @@ def test_a_fitting_ending_is_taken(form: str, ending: str) -> None:
 )
 def test_an_ending_that_says_something_else_is_refused(form: str, name: str) -> None:
     with pytest.raises(ConfigError, match=f"{form} cannot be written to a file"):
-        format_named(form).check_target(Path(name), form)
+        find_format(form).check_target(Path(name), form)
 
 
 def test_an_unknown_format_is_refused_with_those_there_are() -> None:
     with pytest.raises(ConfigError, match="trl-sft, trl-sft-messages"):
-        format_named("yaml")
+        find_format("yaml")
 
 
 def test_every_format_says_what_it_is_for() -> None:
@@ -64,7 +64,7 @@ def test_a_plugin_is_a_format_by_its_name(tmp_path: Path) -> None:
 
     assert report.rows == 1
     assert (tmp_path / "ids.jsonl").read_text() == '{"id":"one"}\n'
-    assert format_named("atif") is FORMATS["atif"]
+    assert find_format("atif") is FORMATS["atif"]
 
 
 def test_a_format_needs_no_name(tmp_path: Path) -> None:
@@ -96,4 +96,4 @@ def test_a_format_of_unknown_rows_is_refused_when_it_is_made() -> None:
 )
 def test_a_plugin_that_is_not_a_format_is_refused(name: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        format_named(name)
+        find_format(name)

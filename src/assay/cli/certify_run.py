@@ -208,10 +208,10 @@ def _certify_and_report(
     try:
         result = _certify_with_display(plan, store, args)
     except CertificationInterrupted as stopped:
-        problem = f"interrupted; {_format_hint(args, agent, stopped.run_id)}"
+        problem = f"interrupted; {_format_certify_hint(args, agent, stopped.run_id)}"
         return _AgentOutcome(agent, EXIT_INTERRUPTED, problem=problem)
     except CertificationAborted as broken:
-        problem = f"{broken}\n{_format_hint(args, agent, broken.run_id)}"
+        problem = f"{broken}\n{_format_certify_hint(args, agent, broken.run_id)}"
         return _AgentOutcome(agent, EXIT_INCONCLUSIVE, problem=problem)
     except ConfigError:
         raise
@@ -219,7 +219,7 @@ def _certify_and_report(
         # Not raised: the endpoints of the other agents may be reachable.
         return _AgentOutcome(agent, choose_exit_status(error), problem=str(error))
     status = result.exit_status(fail_on_warn=args.fail_on_warn)
-    hint = _format_hint(args, agent, result.run)
+    hint = _format_certify_hint(args, agent, result.run)
     written: tuple[Path, ...] = ()
     if (out := outputs.of(agent)) is not None:
         try:
@@ -292,7 +292,7 @@ def _make_folder_name(agent: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]+", "-", agent).strip("-") or "agent"
 
 
-def _format_hint(args: Namespace, agent: str, run_id: str) -> str:
+def _format_certify_hint(args: Namespace, agent: str, run_id: str) -> str:
     # A run has one agent, also when the command named none and certifies all of them.
     given = Namespace(**{**vars(args), "agent": agent})
     words = ["assay", "certify", "run", args.manifest]

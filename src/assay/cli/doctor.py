@@ -16,7 +16,7 @@ from assay import __version__
 from assay.agents import AGENT_NAMES, find_agent_plugin
 from assay.environments import ENVIRONMENT_NAMES, find_environment_plugin
 from assay.errors import DISTRIBUTION, AssayError, install_command
-from assay.export import FORMATS, format_named
+from assay.export import FORMATS, find_format
 from assay.providers import PROVIDERS, EndpointCheck, check_endpoint, find_provider, parse_model
 from assay.registry import PluginEntry, list_plugins
 from assay.scorers import METRICS, RULES, find_check_rule, find_metric
@@ -208,7 +208,7 @@ def list_all_plugins() -> dict[str, list[PluginEntry]]:
         "session_sources": list_plugins(
             "assay.session_sources", SESSION_SOURCES, find_session_source
         ),
-        "export_formats": list_plugins("assay.export_formats", FORMATS, format_named),
+        "export_formats": list_plugins("assay.export_formats", FORMATS, find_format),
     }
 
 

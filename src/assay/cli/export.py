@@ -20,7 +20,7 @@ from assay.export import (
     Selection,
     Split,
     export_samples,
-    format_named,
+    find_format,
     load_tokenizer,
 )
 from assay.formats import find_tools
@@ -123,7 +123,7 @@ def configure(parser: ArgumentParser) -> None:
 def main(args: Namespace) -> int:
     """Exit status: 0 written, 1 nothing to write, 3 written without rows that cannot be read."""
     # Before anything is read: a wrong suffix must not cost minutes.
-    form = format_named(args.format)
+    form = find_format(args.format)
     form.check_target(args.output, args.format)
     selection = Selection(
         min_score=args.min_score,

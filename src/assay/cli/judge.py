@@ -89,7 +89,7 @@ def main(args: Namespace) -> int:
             report = _judge_samples(args, scorer, stream, store)
         except (EndpointError, RunStopped) as error:
             # The judge refuses the key, or never answers: no other sample would be judged.
-            raise InconclusiveError(f"{error}\n{_format_hint(args, 'latest')}") from error
+            raise InconclusiveError(f"{error}\n{_format_judge_hint(args, 'latest')}") from error
         write_samples(args.output, map(judged.add, report.samples))
     _print_judge_report(report, judged, args)
     if report.interrupted:
@@ -153,10 +153,10 @@ def _print_judge_report(report: EvalReport, judged: JudgeReport, args: Namespace
     for problem in judged.problems:
         print_message(f"not judged: {problem}")
     if report.interrupted:
-        print_message(f"interrupted; {_format_hint(args, report.run_id)}")
+        print_message(f"interrupted; {_format_judge_hint(args, report.run_id)}")
 
 
-def _format_hint(args: Namespace, run_id: str) -> str:
+def _format_judge_hint(args: Namespace, run_id: str) -> str:
     options = format_options(args, _JUDGE_RESUME_OPTIONS, _JUDGE_DEFAULTS)
     command = join_resume_command(["assay", "judge", args.target, *options], run_id)
     return format_resume_hint(command, kept="judged samples")

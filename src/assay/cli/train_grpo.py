@@ -85,7 +85,7 @@ def main(args: Namespace) -> int:
     lines = [*format_grpo_result(result), "next:", f"  {command}"]
     print_report(args, lines, {**grpo_result_to_dict(result), "next": [command]})
     if result.interrupted:
-        print_message(f"interrupted; {_format_hint(args)}")
+        print_message(f"interrupted; {_format_grpo_hint(args)}")
         exit_interrupted()
     if choose_grpo_exit_status(result) == EXIT_INCONCLUSIVE:
         print("no rollout was judged; the model is unchanged", file=sys.stderr)
@@ -166,7 +166,7 @@ class _TrainingMonitor:
         except Exception as error:
             if not self._started or isinstance(error, ConfigError):
                 raise
-            hint = _format_hint(self._args)
+            hint = _format_grpo_hint(self._args)
             if isinstance(error, AssayError):
                 raise InconclusiveError(f"{error}\n{hint}") from error
             shown = format_user_traceback(error, self._file.path)
@@ -275,7 +275,7 @@ def choose_grpo_exit_status(result: GRPOResult) -> int:
     return EXIT_PASS if any(step.valid for step in result.steps) else EXIT_INCONCLUSIVE
 
 
-def _format_hint(args: Namespace) -> str:
+def _format_grpo_hint(args: Namespace) -> str:
     options = format_options(args, ("steps", "output", "store"))
     command = shlex.join(["assay", "train", "grpo", args.file, *options, "--resume"])
     return format_resume_hint(command, kept="checkpoints")

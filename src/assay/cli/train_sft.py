@@ -90,6 +90,7 @@ def configure(parser: ArgumentParser) -> None:
 def main(args: Namespace) -> int:
     """Exit status: 0 trained, 3 aborted, 130 interrupted with a checkpoint."""
     config, stop = _build_sft_config_from_options(args), Stop()
+    hint = format_resume_hint(build_sft_resume_command(args), kept="checkpoints")
     with TrainDisplay(quiet=args.quiet) as display, stop_after_step(stop, display):
 
         def watch(step: SFTStep) -> None:
@@ -98,11 +99,11 @@ def main(args: Namespace) -> int:
         try:
             result = sft_train(config, args.data, resume=args.resume, watch=watch, stop=stop)
         except TrainingError as error:
-            raise InconclusiveError(f"{error}\n{_format_hint(args)}") from error
+            raise InconclusiveError(f"{error}\n{hint}") from error
     print_report(args, format_sft_result(result), sft_result_to_dict(result))
     if not result.interrupted:
         return EXIT_PASS
-    print_message(f"interrupted; {_format_hint(args)}")
+    print_message(f"interrupted; {hint}")
     return EXIT_INTERRUPTED
 
 
@@ -184,7 +185,3 @@ def build_sft_resume_command(args: Namespace) -> str:
     """Build the command that resumes a training."""
     words = ["assay", "train", "sft", args.data, "--model", args.model, "-o", str(args.output)]
     return shlex.join([*words, *format_options(args, _SFT_OPTIONS), "--resume"])
-
-
-def _format_hint(args: Namespace) -> str:
-    return format_resume_hint(build_sft_resume_command(args), kept="checkpoints")

@@ -5,7 +5,7 @@ from .exporter import Tokenise as Tokenise
 from .exporter import export_samples as export_samples
 from .format_table import FORMATS as FORMATS
 from .format_table import Format as Format
-from .format_table import format_named as format_named
+from .format_table import find_format as find_format
 from .overlap import EvaluationTexts as EvaluationTexts
 from .overlap import Overlap as Overlap
 from .selection import FAILED as FAILED

@@ -11,7 +11,7 @@ from assay.types import Sample
 
 from .content_digests import DigestTable, digest_conversation, digest_json
 from .export_report import ExportReport
-from .format_table import FORMATS, ExportRow, Format, format_named
+from .format_table import FORMATS, ExportRow, Format, find_format
 from .grader import build_grader_stub
 from .groups import AnswerGroup, AnswerGroups, compute_group_key
 from .inferred_parquet import InferredColumns
@@ -54,7 +54,7 @@ def export_samples(
     groups are collected on disk. The file is moved into place when it is complete, and no file is
     written without rows.
     """
-    name, found = (form.about, form) if isinstance(form, Format) else (form, format_named(form))
+    name, found = (form.about, form) if isinstance(form, Format) else (form, find_format(form))
     export = _Export(name, found, target, selection or Selection(), options or ExportOptions())
     return export.run(samples)
 

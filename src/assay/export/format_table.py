@@ -134,7 +134,7 @@ FORMATS: Mapping[str, Format] = {
 """The formats by their names in `assay export`."""
 
 
-def format_named(name: str) -> Format:
+def find_format(name: str) -> Format:
     """Return the format of this name, which may be a plug-in's.
 
     Raises `ConfigError` for an unknown name, and for a plug-in that is not a `Format`.

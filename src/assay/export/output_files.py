@@ -28,7 +28,18 @@ class OutputFiles:
         self._open: dict[Path, RowFile] = {}
         self._beside: dict[Path, str] = {}
         for target in targets:
-            refuse_to_overwrite(target, force=force)
+            if target.is_dir():
+                raise ConfigError(
+                    "the target is a folder", where=str(target), hint="pass a file name"
+                )
+            if target.exists() and not force:
+                raise ConfigError(
+                    "the file already exists",
+                    where=str(target),
+                    hint="pass --force to overwrite it",
+                )
+            if not target.parent.is_dir():
+                raise ConfigError("the folder does not exist", where=str(target.parent))
 
     def write(self, target: Path, row: Mapping[str, Any]) -> None:
         file = self._open.get(target)
@@ -80,18 +91,6 @@ class OutputFiles:
                 file.abort()
         for target in [*self._open, *self._beside]:
             _build_temporary_path(target).unlink(missing_ok=True)
-
-
-def refuse_to_overwrite(target: Path, *, force: bool) -> None:
-    """Raise `ConfigError` when the target exists, or cannot be a file."""
-    if target.is_dir():
-        raise ConfigError("the target is a folder", where=str(target), hint="pass a file name")
-    if target.exists() and not force:
-        raise ConfigError(
-            "the file already exists", where=str(target), hint="pass --force to overwrite it"
-        )
-    if not target.parent.is_dir():
-        raise ConfigError("the folder does not exist", where=str(target.parent))
 
 
 def _build_temporary_path(target: Path) -> Path:

@@ -47,13 +47,13 @@ def read_smolagents_steps(steps: Sequence[object], dropped: list[Dropped]) -> li
             continue
         drop_fields(step, _STEP_FIELDS, where, dropped)
         try:
-            read += _read_step(step, where, dropped)
+            read += _read_memory_step(step, where, dropped)
         except WireError as error:
             drop_unreadable(error, where, dropped)
     return read
 
 
-def _read_step(step: Mapping[str, Any], where: str, dropped: list[Dropped]) -> list[Message]:
+def _read_memory_step(step: Mapping[str, Any], where: str, dropped: list[Dropped]) -> list[Message]:
     for key, role in (("system_prompt", "system"), ("task", "user"), ("plan", "assistant")):
         if isinstance(step.get(key), str):
             return [build_message(role, [build_text(step[key])])]

@@ -24,7 +24,7 @@ _FUNCTION_REFERENCE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d
 
 
 @dataclass(frozen=True)
-class UserFunction:
+class CheckFunction:
     """An imported function and the parameters that it is called with."""
 
     name: str
@@ -32,7 +32,7 @@ class UserFunction:
     parameters: CallSpec
 
 
-def _import_function(name: Any, info: ValidationInfo) -> UserFunction:
+def _import_function(name: Any, info: ValidationInfo) -> CheckFunction:
     if not isinstance(name, str) or not _FUNCTION_REFERENCE.fullmatch(name):
         raise InvalidValue(
             f"{quote_value(name)} is not of the form module:function",
@@ -53,13 +53,13 @@ def _import_function(name: Any, info: ValidationInfo) -> UserFunction:
         raise InvalidValue(f"{name!r} is a {type(function).__name__}, which cannot be called")
     if inspect.iscoroutinefunction(function):
         raise InvalidValue(f"{name!r} is an async function", hint="use a synchronous function")
-    return UserFunction(name, function, read_call_spec(function))
+    return CheckFunction(name, function, read_call_spec(function))
 
 
 class FunctionThreshold(CheckModel):
     """A function and the lowest score that passes."""
 
-    function: Annotated[UserFunction, PlainValidator(_import_function)]
+    function: Annotated[CheckFunction, PlainValidator(_import_function)]
     at_least: Number = 1.0
 
 
@@ -78,7 +78,7 @@ class FunctionRule(CheckEntry):
         )
 
 
-def judge_by_function(called: UserFunction, sample: Sample, *, at_least: float) -> CheckFinding:
+def judge_by_function(called: CheckFunction, sample: Sample, *, at_least: float) -> CheckFinding:
     """Call a function with a sample. It passes with a score of `at_least` or more."""
     try:
         result = read_outcome(called.function(**called.parameters.of(sample)), sample)

@@ -12,13 +12,13 @@ from ..call_spec import read_call_spec
 from .check_entry import MAX_CHECK_NAME, CheckEntry
 from .conversation import ConversationView
 from .findings import CheckFinding
-from .function_rule import UserFunction, judge_by_function
+from .function_rule import CheckFunction, judge_by_function
 
 
 class PluginRule(CheckEntry):
     """Pass when the function that the plug-in returned for the value scores at least 1."""
 
-    function: UserFunction
+    function: CheckFunction
 
     def judge(self, reading: ConversationView) -> CheckFinding:
         return judge_by_function(self.function, reading.sample, at_least=1.0)
@@ -51,7 +51,7 @@ def build_plugin_rule(rule: str, entry: dict[str, Any], context: Any) -> PluginR
         kind = "an async function" if callable(function) else f"a {type(function).__name__}"
         raise InvalidValue(f"the plug-in of `{rule}` returned {kind}, not a scorer", place=(rule,))
     others = {key: value for key, value in entry.items() if key != rule}
-    called = UserFunction(rule, function, read_call_spec(function))
+    called = CheckFunction(rule, function, read_call_spec(function))
     return PluginRule.model_validate(
         {"name": rule[:MAX_CHECK_NAME], **others, "function": called}, context=context
     )
