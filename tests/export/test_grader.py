@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from assay.export.grader import build_grader_stub
+from assay.export.exporter import GRADER_STUB
 
 
 @pytest.mark.parametrize(
@@ -15,7 +15,7 @@ from assay.export.grader import build_grader_stub
 def test_it_compares_with_the_reference_answer(
     answer: str | None, reference: Any, grade: float
 ) -> None:
-    grader = json.loads(build_grader_stub())
+    grader = json.loads(GRADER_STUB)
     scope: dict[str, Any] = {}
 
     exec(grader["source"], scope)

@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from assay.sessions import SessionChoice
-from assay.sessions.codex import read_codex
-from assay.sessions.codex_titles import read_titles
+from assay.sessions.codex import read_codex, read_titles
 from codex_sessions import write_rollout
 
 INDEX = """{"id": "a", "thread_name": "First", "updated_at": "2026-11-16T12:00:00Z"}

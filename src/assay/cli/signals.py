@@ -109,23 +109,21 @@ class _SignalListener:
 
     def _listen(self) -> None:
         while number := self._receiver.recv(1)[0]:
-            if number in _SIGNALS:
-                self._handle_signal()
-
-    def _handle_signal(self) -> None:
-        self._signals += 1
-        if self._signals > 2 or (self._signals == 2 and self._has_ended):
-            # Something blocks the exit. Committed results are safe.
-            self._exit_with_hint()
-        elif self._signals == 2:
-            self._display.print_line("stopping now")
-            self._schedule_exit(self._request_stop())
-        else:
-            self._request_stop()
-            self._display.print_line(
-                f"stopping: samples in flight have {self._stop.grace_s:g} s to end; "
-                "press Ctrl-C again to stop now"
-            )
+            if number not in _SIGNALS:
+                continue
+            self._signals += 1
+            if self._signals > 2 or (self._signals == 2 and self._has_ended):
+                # Something blocks the exit. Committed results are safe.
+                self._exit_with_hint()
+            elif self._signals == 2:
+                self._display.print_line("stopping now")
+                self._schedule_exit(self._request_stop())
+            else:
+                self._request_stop()
+                self._display.print_line(
+                    f"stopping: samples in flight have {self._stop.grace_s:g} s to end; "
+                    "press Ctrl-C again to stop now"
+                )
 
     def _request_stop(self) -> threading.Event:
         """Request the stop in the event loop; the returned event is set when it was handled."""

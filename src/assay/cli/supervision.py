@@ -10,7 +10,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import NoReturn
 
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED
 
@@ -42,7 +41,11 @@ def supervise(work: Callable[[], int]) -> int:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             os.close(finished)
             os.close(held)
-            _run_and_exit(work, report, seal, watched)
+            threading.Thread(target=_stop_with_parent, args=[watched], daemon=True).start()
+            ending = work()
+            os.write(report, seal + bytes([ending]))
+            os.close(report)
+            sys.exit(ending)
         os.close(report)
         os.close(watched)
         ended = _wait_for_child(child)
@@ -54,14 +57,6 @@ def supervise(work: Callable[[], int]) -> int:
         if is_sealed:
             return status[0]
     return _report_abort(ended)
-
-
-def _run_and_exit(work: Callable[[], int], report: int, seal: bytes, watched: int) -> NoReturn:
-    threading.Thread(target=_stop_with_parent, args=[watched], daemon=True).start()
-    status = work()
-    os.write(report, seal + bytes([status]))
-    os.close(report)
-    sys.exit(status)
 
 
 def _stop_with_parent(watched: int) -> None:

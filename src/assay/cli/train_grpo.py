@@ -162,7 +162,27 @@ class _TrainingMonitor:
     def run(self) -> GRPOResult:
         """Train to the end or until stopped. Raises `InconclusiveError` when aborted midway."""
         try:
-            return self._train()
+            file, stop = self._file, Stop(grace_s=self._args.grace)
+            session = TrainingSession(
+                store=find_store_location(self._args),
+                resume=self._args.resume,
+                take_over=self._args.take_over,
+                watch=self.show_event,
+                stop=stop,
+            )
+            return run_until_stopped(
+                lambda: grpo_train_async(
+                    file.config,
+                    file.prompts,
+                    file.score_fn,
+                    file.environment,
+                    prepare_messages=file.prepare_messages,
+                    model=file.model,
+                    session=session,
+                ),
+                stop,
+                self._display,
+            )
         except Exception as error:
             if not self._started or isinstance(error, ConfigError):
                 raise
@@ -174,29 +194,6 @@ class _TrainingMonitor:
                 raise
             text = f"the training was aborted in your code\n{shown}\n{hint}"
             raise InconclusiveError(text) from error
-
-    def _train(self) -> GRPOResult:
-        file, stop = self._file, Stop(grace_s=self._args.grace)
-        session = TrainingSession(
-            store=find_store_location(self._args),
-            resume=self._args.resume,
-            take_over=self._args.take_over,
-            watch=self.show_event,
-            stop=stop,
-        )
-        return run_until_stopped(
-            lambda: grpo_train_async(
-                file.config,
-                file.prompts,
-                file.score_fn,
-                file.environment,
-                prepare_messages=file.prepare_messages,
-                model=file.model,
-                session=session,
-            ),
-            stop,
-            self._display,
-        )
 
     def show_event(self, event: TrainingEvent) -> None:
         """Show an event of the training."""

@@ -217,11 +217,6 @@ def _parse_manifest(path: Path, data: bytes) -> BundleManifest:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"]))[:80]
         raise build_bundle_error(path, f"{MANIFEST}: {place}: {first['msg']}") from None
-    _check_listing(path, manifest)
-    return manifest
-
-
-def _check_listing(path: Path, manifest: BundleManifest) -> None:
     names = manifest.files.keys()
     if missing := {RESULTS, DATASET_FILE} - names:
         raise build_bundle_error(path, f"{MANIFEST} does not list {min(missing)}")
@@ -240,6 +235,7 @@ def _check_listing(path: Path, manifest: BundleManifest) -> None:
     for name in () if code is None else code.files:
         if f"{CODE}{name}" not in names:
             raise build_bundle_error(path, f"{MANIFEST} names {name!r}, which is not in {CODE}")
+    return manifest
 
 
 def _check_members(

@@ -195,15 +195,11 @@ def _read_fields(sample: Sample) -> Mapping[str, Any]:
 
 
 def _fill_parts(parts: tuple[str, ...], row: Mapping[str, Any]) -> str:
-    texts = [
-        part if position % 2 == 0 else _format_value(row[part])
-        for position, part in enumerate(parts)
-    ]
+    texts = []
+    for position, part in enumerate(parts):
+        value = part if position % 2 == 0 else row[part]
+        # An absent value is an empty text, as the empty cell of a CSV file is.
+        if value is not None and not isinstance(value, str):
+            value = json.dumps(value, ensure_ascii=False, default=str)
+        texts.append(value or "")
     return "".join(texts)
-
-
-def _format_value(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    # An absent value is an empty text, as the empty cell of a CSV file is.
-    return "" if value is None else json.dumps(value, ensure_ascii=False, default=str)

@@ -1,7 +1,6 @@
 """Ids that were seen, and where: exact, and in bounded memory for any number of ids."""
 
 import sqlite3
-from types import TracebackType
 from typing import Self
 
 _MAX_IDS_IN_MEMORY = 10_000
@@ -91,12 +90,7 @@ class SeenIds:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._latest = {}
         if self._database is not None:
             self._database.close()

@@ -1,5 +1,6 @@
 """`export_samples`: write samples as files of another format, and report the rest."""
 
+import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -12,7 +13,6 @@ from assay.types import Sample
 from .content_digests import DigestTable, digest_conversation, digest_json
 from .export_report import ExportReport
 from .format_table import FORMATS, ExportRow, Format, find_format
-from .grader import build_grader_stub
 from .groups import AnswerGroup, AnswerGroups, compute_group_key
 from .inferred_parquet import InferredColumns
 from .output_files import OutputFiles
@@ -26,6 +26,18 @@ Tokenise = Callable[[Sample], Iterable[Sample]]
 
 # The samples behind one row: a sample, or the better and the worse one of a pair.
 _RowSamples = tuple[Sample, ...]
+
+_GRADER_SOURCE = '''\
+def grade(sample, item):
+    """1.0 when the answer is the reference answer, else 0.0. Put your own rule here."""
+    answer = (sample.get("output_text") or "").strip()
+    reference = item.get("reference_answer")
+    return 1.0 if reference is not None and answer == str(reference).strip() else 0.0
+'''
+_GRADER = {"type": "python", "name": "reference_answer", "source": _GRADER_SOURCE}
+
+GRADER_STUB = f"{json.dumps(_GRADER, indent=2)}\n"
+"""The JSON of a grader to start from, for OpenAI's reinforcement fine-tuning."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +120,7 @@ class _Export:
                     self.report.notes.append(f"stopped at the limit of {self.report.rows} rows")
                     break
             if graded and self.report.rows:
-                files.add_text(stub, build_grader_stub())
+                files.add_text(stub, GRADER_STUB)
             files.commit()
             # After the commit: inferred columns are known only when all rows are written.
             changes = files.count_changes()

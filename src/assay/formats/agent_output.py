@@ -93,7 +93,11 @@ def convert_agent_output(value: Any) -> AgentOutput:
     if issubclass(kind, Sample):
         raise WireError("the agent returned a Sample", hint="return its trajectory or messages")
     if issubclass(kind, bytes | bytearray):
-        value = _parse_json_messages(value)
+        # Only JSON, as pydantic-ai serializes its messages. Other bytes are not an answer.
+        try:
+            value = from_json(value)
+        except ValueError:
+            raise _build_kind_error(value) from None
     reader = _OutputReader()
     for method, read in (
         ("to_input_list", reader.read_openai_agents),
@@ -115,14 +119,6 @@ def convert_agent_output(value: Any) -> AgentOutput:
             hint=_ACCEPTED,
         )
     return AgentOutput(messages, usage, tuple(reader.dropped), name)
-
-
-def _parse_json_messages(value: bytes) -> Any:
-    # Only JSON, as pydantic-ai serializes its messages. Other bytes are not an answer.
-    try:
-        return from_json(value)
-    except ValueError:
-        raise _build_kind_error(value) from None
 
 
 def _build_kind_error(value: object) -> WireError:

@@ -101,7 +101,18 @@ class _AtifWriter:
         self._asked: dict[str, None] = {}  # ids of the last step's calls, in order
 
     def document(self) -> dict[str, Any]:
-        self._embed_subagents()
+        found = self._sample.metadata.get("subagents")
+        for place, each in enumerate(found if isinstance(found, list) else []):
+            where = f"metadata.subagents[{place}]"
+            if not isinstance(each, Mapping) or "trajectory" not in each:
+                self.dropped.append(Dropped(where, "not a sample; left out"))
+                continue
+            converted = to_atif(validate_wire(Sample, each, where))
+            self._embedded.append(converted.value)
+            self._names.add(converted.value["trajectory_id"])
+            self.dropped += [
+                Dropped(f"{where}.{loss.where}", loss.what) for loss in converted.dropped
+            ]
         for index, message in enumerate(self._sample.messages):
             self._add_message(index, message)
         models = [step["model_name"] for step in self._steps if "model_name" in step]
@@ -121,20 +132,6 @@ class _AtifWriter:
         if self._embedded:
             document["subagent_trajectories"] = self._embedded
         return document
-
-    def _embed_subagents(self) -> None:
-        found = self._sample.metadata.get("subagents")
-        for place, each in enumerate(found if isinstance(found, list) else []):
-            where = f"metadata.subagents[{place}]"
-            if not isinstance(each, Mapping) or "trajectory" not in each:
-                self.dropped.append(Dropped(where, "not a sample; left out"))
-                continue
-            converted = to_atif(validate_wire(Sample, each, where))
-            self._embedded.append(converted.value)
-            self._names.add(converted.value["trajectory_id"])
-            self.dropped += [
-                Dropped(f"{where}.{loss.where}", loss.what) for loss in converted.dropped
-            ]
 
     def _add_message(self, index: int, message: Message) -> None:
         where = f"messages[{index}]"

@@ -41,13 +41,6 @@ def build_file(media_type: object, data: object) -> DataBlock | None:
     return None if url is None else build_media("file", {"file": {"file_data": url}})
 
 
-def join_content(blocks: list[ContentBlock]) -> str | tuple[ContentBlock, ...] | None:
-    """Return content: a string for a single text, otherwise the blocks."""
-    if len(blocks) == 1 and isinstance(blocks[0], TextBlock) and not blocks[0].__pydantic_extra__:
-        return blocks[0].text
-    return tuple(blocks) or None
-
-
 def write_answer_text(value: object) -> str:
     """Return a string as it is, and any other plain value as JSON."""
     return value if isinstance(value, str) else to_json(value).decode()
@@ -71,8 +64,13 @@ def describe_outcome(*, failed: bool) -> dict[str, Any]:
 def build_message(
     role: str, blocks: list[ContentBlock], *, reasoning: Iterable[str] = (), **fields: Any
 ) -> Message:
-    """Return a message of content blocks; fields that are None are left out."""
-    data: dict[str, Any] = {"role": role, "content": join_content(blocks)}
+    """Return a message of content blocks; fields that are None are left out.
+
+    The content of a single text is a string.
+    """
+    data: dict[str, Any] = {"role": role, "content": tuple(blocks) or None}
+    if len(blocks) == 1 and isinstance(blocks[0], TextBlock) and not blocks[0].__pydantic_extra__:
+        data["content"] = blocks[0].text
     thought = join_reasoning(reasoning)
     if thought is not None:
         data["reasoning"] = thought

@@ -1,6 +1,6 @@
 """Reads lists of messages: the first message with a mark of its own decides the format."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from itertools import groupby
 from typing import Any
 
@@ -42,33 +42,23 @@ def classify_message(value: object) -> str | None:
         return "openai_responses"
     if is_smolagents_step(value):
         return "smolagents"
-    kinds = {
-        str(part.get("type"))
-        for part in _iterate_list(value.get("content"))
-        if isinstance(part, Mapping)
-    }
     if "role" not in value:
         return None
+    content = value.get("content")
+    listed = content if isinstance(content, list) else []
+    parts = [part for part in listed if isinstance(part, Mapping)]
+    kinds = {str(part.get("type")) for part in parts}
     if not kinds.isdisjoint(RESPONSES_PARTS):
         return "openai_responses"
-    if not kinds.isdisjoint(_ANTHROPIC_BLOCKS) or _has_source(value.get("content")):
+    # Images and documents of Anthropic have a source.
+    if not kinds.isdisjoint(_ANTHROPIC_BLOCKS) or any(
+        isinstance(part.get("source"), Mapping) for part in parts
+    ):
         return "anthropic"
     if value.get("type") == "message":
-        blocks = isinstance(value.get("content"), list) and "status" not in value
+        blocks = isinstance(content, list) and "status" not in value
         return "anthropic" if blocks else "openai_responses"
     return "openai_chat"
-
-
-def _has_source(content: object) -> bool:
-    # Images and documents of Anthropic.
-    return any(
-        isinstance(part, Mapping) and isinstance(part.get("source"), Mapping)
-        for part in _iterate_list(content)
-    )
-
-
-def _iterate_list(value: object) -> Iterable[Any]:
-    return value if isinstance(value, list) else ()
 
 
 def read_message_list(

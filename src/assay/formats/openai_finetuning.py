@@ -137,7 +137,19 @@ def _write_finetuning_messages(
         _keep_allowed_keys(each, f"messages[{n}]", dropped)
         for n, each in enumerate(converted.value)
     ]
-    _check_answers(rows)
+    # OpenAI requires each call to be answered before the next turn.
+    waiting: set[str] = set()
+    for place, message in enumerate(rows):
+        if message["role"] == "tool":
+            if message.get("tool_call_id") not in waiting:
+                raise WireError(
+                    "the tool message answers no preceding call", where=f"messages[{place}]"
+                )
+            waiting.discard(message["tool_call_id"])
+            continue
+        if waiting:
+            raise WireError("a preceding tool call is not answered", where=f"messages[{place}]")
+        waiting = {call["id"] for call in message.get("tool_calls", ())}
     return rows
 
 
@@ -180,19 +192,3 @@ def _add_call_ids(messages: Sequence[Message]) -> list[Message]:
             changed["tool_call_id"] = known
         found.append(message.model_copy(update=changed) if changed else message)
     return found
-
-
-def _check_answers(messages: list[dict[str, Any]]) -> None:
-    # OpenAI requires each call to be answered before the next turn.
-    waiting: set[str] = set()
-    for place, message in enumerate(messages):
-        if message["role"] == "tool":
-            if message.get("tool_call_id") not in waiting:
-                raise WireError(
-                    "the tool message answers no preceding call", where=f"messages[{place}]"
-                )
-            waiting.discard(message["tool_call_id"])
-            continue
-        if waiting:
-            raise WireError("a preceding tool call is not answered", where=f"messages[{place}]")
-        waiting = {call["id"] for call in message.get("tool_calls", ())}

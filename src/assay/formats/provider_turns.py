@@ -37,18 +37,15 @@ def _tidy_chat_message(wire: Any, dropped: list[Dropped]) -> Any:
         tidy["role"] = _ROLE_NAMES.get(role, role)
     if isinstance(tidy.get("tool_calls"), list):
         tidy["tool_calls"] = [_tidy_chat_call(call) for call in tidy["tool_calls"]]
-    if isinstance(content, Mapping | int | float) or _is_plain_list(content):
+    if isinstance(content, Mapping | int | float) or (
+        isinstance(content, list)
+        and not any(isinstance(part, Mapping) and "type" in part for part in content)
+    ):
         # The value of a tool that was not written as text.
         kind = type(content).__name__
         dropped.append(Dropped("content", f"content of type {kind}; written as JSON text"))
         tidy["content"] = write_answer_text(content)
     return tidy
-
-
-def _is_plain_list(content: object) -> bool:
-    return isinstance(content, list) and not any(
-        isinstance(part, Mapping) and "type" in part for part in content
-    )
 
 
 def _tidy_chat_call(call: Any) -> Any:
@@ -73,7 +70,10 @@ def read_anthropic_turns(turns: list[Any]) -> list[Message]:
     """Read turns of Anthropic; raises `WireError` if one is invalid."""
     raw, repaired = _set_malformed_aside(turns, "content", "input")
     return [
-        _mark_outcome(message, get_namespace(_get_own(message, "anthropic"), "result"))
+        _mark_outcome(
+            message,
+            get_namespace(get_namespace(message.__pydantic_extra__, "anthropic"), "result"),
+        )
         for message in _restore_malformed(from_anthropic(repaired), raw)
     ]
 
@@ -86,7 +86,8 @@ def read_gemini_contents(contents: list[Any]) -> list[Message]:
             content["parts"] = [_normalize_part(part) for part in content["parts"]]
     read = []
     for message in _restore_malformed(from_gemini(repaired), raw):
-        response = get_namespace(get_namespace(_get_own(message, "gemini"), "result"), "response")
+        own = get_namespace(message.__pydantic_extra__, "gemini")
+        response = get_namespace(get_namespace(own, "result"), "response")
         # Gemini's convention for a function that failed.
         failed = "error" in response and "output" not in response
         read.append(_mark_outcome(message, {"is_error": True}) if failed else message)
@@ -103,10 +104,6 @@ def _normalize_part(part: Any) -> dict[str, Any]:
     if isinstance(media, dict) and "data" in media:
         media["data"] = to_standard_base64(media["data"])
     return camel
-
-
-def _get_own(message: Message, name: str) -> Mapping[str, Any]:
-    return get_namespace(message.__pydantic_extra__, name)
 
 
 def _mark_outcome(message: Message, result: Mapping[str, Any]) -> Message:

@@ -69,7 +69,12 @@ def _read_memory_step(step: Mapping[str, Any], where: str, dropped: list[Dropped
         function = call.get("function")
         inner = function if isinstance(function, Mapping) else call
         calls.append(build_tool_call(call.get("id"), inner.get("name"), inner.get("arguments")))
-    said = _read_step_output(step.get("model_output"))
+    output = step.get("model_output")
+    said = [
+        build_text(part["text"])
+        for part in (output if isinstance(output, list) else [{"text": output}])
+        if isinstance(part, Mapping) and isinstance(part.get("text"), str)
+    ]
     messages = [build_message("assistant", said, tool_calls=tuple(calls) or None)]
     messages += _read_observations(step, [(call.id, call.name) for call in calls])
     given = (step.get("action_output"), step.get("observations"))
@@ -77,16 +82,6 @@ def _read_memory_step(step: Mapping[str, Any], where: str, dropped: list[Dropped
     if step.get("is_final_answer") is True and answer is not None:
         messages.append(build_message("assistant", [build_text(write_answer_text(answer))]))
     return messages
-
-
-def _read_step_output(output: object) -> list[ContentBlock]:
-    if isinstance(output, list):
-        return [
-            build_text(part["text"])
-            for part in output
-            if isinstance(part, Mapping) and isinstance(part.get("text"), str)
-        ]
-    return [build_text(output)] if isinstance(output, str) else []
 
 
 def _read_observations(

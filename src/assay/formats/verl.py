@@ -81,7 +81,13 @@ def from_verl(row: Mapping[str, Any]) -> Sample:
     """Read the sample of a row for verl or SkyRL."""
     data = expect_mapping(row, "row")
     if "messages" in data:
-        return _read_verl_messages(data)
+        wire = _strip_parquet_nulls(expect_sequence(data["messages"], "messages"))
+        messages = from_huggingface(
+            [{"content": "", **expect_mapping(each, "message")} for each in wire]
+        )
+        prompt = get_opening_messages(messages)
+        tools = _strip_parquet_nulls(data.get("tools"))
+        return build_training_sample({}, prompt, messages[len(prompt) :], tools)
     reward = data.get("reward_model") or data.get("reward_spec") or {}
     info = expect_mapping(data.get("extra_info") or {}, "extra_info")
     fields = {
@@ -94,16 +100,6 @@ def from_verl(row: Mapping[str, Any]) -> Sample:
         },
     }
     return validate_wire(Sample, fields, "row")
-
-
-def _read_verl_messages(data: Mapping[str, Any]) -> Sample:
-    wire = _strip_parquet_nulls(expect_sequence(data["messages"], "messages"))
-    messages = from_huggingface(
-        [{"content": "", **expect_mapping(each, "message")} for each in wire]
-    )
-    prompt = get_opening_messages(messages)
-    tools = _strip_parquet_nulls(data.get("tools"))
-    return build_training_sample({}, prompt, messages[len(prompt) :], tools)
 
 
 def _strip_parquet_nulls(value: Any) -> Any:

@@ -95,7 +95,7 @@ class _AgentWriter:
 
     def write_events(self) -> None:
         self._author = self.name
-        self._register_agent(self.name)
+        self.history.agents.setdefault(self.name, {"agent_id": self.name})
         for index, message in enumerate(self.sample.messages):
             where = f"{self.at}messages[{index}]"
             if message.role in ("tool", "function"):
@@ -125,13 +125,10 @@ class _AgentWriter:
                 what = "no call started this subagent; left out"
                 self.history.dropped.append(Dropped(where, what))
 
-    def _register_agent(self, name: str) -> None:
-        self.history.agents.setdefault(name, {"agent_id": name})
-
     def _add_assistant_message(self, message: Message, where: str) -> None:
         named = _to_nonempty_text((message.details or {}).get("agent")) if not self.depth else None
         self._author = named or self.name
-        self._register_agent(self._author)
+        self.history.agents.setdefault(self._author, {"agent_id": self._author})
         parts: list[dict[str, Any]] = []
         if message.reasoning and self.history.reasoning:
             parts.append({"text": message.reasoning, "thought": True})

@@ -140,21 +140,16 @@ def _build_import_error(error: BaseException, path: Path) -> ConfigError:
     shown = format_user_traceback(error, path)
     if isinstance(error, AssayError) and shown is not None:
         # The message is complete without a traceback; only the line is added.
-        line = _find_last_line(error, path)
-        return ConfigError(str(error), where=f"{path}:{line}")
+        lines = [
+            number
+            for frame, number in traceback.walk_tb(error.__traceback__)
+            if _is_same_path(path, frame.f_code.co_filename)
+        ]
+        return ConfigError(str(error), where=f"{path}:{lines[-1] if lines else 0}")
     if shown is None:
         # A syntax error has no frame in the file; it names file and line itself.
         shown = "".join(traceback.format_exception_only(error)).rstrip()
     return ConfigError(f"the file cannot be imported\n{shown}", where=str(path))
-
-
-def _find_last_line(error: BaseException, path: Path) -> int:
-    line, frame = 0, error.__traceback__
-    while frame is not None:
-        if _is_same_path(path, frame.tb_frame.f_code.co_filename):
-            line = frame.tb_lineno
-        frame = frame.tb_next
-    return line
 
 
 def format_user_traceback(error: BaseException, path: Path) -> str | None:

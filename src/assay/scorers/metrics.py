@@ -7,7 +7,7 @@ from typing import Literal
 
 from assay.errors import ConfigError
 from assay.registry import find_plugin, list_names
-from assay.types import EvaluateResult, Sample
+from assay.types import EvaluateResult, Sample, refuse_json_constant
 
 from .answer import exact_answer
 from .caller import ScoreFunction
@@ -90,14 +90,10 @@ def _score_contains(response: str, expected: list[str]) -> EvaluateResult:
 def _score_json(response: str, expected: list[str]) -> EvaluateResult:
     try:
         # Python reads NaN and Infinity, which are not JSON.
-        json.loads(response, parse_constant=_refuse_constant)
+        json.loads(response, parse_constant=refuse_json_constant)
     except (ValueError, RecursionError) as error:
         return EvaluateResult(score=0.0, reason=f"the response is not JSON: {error}")
     return EvaluateResult(score=1.0, reason="the response is JSON")
-
-
-def _refuse_constant(constant: str) -> None:
-    raise ValueError(f"{constant} is not JSON")
 
 
 def _score_conciseness(response: str, expected: list[str]) -> EvaluateResult:

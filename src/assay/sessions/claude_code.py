@@ -13,9 +13,9 @@ from typing import Any
 from assay.errors import BadRow
 from assay.types import Sample
 
+from .claude_code_conversation import ClaudeConversation
 from .claude_code_forks import ForkOrigin, find_fork_origins
-from .claude_code_sample import build_claude_sample
-from .claude_code_tree import drop_invalid_ids, message_of
+from .claude_code_tree import Branches, drop_invalid_ids, message_of
 from .foreign_values import parse_iso_ms, text_or_none
 from .session_choice import SampleOptions, SessionChoice, SessionMeta, UnreadableSession
 from .session_lines import SessionLines, find_session_files, read_session_lines
@@ -233,3 +233,53 @@ def _find_title(records: list[dict[str, Any]]) -> str | None:
             if text_or_none(text) and (kind != "summary" or record.get("leafUuid") in known):
                 return str(text)
     return None
+
+
+def build_claude_sample(
+    records: list[dict[str, Any]],
+    meta: SessionMeta,
+    options: SampleOptions,
+    *,
+    apart: dict[str, str],
+    agent: dict[str, str] | None,
+    origin: ForkOrigin | None,
+) -> Sample:
+    """Build the sample of a session. `apart` has the prompts of subagents in the same file.
+
+    `agent` describes a subagent; `origin` is the session that a fork repeats.
+    """
+    branches = Branches(records)
+    conversation = ClaudeConversation(meta=meta, options=options, apart=apart)
+    # A fork repeats the first records of its origin.
+    names = dict.fromkeys(name for each in records if (name := each.get("uuid")) is not None)
+    repeated = set(list(names)[: origin.records]) if origin is not None else set()
+    inherited = 0
+    for record in branches.all if options.keep_reverted else branches.kept:
+        conversation.take(record)
+        if record.get("uuid") in repeated:
+            inherited = conversation.count
+    conversation.finish()
+    if not options.keep_reverted:
+        conversation.reverted = [record.get("uuid") for record in branches.abandoned]
+        conversation.records += branches.abandoned if options.raw_records else []
+    stamps = [text for text in (r.get("timestamp") for r in records) if isinstance(text, str)]
+    given = {
+        "title": meta.title or None,
+        "created": min(stamps, default=None),
+        "updated": max(stamps, default=None),
+        "directory": meta.directory,
+        "version": _find_last_text(records, "version"),
+        "branch": _find_last_text(records, "gitBranch"),
+    }
+    metadata: dict[str, Any] = {"source": "claude-code", "parent_id": meta.parent_id}
+    metadata["agent"] = agent
+    if origin is not None:
+        metadata["forked_from"] = {
+            "session_id": origin.session_id,
+            "inherited_messages": inherited,
+        }
+    return conversation.to_sample(meta.id, given, metadata)
+
+
+def _find_last_text(records: list[dict[str, Any]], key: str) -> str | None:
+    return next((t for r in reversed(records) if (t := text_or_none(r.get(key)))), None)

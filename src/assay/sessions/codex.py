@@ -26,7 +26,6 @@ from .codex_rollouts import (
     read_parent_id,
     wrap_in_envelope,
 )
-from .codex_titles import read_titles
 from .foreign_values import parse_iso_ms, text_or_none
 from .session_choice import SampleOptions, SessionChoice, SessionMeta, UnreadableSession
 from .session_lines import find_session_files, iterate_records
@@ -37,6 +36,8 @@ __all__ = ["read_codex"]
 
 NEWEST_TESTED_CODEX = "0.166.0"
 """The newest version of Codex whose sessions the tests read."""
+
+_TITLES_FILE = "session_index.jsonl"
 
 
 def read_codex(
@@ -184,3 +185,23 @@ class _Thread:
             "inherited_turns": len(turns),
             "complete": not replay.problems,
         }
+
+
+def read_titles(home: Path, path: Path) -> dict[str, str]:
+    """Return the last title of each session, from the home and from homes below `path`.
+
+    A missing or damaged index loses titles, never sessions.
+    """
+    files = {home / _TITLES_FILE, *(path.rglob(_TITLES_FILE) if path.is_dir() else ())}
+    titles: dict[str, str] = {}
+    for file in sorted(file for file in files if file.is_file()):
+        try:
+            for entry, _ in iterate_records(file):
+                if not isinstance(entry, dict):
+                    continue
+                session, title = text_or_none(entry.get("id")), entry.get("thread_name")
+                if session is not None and isinstance(title, str):
+                    titles[session] = title
+        except BadRow:
+            continue
+    return titles

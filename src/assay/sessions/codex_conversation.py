@@ -132,7 +132,12 @@ class CodexConversation(Conversation):
             self.skip(None, "compaction summary", payload)
         elif kind == "token_usage_record":
             self._close_answer()
-            self._count_response_tokens(payload.get("usage"))
+            # The usage of one response of the model, with or without an answer.
+            if isinstance(usage := payload.get("usage"), dict):
+                if not self.calls or self.calls[-1].usage or self.calls[-1].error:
+                    self._add_model_call(ModelCall(model=self._model))
+                update = {"usage": _parse_codex_usage(usage)}
+                self.calls[-1] = self.calls[-1].model_copy(update=update)
             self.records.append(record)
         elif kind == "response_item":
             self._take_item(record, payload)
@@ -372,14 +377,6 @@ class CodexConversation(Conversation):
         )
         self.messages.append(Message(role="assistant", content="", details={"error": event}))
         return True
-
-    def _count_response_tokens(self, stored: Any) -> None:
-        """Record the usage of one response of the model, with or without an answer."""
-        if not isinstance(stored, dict):
-            return
-        if not self.calls or self.calls[-1].usage or self.calls[-1].error:
-            self._add_model_call(ModelCall(model=self._model))
-        self.calls[-1] = self.calls[-1].model_copy(update={"usage": _parse_codex_usage(stored)})
 
     def _count_answer_tokens(self, event: dict[str, Any]) -> None:
         """Record the usage of the last answer once: the same count is often repeated."""

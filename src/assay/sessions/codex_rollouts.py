@@ -213,23 +213,6 @@ class RolloutIndex:
         for rollouts in self.threads.values():
             rollouts.sort(key=lambda rollout: rollout.created)
         self._children: dict[str, list[str]] = {}
-        self.roots = self._find_roots()
-        """Sessions without a parent, in the order of their files."""
-
-    def _add(self, rollout: Rollout) -> None:
-        twin = self._by_id.get(rollout.rollout_id)
-        if twin is not None and twin.thread_id == rollout.thread_id:
-            # Sessions only grow: the longer of two copies contains the other.
-            left, kept = sorted((twin, rollout), key=lambda each: (_get_size(each.path), each.path))
-            self.copies.setdefault(rollout.thread_id, []).append(left.path)
-            if kept is twin:
-                return
-            self.threads[twin.thread_id].remove(twin)
-        if twin is None or twin.thread_id == rollout.thread_id or not twin.readable:
-            self._by_id[rollout.rollout_id] = rollout
-        self.threads.setdefault(rollout.thread_id, []).append(rollout)
-
-    def _find_roots(self) -> list[str]:
         parents = {
             thread_id: rollouts[-1].parent_id for thread_id, rollouts in self.threads.items()
         }
@@ -245,7 +228,21 @@ class RolloutIndex:
             if thread_id not in reached:
                 self._children[parents[thread_id] or ""].remove(thread_id)
                 roots |= {thread_id, *self._walk(thread_id, reached)}
-        return [each for each in parents if each in roots]
+        self.roots = [each for each in parents if each in roots]
+        """Sessions without a parent, in the order of their files."""
+
+    def _add(self, rollout: Rollout) -> None:
+        twin = self._by_id.get(rollout.rollout_id)
+        if twin is not None and twin.thread_id == rollout.thread_id:
+            # Sessions only grow: the longer of two copies contains the other.
+            left, kept = sorted((twin, rollout), key=lambda each: (_get_size(each.path), each.path))
+            self.copies.setdefault(rollout.thread_id, []).append(left.path)
+            if kept is twin:
+                return
+            self.threads[twin.thread_id].remove(twin)
+        if twin is None or twin.thread_id == rollout.thread_id or not twin.readable:
+            self._by_id[rollout.rollout_id] = rollout
+        self.threads.setdefault(rollout.thread_id, []).append(rollout)
 
     def _walk(self, root: str, reached: set[str]) -> set[str]:
         """Visit the subagents of a session at any depth; return those too deep as new roots."""

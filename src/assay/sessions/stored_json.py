@@ -9,6 +9,7 @@ from pydantic_core import from_json
 
 from assay.errors import BadRow
 from assay.formats import make_storable
+from assay.types import refuse_json_constant
 
 LARGEST_FILE = 256 * 1024 * 1024
 """Limit in bytes for one JSON file or table cell. Attached images make some of them large."""
@@ -22,13 +23,9 @@ def parse_json(text: str | bytes, *, where: str) -> Any:
         pass
     # pydantic_core is faster but rejects lone surrogates, so its errors are checked again here.
     try:
-        return make_storable(json.loads(text, parse_constant=_reject_constant))
+        return make_storable(json.loads(text, parse_constant=refuse_json_constant))
     except (ValueError, RecursionError) as error:
         raise BadRow(f"the text is not JSON: {error}", where=where) from None
-
-
-def _reject_constant(constant: str) -> None:
-    raise ValueError(f"{constant} is not JSON")
 
 
 def parse_stored_object(text: str | bytes, *, where: str) -> dict[str, Any]:

@@ -73,6 +73,7 @@ from .sample import Status as Status
 from .sample_label import build_label as build_label
 from .serialization import JsonModel as JsonModel
 from .serialization import construct_unchecked as construct_unchecked
+from .serialization import refuse_json_constant as refuse_json_constant
 from .serialization import set_unchecked as set_unchecked
 from .serialization import validate as validate
 from .stable_ids import encode_stable_json as encode_stable_json

@@ -87,29 +87,28 @@ class Sample(JsonModel):
     @model_validator(mode="after")
     def _settle(self) -> Self:
         if self.__pydantic_extra__:
-            self._resolve_aliases(self.__pydantic_extra__)
+            extra = self.__pydantic_extra__
+            # An alias is an extra only when its field was passed as well: which value counts would
+            # be ambiguous.
+            for second, first in _FIELD_ALIASES.items():
+                if second in extra:
+                    raise ValueError(f"{second!r} is an alias of {first!r}; pass only one of them")
+            if "response" in extra:
+                raise ValueError(
+                    "'response' is read from the messages; pass a trajectory, or messages that end "
+                    "with the assistant's answer"
+                )
+            reward = extra.pop("reward", None)
+            if reward is not None and self.score is None:
+                self.score = EvaluateResult(score=reward)
+            elif reward is not None:
+                self.reward = reward
         if not self.id:
             content = self.input or self.model_dump(
                 mode="json", include={"prompt", "ground_truth"}, exclude_defaults=True
             )
             self.id = stable_id(content)
         return self
-
-    def _resolve_aliases(self, extra: dict[str, Any]) -> None:
-        # An alias is an extra only when its field was passed as well: the value would be ambiguous.
-        for second, first in _FIELD_ALIASES.items():
-            if second in extra:
-                raise ValueError(f"{second!r} is an alias of {first!r}; pass only one of them")
-        if "response" in extra:
-            raise ValueError(
-                "'response' is read from the messages; pass a trajectory, or messages that end "
-                "with the assistant's answer"
-            )
-        reward = extra.pop("reward", None)
-        if reward is not None and self.score is None:
-            self.score = EvaluateResult(score=reward)
-        elif reward is not None:
-            self.reward = reward
 
     def __getitem__(self, name: str) -> Any:
         """Return a field of the dataset row: `sample["question"]`."""

@@ -121,3 +121,8 @@ class JsonModel(NestedModel):
     def from_dict(cls, data: dict[str, Any]) -> Self:
         """Read the output of `to_dict`."""
         return cls.model_validate(data)
+
+
+def refuse_json_constant(name: str) -> None:
+    """Raise `ValueError`: the `parse_constant` of readers that refuse NaN and Infinity."""
+    raise ValueError(f"{name} is not JSON")

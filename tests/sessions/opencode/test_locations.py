@@ -7,8 +7,8 @@ import pytest
 from assay.errors import DatasetError
 from assay.sessions import read_opencode
 from assay.sessions.opencode.exports import ExportFiles
-from assay.sessions.opencode.locations import open_archive
 from assay.sessions.opencode.session_database import OpenCodeDatabase
+from assay.sessions.opencode.stream import open_archive
 from assay.sessions.opencode.trees import GlobalTree, ProjectTrees
 from assay.sessions.session_choice import SessionMeta
 from opencode_archives import (

@@ -104,14 +104,6 @@ class HttpFetch:
         return onward
 
     async def _save_response(self, response: "aiohttp.ClientResponse") -> FileVersion:
-        self._check_response(response)
-        self._download.expect(response.content_length)
-        async for piece in response.content.iter_chunked(_HTTP_CHUNK_BYTES):
-            self._download.write(piece)
-        headers = response.headers
-        return FileVersion(_read_header(headers, "ETag"), _read_header(headers, "x-amz-version-id"))
-
-    def _check_response(self, response: "aiohttp.ClientResponse") -> None:
         status = response.status
         if status in (404, 410):
             raise self._build_error(f"the file does not exist (HTTP {status})", "check the address")
@@ -128,6 +120,11 @@ class HttpFetch:
             raise self._build_error(
                 f"the server compressed the file as {encoding!r:.40}, which was not requested"
             )
+        self._download.expect(response.content_length)
+        async for piece in response.content.iter_chunked(_HTTP_CHUNK_BYTES):
+            self._download.write(piece)
+        headers = response.headers
+        return FileVersion(_read_header(headers, "ETag"), _read_header(headers, "x-amz-version-id"))
 
     def _build_error(self, message: str, hint: str | None = None) -> DatasetError:
         return DatasetError(message, where=self._address.shown, hint=hint)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from assay.environments import BasicEnvironment, Environment, RemoteEnvironments, Step
@@ -56,12 +55,7 @@ class McpServers:
         await self._stack.enter_async_context(remote)
         return remote.make
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self._stack.aclose()
 
 

@@ -5,7 +5,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any
 
 from assay.agents import Limits, run_agent
@@ -145,12 +144,7 @@ class CustomRollouts:
         self._processor.setup()
         return lambda sample: BasicEnvironment()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self._processor.acleanup()
         self._processor.cleanup()
 

@@ -163,31 +163,28 @@ class ConversationView:
         """
         found: list[tuple[ConversationView, int | None]] = []
         try:
-            self._gather_subagents(found)
+            # Depth first with a stack of its own, so that nesting is bounded by the limit above and
+            # not by Python's recursion limit.
+            waiting: list[tuple[ConversationView, int | None, int]] = [(self, None, 0)]
+            while waiting:
+                above, place, depth = waiting.pop()
+                if depth:
+                    found.append((above, place))
+                children = []
+                for inner, own_place in above._read_started():
+                    if depth >= _MAX_CHECKED_DEPTH:
+                        raise UnreadableSubagent(
+                            f"subagents are nested more than {_MAX_CHECKED_DEPTH} deep"
+                        )
+                    if depth == 0 and own_place is not None:
+                        inner.main_turn = self.calls[own_place].turn
+                    elif depth:
+                        inner.main_turn = above.main_turn
+                    children.append((inner, own_place if depth == 0 else place, depth + 1))
+                waiting.extend(reversed(children))
         except UnreadableSubagent as error:
             return found, str(error)
         return found, None
-
-    def _gather_subagents(self, found: list[tuple["ConversationView", int | None]]) -> None:
-        # Depth first with a stack of its own, so that nesting is bounded by the limit above and
-        # not by Python's recursion limit.
-        waiting: list[tuple[ConversationView, int | None, int]] = [(self, None, 0)]
-        while waiting:
-            above, place, depth = waiting.pop()
-            if depth:
-                found.append((above, place))
-            children = []
-            for inner, own_place in above._read_started():
-                if depth >= _MAX_CHECKED_DEPTH:
-                    raise UnreadableSubagent(
-                        f"subagents are nested more than {_MAX_CHECKED_DEPTH} deep"
-                    )
-                if depth == 0 and own_place is not None:
-                    inner.main_turn = self.calls[own_place].turn
-                elif depth:
-                    inner.main_turn = above.main_turn
-                children.append((inner, own_place if depth == 0 else place, depth + 1))
-            waiting.extend(reversed(children))
 
     def _read_started(self) -> Iterator[tuple["ConversationView", int | None]]:
         """Yield the subagents that this agent started itself, with the index of the call."""

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from assay.types import refuse_json_constant
+
 from .evidence import QuoteIndex
 
 _MAX_REPLY = 200_000
@@ -126,7 +128,7 @@ def _find_reply_candidates(text: str, has: Sequence[str]) -> list[tuple[str, dic
 
 
 def _decode_objects(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    decoder = json.JSONDecoder(strict=False, parse_constant=_refuse_reply_constant)
+    decoder = json.JSONDecoder(strict=False, parse_constant=refuse_json_constant)
     start = text.find("{")
     for _ in range(_MAX_DECODE_TRIES):
         if start < 0:
@@ -151,10 +153,6 @@ def _parse_python_literal(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
         return
     if isinstance(value, dict):
         yield raw, value
-
-
-def _refuse_reply_constant(constant: str) -> None:
-    raise ValueError(f"{constant} is not JSON")
 
 
 def _parse_opinion(criteria: dict[str, Any], name: str) -> Opinion:

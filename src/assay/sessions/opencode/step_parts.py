@@ -38,27 +38,24 @@ def split_steps(parts: list[dict[str, Any]]) -> list[StepParts]:
         # The first mark belongs to the step that is already open.
         if part.get("type") == "step-start" and (steps[-1].has_content or steps[-1].finish):
             steps.append(StepParts())
-        _add_part(steps[-1], part)
+        step = steps[-1]
+        kind, text = part.get("type"), part.get("text")
+        if kind == "tool":
+            step.tools.append(part)
+        elif kind == "text" and isinstance(text, str) and not part.get("ignored"):
+            step.content.append(text)
+            _keep_stub(step, part)
+        elif kind == "reasoning" and isinstance(text, str):
+            step.reasoning.append(text)
+            _keep_stub(step, part)
+        elif kind == "file":
+            step.content.append(part)
+        else:
+            step.started |= kind == "step-start"
+            if kind == "step-finish":
+                step.finish = part
+            step.others.append(drop_container_ids(part))
     return steps
-
-
-def _add_part(step: StepParts, part: dict[str, Any]) -> None:
-    kind, text = part.get("type"), part.get("text")
-    if kind == "tool":
-        step.tools.append(part)
-    elif kind == "text" and isinstance(text, str) and not part.get("ignored"):
-        step.content.append(text)
-        _keep_stub(step, part)
-    elif kind == "reasoning" and isinstance(text, str):
-        step.reasoning.append(text)
-        _keep_stub(step, part)
-    elif kind == "file":
-        step.content.append(part)
-    else:
-        step.started |= kind == "step-start"
-        if kind == "step-finish":
-            step.finish = part
-        step.others.append(drop_container_ids(part))
 
 
 def _keep_stub(step: StepParts, part: dict[str, Any]) -> None:
