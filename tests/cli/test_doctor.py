@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import socket
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from assay.cli.doctor import (
 from assay.errors import ConfigError
 from assay.providers import EndpointCheck
 from assay.types import Endpoint
+from misbehaving import refused_port
 from plugin_package import install_package
 from recorded_runs import record, samples
 
@@ -39,12 +39,6 @@ def _no_keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def given(**options: Any) -> Namespace:
     return Namespace(**{"model": [], "store": None, "json": False, **options})
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
 
 
 def test_without_a_model_or_a_key_nothing_is_asked(
@@ -130,10 +124,10 @@ def test_a_store_that_does_not_open_is_3(
 
 
 def test_models_are_asked(capsys: pytest.CaptureFixture[str]) -> None:
-    address = f"http://user:canary@127.0.0.1:{free_port()}/v1"
-
     assert main(given(model=["mock:echo"])) == 0
-    assert main(given(model=["mock:echo", f"vllm:m@{address}"])) == 3
+    with refused_port() as port:
+        address = f"http://user:canary@127.0.0.1:{port}/v1"
+        assert main(given(model=["mock:echo", f"vllm:m@{address}"])) == 3
 
     printed = capsys.readouterr().out
     assert "endpoint      mock:echo\n              answers: a mock, in this process\n" in printed

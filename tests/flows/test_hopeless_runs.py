@@ -1,6 +1,5 @@
 """Runs in which nothing can succeed: few calls, the reason, and the exit status."""
 
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import pytest
 from assay.store import Store
 from commands import Ended, call_main, run_process
 from evaluation_sessions import call_pytest, write_tests
-from misbehaving import Exchange, MisbehavingServer
+from misbehaving import Exchange, MisbehavingServer, refused_port
 
 FILE = """
 from assay.runner import EvalConfig
@@ -64,11 +63,8 @@ def test_an_unknown_model_stops_the_command_with_its_reason(
 
 
 def test_a_refused_connection_stops_the_command_within_seconds(tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
-
-    ended = evaluate(tmp_path, url, "--concurrency", "100")
+    with refused_port() as port:
+        ended = evaluate(tmp_path, f"http://127.0.0.1:{port}/v1", "--concurrency", "100")
 
     assert ended.returncode == 3, ended.stderr
     assert "Connection refused" in ended.stderr

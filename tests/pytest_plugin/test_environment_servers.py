@@ -1,7 +1,6 @@
 """Where rollouts take place: what makes an environment, and servers that are not there."""
 
 import asyncio
-import socket
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any, cast
@@ -20,6 +19,7 @@ from assay.pytest_plugin.environment_servers import (
 from assay.pytest_plugin.verdict import redact_report
 from assay.types import Message, Sample
 from assay.types.redaction import redact
+from misbehaving import refused_port
 
 
 def asked(**options: Any) -> EvalOptions:
@@ -140,17 +140,12 @@ def test_the_step_timeout_is_a_setting_that_the_error_names() -> None:
     assert "`step_timeout_s` of @evaluation_test" in late
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def test_a_server_that_is_not_there_is_waited_for_until_the_deadline() -> None:
-    url = f"http://127.0.0.1:{free_port()}/mcp"
+    with refused_port() as port:
+        options = asked(env_url=f"http://127.0.0.1:{port}/mcp", env_deadline_s=0.2)
 
-    with pytest.raises(EnvironmentFault, match=r"the server was not ready within 0\.2 s"):
-        made(asked(env_url=url, env_deadline_s=0.2), rolled_out=False)
+        with pytest.raises(EnvironmentFault, match=r"the server was not ready within 0\.2 s"):
+            made(options, rolled_out=False)
 
 
 def test_a_server_that_dies_shows_its_last_words() -> None:

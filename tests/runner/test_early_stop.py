@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import socket
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from assay.scorers import judge
 from assay.store import Store
 from assay.types import Endpoint, Sample
 from assay.types.redaction import Redactor
+from misbehaving import refused_port
 from model_server import OK, Behaviour, ModelServer, answers
 from runner_runs import ECHO, NO_RETRIES, right, rows, run, scripted
 
@@ -85,14 +85,12 @@ def test_what_was_stopped_is_recorded_and_can_be_resumed(store: Path) -> None:
 
 
 def test_a_refused_connection_ends_the_run_before_everything_was_tried(store: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
-    endpoint = Endpoint(provider="vllm", model="m", api_base=address)
+    with refused_port() as port:
+        address = f"http://127.0.0.1:{port}/v1"
+        endpoint = Endpoint(provider="vllm", model="m", api_base=address)
+        config = EvalConfig(endpoint=endpoint, score_fn=right, client=NO_RETRIES)
 
-    error = stopped(
-        rows(MANY), EvalConfig(endpoint=endpoint, score_fn=right, client=NO_RETRIES), store=store
-    )
+        error = stopped(rows(MANY), config, store=store)
 
     assert "Connection refused" in str(error)
     assert attempts(store) <= 15

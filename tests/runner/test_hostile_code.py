@@ -14,6 +14,7 @@ from assay.providers import ClientSettings
 from assay.runner import EvalConfig, Resume
 from assay.store import Store
 from assay.types import Boundary, Message, Sample, Trajectory
+from misbehaving import PATIENCE_S
 from runner_runs import ECHO, NO_RETRIES, right, rows, run, scripted
 
 
@@ -163,8 +164,10 @@ def test_what_is_done_does_not_wait_for_a_slow_dataset(store: Path) -> None:
 
     def stream() -> Iterator[dict[str, Any]]:
         yield from rows(4)
-        time.sleep(0.3)
+        deadline = time.monotonic() + PATIENCE_S
         with Store.open(store) as opened:
+            while opened.run().totals.recorded < 4 and time.monotonic() < deadline:
+                time.sleep(0.005)
             recorded.append(opened.run().totals.recorded)
         yield {"id": "last", "question": "x", "answer": "x"}
 

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from assay.environments import BasicEnvironment, Step
 from assay.errors import ConfigError, StoreError
 from assay.runner import EvalConfig, EvalReport, Progress, Resume, Stop, evaluate
 from assay.store import Store
-from assay.types import Endpoint, Sample
+from assay.types import Endpoint, Message, Sample
+from misbehaving import PATIENCE_S
 from runner_runs import ECHO, right, rows, run
 
 
@@ -123,13 +125,17 @@ def test_asked_twice_it_stops_at_once_and_records_no_half_rollout(store: Path) -
 
 
 def test_cancelling_leaves_a_run_that_can_be_resumed(store: Path) -> None:
-    slow = Endpoint(provider="mock", model="echo", extra_params={"latency_s": 30})
+    started = asyncio.Event()
+
+    class Endless(BasicEnvironment):
+        async def step(self, action: Message) -> Step:
+            started.set()
+            return await asyncio.Future()
 
     async def cancelled() -> None:
-        task = asyncio.create_task(
-            evaluate(rows(3), EvalConfig(endpoint=slow, score_fn=right), store=store)
-        )
-        await asyncio.sleep(0.1)
+        config = EvalConfig(endpoint=ECHO, score_fn=right, environment=lambda sample: Endless())
+        task = asyncio.create_task(evaluate(rows(3), config, store=store))
+        await asyncio.wait_for(started.wait(), PATIENCE_S)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

@@ -5,17 +5,26 @@ It runs in a thread of its own, so that it outlives the processes that call it.
 
 import asyncio
 import json
+import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
 PATIENCE_S = 180.0
 """How long a test waits for what must happen; reached only when it does not."""
+
+
+@contextmanager
+def refused_port() -> Iterator[int]:
+    """A port that refuses connections: taken, so that no other test gets it, and not listening."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield int(taken.getsockname()[1])
 
 
 @dataclass(frozen=True)

@@ -59,12 +59,15 @@ class Faulty(Counting):
     def __init__(self, task: Mapping[str, Any]) -> None:
         super().__init__()
         self._fault = task.get("fault")
+        self.stuck = asyncio.Event()
+        """Set when a step has begun that never ends."""
 
     async def step(self, action: Message) -> Step:
         if self.steps == FAULTY_STEP:
             if self._fault == "raise":
                 raise RuntimeError("the counter is jammed")
             if self._fault == "endless":
+                self.stuck.set()
                 await asyncio.Event().wait()
             if self._fault == "nan":
                 return Step(reward=float("nan"))

@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -40,6 +39,9 @@ def started(command: list[str], number: int, count: int, port: int) -> subproces
         "PYTHONPATH": str(SUPPORT),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
+        # They meet at the store of this process, as those of `torchrun` do: no port is chosen
+        # ahead.
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
         "WORLD_SIZE": str(count),
         "RANK": str(number),
         "LOCAL_RANK": str(number),
@@ -54,16 +56,10 @@ def started(command: list[str], number: int, count: int, port: int) -> subproces
     )
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def told_by(count: int, *command: str) -> list[Any]:
     """What the processes print last, as JSON; the first of them first."""
-    port = free_port()
-    processes = [started([*command], number, count, port) for number in range(count)]
+    store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    processes = [started([*command], number, count, store.port) for number in range(count)]
     found = []
     for process in processes:
         said, complaint = process.communicate(timeout=300)

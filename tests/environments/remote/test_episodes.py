@@ -224,12 +224,13 @@ def test_leaving_closes_every_session() -> None:
 
 def test_a_step_under_way_ends_when_its_session_is_closed() -> None:
     async def test() -> None:
-        sessions = SessionPool(lambda task: Faulty({"fault": "endless"}))
+        faulty = Faulty({"fault": "endless"})
+        sessions = SessionPool(lambda task: faulty)
         session = await sessions.open()
         for index in range(5):
             await sessions.step(session.id, COUNT, index)
         hanging = asyncio.create_task(sessions.step(session.id, COUNT, 5))
-        await asyncio.sleep(0.01)
+        await faulty.stuck.wait()
 
         await sessions.close(session.id)
 
@@ -242,12 +243,13 @@ def test_a_step_under_way_ends_when_its_session_is_closed() -> None:
 
 def test_a_cancelled_step_is_cancelled_and_not_taken_for_a_fault() -> None:
     async def test() -> None:
-        sessions = SessionPool(lambda task: Faulty({"fault": "endless"}))
+        faulty = Faulty({"fault": "endless"})
+        sessions = SessionPool(lambda task: faulty)
         session = await sessions.open()
         for index in range(5):
             await sessions.step(session.id, COUNT, index)
         hanging = asyncio.create_task(sessions.step(session.id, COUNT, 5))
-        await asyncio.sleep(0.01)
+        await faulty.stuck.wait()
 
         hanging.cancel()
 
