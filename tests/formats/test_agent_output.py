@@ -1,19 +1,14 @@
-"""What agents return, in every format that is known: detected, converted, or refused."""
+"""What agents return in the formats of model providers and as plain values: detected, converted."""
 
 import json
-import sys
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 from google.genai import types as genai
-from hypothesis import given
-from hypothesis import strategies as st
 from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
-from pydantic import BaseModel
 
+from agent_outputs import Sky, recorded, wire
 from assay.errors import WireError
 from assay.formats import (
     Dropped,
@@ -22,35 +17,7 @@ from assay.formats import (
     to_gemini,
     to_openai_chat,
 )
-from assay.types import Message, Sample, ToolCall, Trajectory, Usage
-
-# Recorded from objects of the real libraries: openai-agents 0.24.0, anthropic 2.8.0, google-genai
-# 3.1.0, langchain-core 1.7.2, pydantic-ai-slim 2.66.0, smolagents 1.26.0.
-RECORDED = Path(__file__).parents[1] / "fixtures" / "agent_outputs"
-
-
-def recorded(name: str) -> Any:
-    return json.loads((RECORDED / f"{name}.json").read_text("utf-8"))
-
-
-def wire(messages: list[Message]) -> list[dict[str, Any]]:
-    """Roles, texts, calls and results: what every format can represent."""
-    return [
-        {
-            key: value
-            for key, value in (
-                ("role", message.role),
-                ("text", message.text),
-                ("reasoning", message.reasoning),
-                ("calls", [(c.id, c.name, c.arguments_text) for c in message.tool_calls]),
-                ("answers", message.tool_call_id),
-                ("failed", (message.details or {}).get("failed")),
-            )
-            if value not in (None, "", [])
-        }
-        for message in messages
-    ]
-
+from assay.types import Message, ToolCall, Trajectory, Usage
 
 CHAT: dict[str, Any] = {
     "id": "chatcmpl-1",
@@ -85,6 +52,8 @@ CHAT: dict[str, Any] = {
         "completion_tokens_details": {"reasoning_tokens": 2},
     },
 }
+
+
 RESPONSE: dict[str, Any] = {
     "id": "resp_1",
     "object": "response",
@@ -243,66 +212,6 @@ def test_a_response_that_failed_is_refused_with_its_error() -> None:
 
     with pytest.raises(WireError, match=r"without a readable message \(output.error: Overloaded"):
         convert_agent_output(failed)
-
-
-def test_the_input_list_of_openai_agents_is_a_list_of_items() -> None:
-    output = convert_agent_output(recorded("openai_agents_input_list"))
-
-    assert output.format == "openai_responses"
-    assert wire(output.messages) == [
-        {"role": "user", "text": "Weather in Oslo?"},
-        {
-            "role": "assistant",
-            "reasoning": "I should look.",
-            "calls": [("c1", "weather", '{"city":"Oslo"}')],
-        },
-        {"role": "tool", "text": "rain", "answers": "c1"},
-        {"role": "assistant", "text": "Rain."},
-    ]
-
-
-@dataclass
-class AgentsUsage:
-    requests: int = 2
-    input_tokens: int = 20
-    output_tokens: int = 4
-
-
-@dataclass
-class AgentsContext:
-    usage: AgentsUsage
-
-
-class AgentsResult:
-    """The part of a `RunResult` of openai-agents that is read."""
-
-    def __init__(self, final_output: object) -> None:
-        self.final_output = final_output
-        self.context_wrapper = AgentsContext(AgentsUsage())
-
-    def to_input_list(self) -> list[dict[str, Any]]:
-        items: list[dict[str, Any]] = recorded("openai_agents_input_list")
-        return items
-
-
-def test_a_result_of_openai_agents_is_read_with_its_usage() -> None:
-    output = convert_agent_output(AgentsResult("Rain."))
-
-    assert output.format == "openai_agents"
-    roles = [message.role for message in output.messages]
-    assert roles == ["user", "assistant", "tool", "assistant"]
-    assert output.usage == Usage(input_tokens=20, output_tokens=4)
-
-
-class Sky(BaseModel):
-    sky: str
-
-
-def test_an_output_that_no_message_contains_is_the_last_message() -> None:
-    output = convert_agent_output(AgentsResult(Sky(sky="rain")))
-
-    assert output.messages[-2].text == "Rain."
-    assert output.messages[-1].text == '{"sky":"rain"}'
 
 
 def test_an_anthropic_response_is_read_with_its_usage() -> None:
@@ -481,135 +390,6 @@ def test_malformed_arguments_are_kept_as_text(value: Any) -> None:
     assert call.malformed
 
 
-LANGCHAIN = [
-    {"role": "system", "text": "Be brief."},
-    {"role": "user", "text": "Weather?"},
-    {
-        "role": "assistant",
-        "text": "Look",
-        "reasoning": "hm",
-        "calls": [("c1", "weather", '{"city":"Oslo"}'), ("c2", "v", "{oops")],
-    },
-    {"role": "tool", "text": "no city", "answers": "c1", "failed": True},
-    {"role": "assistant", "text": "Rain."},
-]
-
-
-@pytest.mark.parametrize(
-    "name", ["langchain_messages_to_dict", "langchain_dumpd", "langchain_model_dump"]
-)
-def test_langchain_messages_are_read_in_all_their_forms(name: str) -> None:
-    output = convert_agent_output(recorded(name))
-
-    assert output.format == "langchain"
-    assert wire(output.messages) == LANGCHAIN
-    assert output.usage == Usage(
-        input_tokens=14, output_tokens=3, cached_tokens=1, reasoning_tokens=1
-    )
-
-
-def test_the_state_of_a_graph_is_read_by_its_messages() -> None:
-    state = {"messages": recorded("langchain_model_dump"), "remaining_steps": 3, "notes": ""}
-
-    output = convert_agent_output(state)
-
-    assert wire(output.messages) == LANGCHAIN
-    assert output.dropped == (
-        Dropped("output.remaining_steps", "no place for `remaining_steps`; left out"),
-    )
-    assert convert_agent_output({"value": state, "interrupts": []}) == output
-
-
-PYDANTIC_AI = [
-    {"role": "system", "text": "Be brief."},
-    {"role": "system", "text": "You are helpful."},
-    {"role": "user", "text": "Weather in Oslo?"},
-    {
-        "role": "assistant",
-        "text": "Let me look.",
-        "reasoning": "hm",
-        "calls": [("c1", "weather", '{"city": "Oslo"}'), ("c2", "weather", '{"city": 5')],
-    },
-    {"role": "tool", "text": '{"sky":"rain"}', "answers": "c1", "failed": False},
-    {"role": "tool", "answers": "c2", "failed": True},
-    {"role": "assistant", "text": "Rain."},
-]
-
-
-@pytest.mark.parametrize("name", ["pydantic_ai_messages", "pydantic_ai_run_result"])
-def test_pydantic_ai_messages_are_read(name: str) -> None:
-    output = convert_agent_output(recorded(name))
-
-    read = wire(output.messages)
-    assert read[5].pop("text").startswith('[{"type":"json_invalid"')
-    assert output.format == "pydantic_ai"
-    assert read == PYDANTIC_AI
-    assert output.usage is not None
-    assert output.usage.input_tokens == 161
-
-
-def test_serialized_messages_are_read_from_bytes() -> None:
-    text = (RECORDED / "pydantic_ai_messages.json").read_bytes()
-
-    assert convert_agent_output(text) == convert_agent_output(json.loads(text))
-
-
-class PydanticAiResult:
-    """The part of an `AgentRunResult` that is read."""
-
-    output = Sky(sky="rain")
-
-    def all_messages(self) -> list[Any]:
-        messages: list[Any] = recorded("pydantic_ai_messages")
-        return messages[:3]
-
-    def usage(self) -> dict[str, int]:
-        return {"input_tokens": 7, "output_tokens": 1}
-
-
-def test_a_result_of_pydantic_ai_ends_with_its_output() -> None:
-    output = convert_agent_output(PydanticAiResult())
-
-    assert output.format == "pydantic_ai"
-    assert output.messages[-1] == Message(role="assistant", content='{"sky":"rain"}')
-    assert output.usage == Usage(input_tokens=7, output_tokens=1)
-
-
-def test_a_structured_output_that_the_model_wrote_is_not_repeated() -> None:
-    messages = [
-        {"kind": "response", "parts": [{"part_kind": "text", "content": '{"sky": "rain"}'}]}
-    ]
-
-    output = convert_agent_output({"messages": messages, "output": {"sky": "rain"}})
-
-    assert [message.text for message in output.messages] == ['{"sky": "rain"}']
-
-
-def test_a_result_of_smolagents_is_read_with_its_steps() -> None:
-    output = convert_agent_output(recorded("smolagents_run_result"))
-
-    assert output.format == "smolagents"
-    assert wire(output.messages)[1:3] == [
-        {
-            "role": "assistant",
-            "text": "thinking",
-            "calls": [("c1", "weather", '{"city":"Oslo"}')],
-        },
-        {"role": "tool", "text": "rain", "answers": "c1", "failed": False},
-    ]
-    assert output.messages[-1].text == "Rain"
-    assert output.usage == Usage(input_tokens=30, output_tokens=9)
-
-
-def test_the_steps_of_smolagents_may_be_returned_alone() -> None:
-    result = recorded("smolagents_run_result")
-
-    output = convert_agent_output(result["steps"])
-
-    assert output.messages == convert_agent_output(result).messages
-    assert output.usage == Usage(input_tokens=30, output_tokens=9)
-
-
 @pytest.mark.parametrize(
     ("value", "text"),
     [
@@ -664,145 +444,3 @@ def test_the_mark_of_any_message_decides_for_the_list() -> None:
     assert convert_agent_output([plain, call]).format == "openai_responses"
     assert convert_agent_output([plain, ANTHROPIC[1]]).format == "anthropic"
     assert convert_agent_output([plain, {"type": "ai", "content": "x"}]).format == "langchain"
-
-
-@pytest.mark.parametrize(
-    ("value", "said"),
-    [
-        (None, "the agent returned None"),
-        ([], "the agent returned an empty list"),
-        ((), "the agent returned an empty list"),
-        (object(), "the agent returned a value of type object"),
-        (b"not JSON", "the agent returned a value of type bytes"),
-        ((text for text in ["Rain."]), "the agent returned a value of type generator"),
-        (Sample(messages=[]), "the agent returned a Sample"),
-        ({"messages": []}, "the agent returned a value of type dict without a readable message"),
-        ({"messages": ["a"]}, "the agent returned a value of type dict without a readable message"),
-        ({"choices": []}, "the agent returned a value of type dict without a readable message"),
-        ({"role": 5}, r"messages\[0\].role: unreadable: .*valid string"),
-    ],
-)
-def test_a_value_that_is_not_an_answer_is_refused(value: object, said: str) -> None:
-    with pytest.raises(WireError, match=said) as refused:
-        convert_agent_output(value)
-
-    assert (refused.value.hint or "").startswith("return ")
-
-
-def nest(depth: int) -> list[Any]:
-    value: list[Any] = []
-    for _ in range(depth):
-        value = [value]
-    return value
-
-
-def contain_itself() -> dict[str, Any]:
-    value: dict[str, Any] = {}
-    value["messages"] = [value]
-    return value
-
-
-def multiply(levels: int) -> list[Any]:
-    value: list[Any] = []
-    for _ in range(levels):
-        value = [value] * 10
-    return value
-
-
-class Raising:
-    @property
-    def model_dump(self) -> object:
-        raise RuntimeError("no fields today")
-
-
-class Exiting:
-    def to_dict(self) -> object:
-        sys.exit(3)
-
-
-class Endless:
-    def to_dict(self) -> object:
-        return {"again": Endless()}
-
-
-class Lying:
-    @property  # type: ignore[misc]  # read-only, to raise
-    def __class__(self) -> Any:
-        raise ValueError("no class today")
-
-
-@pytest.mark.parametrize(
-    ("value", "said"),
-    [
-        (nest(100_000), "nested too deeply"),
-        ([{"role": "assistant", "content": nest(500)}], "nested too deeply"),
-        (contain_itself(), r"output.messages\[0\]: the value contains itself"),
-        (multiply(30), "more than 500,000 parts"),
-        ([0] * 600_000, "more than 500,000 parts"),
-        (Raising(), "the Raising cannot be read: RuntimeError: no fields today"),
-        (Exiting(), "the Exiting cannot be read: SystemExit: 3"),
-        (Endless(), "nested too deeply"),
-        (Lying(), "the Lying cannot be read: ValueError: no class today"),
-        ([Lying()], "cannot be read: ValueError: no class today"),
-    ],
-    ids=lambda value: type(value).__name__,
-)
-def test_a_hostile_value_is_refused(value: object, said: str) -> None:
-    with pytest.raises(WireError, match=said):
-        convert_agent_output(value)
-
-
-words = st.sampled_from(
-    "role content type parts kind part_kind tool_calls function name arguments args id call_id "
-    "output error status text message messages choices candidates contents usage lc kwargs data "
-    "steps state task source value answer assistant user model ai request response tool-call "
-    "tool-return tool_use tool_result function_call reasoning output_text refusal { x".split()
-)
-leaves = st.none() | st.booleans() | st.integers() | st.floats() | words
-anything = st.recursive(
-    leaves,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(words, inner, max_size=6),
-    max_leaves=20,
-)
-
-
-@given(anything)
-def test_any_json_is_converted_or_refused(value: object) -> None:
-    try:
-        output = convert_agent_output(value)
-    except WireError:
-        return
-
-    assert output.messages
-    for message in output.messages:
-        assert Message.model_validate_json(message.model_dump_json()).role == message.role
-
-
-@st.composite
-def damaged(draw: st.DrawFn) -> Any:
-    """A recorded output in which up to three values are others."""
-    names = sorted(path.stem for path in RECORDED.iterdir())
-    value = recorded(draw(st.sampled_from(names)))
-    for _ in range(draw(st.integers(1, 3))):
-        place = value
-        while True:
-            keys = sorted(place) if isinstance(place, dict) else list(range(len(place)))
-            if not keys:
-                break
-            key: Any = draw(st.sampled_from(keys))
-            if isinstance(place[key], dict | list) and draw(st.booleans()):
-                place = place[key]
-                continue
-            place[key] = draw(anything)
-            break
-    return value
-
-
-@given(damaged())
-def test_damaged_outputs_are_converted_or_refused(value: Any) -> None:
-    try:
-        output = convert_agent_output(value)
-    except WireError:
-        return
-
-    assert output.messages

@@ -12,12 +12,6 @@ from assay.types.redaction import Redactor, redact
 KEY = "c4nary+key/0123456789abcdef"
 
 
-@pytest.fixture(autouse=True)
-def only_own_redactors() -> None:
-    """Drop the redactors of earlier tests: they count for as long as garbage refers to them."""
-    gc.collect()
-
-
 @pytest.fixture
 def in_use() -> Redactor:
     return Redactor([KEY])

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -338,7 +337,6 @@ def test_a_refused_action_without_particulars_is_told_too(server: Started) -> No
 
 def test_a_server_that_hangs_is_left_after_the_timeout(server: Started) -> None:
     server.ask("/behave", {"fault": "hang"})
-    started = time.monotonic()
 
     with pytest.raises(RolloutFailed) as failed:
         at(
@@ -348,7 +346,6 @@ def test_a_server_that_hangs_is_left_after_the_timeout(server: Started) -> None:
         )
 
     assert isinstance(failed.value.__cause__, TimedOut)
-    assert time.monotonic() - started < 60
 
 
 def test_a_state_that_cannot_be_read_does_not_undo_the_episode(server: Started) -> None:
