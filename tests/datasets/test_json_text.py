@@ -123,7 +123,7 @@ def test_a_number_with_thousands_of_digits_is_refused_not_a_crash() -> None:
 
 
 def test_an_object_of_very_many_keys_is_searched_once_for_a_repeated_one() -> None:
-    names = [*(f"k{number}" for number in range(200_000)), "k7"]
+    names = [*(f"k{number}" for number in range(100_000)), "k7"]
     text = "{" + ", ".join(f'"{name}" : 1' for name in names) + "}"
 
     assert refused(text.encode()).message == "repeats the key 'k7' in one object"

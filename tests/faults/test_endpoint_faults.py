@@ -198,11 +198,11 @@ def test_a_key_that_is_refused_at_first_stops_the_run_with_one_error(
     ("options", "message", "calls"),
     [
         (
-            {"client": {"request_timeout_s": 0.4, "max_retries": 1}},
-            "the request timed out after 0.4 s (gave up after 2 attempts)",
+            {"client": {"request_timeout_s": 1.5, "max_retries": 1}},
+            "the request timed out after 1.5 s (gave up after 2 attempts)",
             2,
         ),
-        ({"config": {"timeout_s": 0.4}}, "the sample was not finished within 0.4 s", 1),
+        ({"config": {"timeout_s": 1.5}}, "the sample was not finished within 1.5 s", 1),
     ],
     ids=["request", "sample"],
 )

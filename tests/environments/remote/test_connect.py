@@ -133,7 +133,7 @@ def openenv() -> Iterator[str]:
 async def found(url: str) -> str:
     async with aiohttp.ClientSession() as http:
         return await detect_server_kind(
-            EnvironmentClient(normalize_server_url(url), http, timeout_s=5.0)
+            EnvironmentClient(normalize_server_url(url), http, timeout_s=60.0)
         )
 
 

@@ -152,7 +152,7 @@ def with_told(told: Told, play: Callable[[EnvironmentClient], Awaitable[Made]]) 
         application = web.Application()
         application.add_routes([web.post("/mcp", told.answer)])
         async with LocalServer(application) as local, aiohttp.ClientSession() as http:
-            return await play(EnvironmentClient(str(local.make_url("/mcp")), http, timeout_s=5.0))
+            return await play(EnvironmentClient(str(local.make_url("/mcp")), http, timeout_s=60.0))
 
     return asyncio.run(run())
 

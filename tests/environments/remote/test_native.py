@@ -148,7 +148,7 @@ def test_a_server_that_freezes_makes_the_sample_invalid_and_keeps_its_steps() ->
     async def test() -> None:
         async with (
             faulty_server() as server,
-            RemoteEnvironments(server.url, kind="own", timeout_s=1.0) as environments,
+            RemoteEnvironments(server.url, kind="own", timeout_s=3.0) as environments,
         ):
             try:
                 with pytest.raises(RolloutFailed) as failed:
