@@ -36,16 +36,29 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
 
-# Whole processes, whole trainings, whole pages: half of the time of the suite and more.
+# Whole processes, whole trainings, whole pages: half of the time of the suite and more. With them
+# all that needs torch or transformers, which other Pythons are tested without.
 SLOW = (
     "cli/test_train_grpo.py",
+    "cli/test_train_sft.py",
     "environments/remote/test_mcp_session.py",
     "environments/remote/test_native.py",
+    "environments/test_local_tools.py",
+    "export/test_llamafactory_reader.py",
+    "export/test_skyrl_reader.py",
+    "export/test_token_lengths.py",
     "export/test_trl_trainers.py",
+    "export/test_verl_reader.py",
     "faults",
     "flows",
+    "providers/test_chat_prompts.py",
     "providers/test_gguf.py",
     "providers/test_gguf_engine.py",
+    "providers/test_in_process.py",
+    "providers/test_in_process_decoder.py",
+    "providers/test_in_process_folder.py",
+    "providers/test_in_process_model.py",
+    "providers/test_tool_formats.py",
     "pytest_plugin/test_gates_say_no.py",
     "pytest_plugin/test_plugin.py",
     "stats/test_permutation.py",

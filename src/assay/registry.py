@@ -139,4 +139,6 @@ def _format_origin(entry: "EntryPoint") -> str:
         return "an unknown package"
     # A damaged installation may lack the file with both.
     metadata = entry.dist.metadata
-    return f"{metadata['Name'] or 'an unnamed package'} {metadata['Version'] or ''}".rstrip()
+    name = metadata["Name"] if "Name" in metadata else ""  # noqa: SIM401  # it has no `get`
+    version = metadata["Version"] if "Version" in metadata else ""  # noqa: SIM401  # as above
+    return f"{name or 'an unnamed package'} {version}".rstrip()

@@ -222,6 +222,7 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_recorded_tokens_are_taken_whatever_tokenizer_is_there(tokenizer: Path) -> None:
     tokens = Tokens(tokenizer)
 
@@ -231,6 +232,7 @@ def test_recorded_tokens_are_taken_whatever_tokenizer_is_there(tokenizer: Path) 
     assert tokens.made == 0
 
 
+@pytest.mark.slow
 def test_tokens_made_of_text_are_counted(tokenizer: Path) -> None:
     tokens = Tokens(tokenizer)
 

@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -140,7 +141,7 @@ def broken_database(folder: Path) -> Path:
     for place, part in enumerate(p for each in made for m in each.messages for p in m.parts):
         part["id"] = f"prt_{place}"
     path = write_database(folder / "opencode.db", made)
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE message SET data = '{' WHERE id = 'msg_b'")
     connection.close()
     return path

@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from argparse import Namespace
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -179,7 +180,7 @@ def ids(store: Path) -> list[str]:
 
 def rows_of(store: Path) -> dict[str, int]:
     """How many rows each table of the store has."""
-    with sqlite3.connect(store) as database:
+    with closing(sqlite3.connect(store)) as database, database:
         names = [
             name
             for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
@@ -245,7 +246,7 @@ def test_a_run_in_progress_is_not_deleted(store: Path, capsys: pytest.CaptureFix
 def test_compacting_gives_the_space_back(store: Path) -> None:
     kept = record(store, *samples(a=1.0))
     gone = record(store, *samples(**{f"s{n}": 1.0 for n in range(400)}))
-    with sqlite3.connect(store) as database:
+    with closing(sqlite3.connect(store)) as database, database:
         database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     before = store.stat().st_size
 

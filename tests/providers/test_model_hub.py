@@ -45,6 +45,7 @@ def snapshot(cache: Path, name: str = "org/tiny") -> Path:
     return folder / "snapshots" / COMMIT
 
 
+@pytest.mark.slow
 def test_a_cached_model_is_loaded_by_its_id(cache: Path, tmp_path: Path) -> None:
     folder = tiny_model(tmp_path)
     folder.rename(snapshot(cache))

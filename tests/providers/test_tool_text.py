@@ -24,6 +24,7 @@ from tiny_models import FAMILIES, Family, chat_template
 HERMES = '<tool_call>\n{"name": "lookup", "arguments": {"order": "A-7"}}\n</tool_call>'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "style"),
     [

@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -190,7 +191,7 @@ def test_rollouts_of_an_older_assay_are_compared_by_their_messages(
 ) -> None:
     evaluation = config(server, prompt.prepare)
     run(rows(3), evaluation, store=store)
-    with sqlite3.connect(store) as connection:
+    with closing(sqlite3.connect(store)) as connection, connection:
         connection.execute("UPDATE assay_result SET prompt_digest = NULL")
     connection.close()
 
@@ -227,7 +228,7 @@ def test_each_attempt_that_was_sent_has_the_digest_of_its_prompt(
 
     run(rows(3), config(server, prepare), store=store)
 
-    with sqlite3.connect(store) as connection:
+    with closing(sqlite3.connect(store)) as connection, connection:
         query = "SELECT sample_id, prompt_digest FROM assay_{} ORDER BY sample_id"
         results = connection.execute(query.format("result")).fetchall()
         attempts = connection.execute(query.format("attempt")).fetchall()

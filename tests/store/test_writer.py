@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import fields
 from pathlib import Path
 
@@ -79,7 +80,7 @@ def test_nothing_acknowledged_is_lost_when_the_process_is_killed(where: str) -> 
         done = run.read_done_keys()
         assert all(key_of(scored(index)) in done for index in whole)
     if "://" not in where:
-        with sqlite3.connect(where) as connection:
+        with closing(sqlite3.connect(where)) as connection, connection:
             assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         connection.close()
 

@@ -75,6 +75,7 @@ def read_row(row: DatasetRow, *, index: int, original: DatasetRow | None = None)
     """
     for layout in _select_layouts(tuple(row)):
         if layout.matches(row):
+            hint = f"it was read as the {layout.name} layout; pass adapter= to read it another way"
             fields = layout.read(row)
             if layout.whole:
                 fields = {**fields, "index": index} if row.get("index") is None else fields
@@ -84,7 +85,7 @@ def read_row(row: DatasetRow, *, index: int, original: DatasetRow | None = None)
                     kind = type(prompt).__name__
                     raise BadRow(
                         f"the prompt is {kind}, not text or a list of messages",
-                        hint=_layout_hint(layout),
+                        hint=hint,
                     )
                 if not prompt:
                     raise BadRow("the prompt is empty", hint="give the row a non-empty prompt")
@@ -101,9 +102,7 @@ def read_row(row: DatasetRow, *, index: int, original: DatasetRow | None = None)
                 deepest = max(problems, key=lambda problem: len(problem["loc"]))
                 place = ".".join(map(str, deepest["loc"]))
                 why = f"{place}: {deepest['msg']}" if place else deepest["msg"]
-                raise BadRow(
-                    f"the row does not fit a sample: {why}", hint=_layout_hint(layout)
-                ) from error
+                raise BadRow(f"the row does not fit a sample: {why}", hint=hint) from error
     keys = ", ".join(repr(key) for key in list(row)[:12]) or "none at all"
     more = f" and {len(row) - 12} more" if len(row) > 12 else ""
     raise BadRow(
@@ -125,10 +124,6 @@ def is_generated_id(sample: Sample) -> bool:
         return False
     rebuilt = Sample(prompt=sample.prompt, ground_truth=sample.ground_truth)
     return sample.id == rebuilt.id or sample.id == stable_id(sample.input)
-
-
-def _layout_hint(layout: Layout) -> str:
-    return f"it was read as the {layout.name} layout; pass adapter= to read it another way"
 
 
 def _is_assay_row(row: DatasetRow) -> bool:

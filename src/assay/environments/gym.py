@@ -38,7 +38,18 @@ class GymEnvironment:
     ) -> None:
         self._gym = _make_gym(name, dict(options or {}))
         self._format = formatter or self._format_observation
-        self._start, self._count = _read_action_range(self._gym.action_space, name)
+        space = self._gym.action_space
+        # The first action and the number of actions; 0 actions for arrays of numbers.
+        self._start, self._count = 0, 0
+        if type(space).__name__ == "Discrete":
+            self._start, self._count = int(space.start), int(space.n)
+        elif space.dtype is None or space.dtype.kind not in "biuf":
+            raise ConfigError(
+                f"the actions are elements of {space}, not numbers or an array of them",
+                where=f"gym:{name}",
+                hint="wrap the environment: supported are Discrete, Box, MultiDiscrete and "
+                "MultiBinary",
+            )
         known = _ACTION_NAMES.get(name.partition("-")[0], ())
         # Only if the counts agree: options may change the actions of an environment.
         self._names = tuple(action_names or (known if len(known) == self._count else ()))
@@ -208,19 +219,6 @@ def _build_gym_error(name: str, error: Exception, hint: str | None = None) -> Co
     # Third-party code: any exception is possible.
     message = f"the environment cannot be made: {type(error).__name__}: {error}"
     return ConfigError(message, where=f"gym:{name}", hint=hint)
-
-
-def _read_action_range(space: Any, name: str) -> tuple[int, int]:
-    """Return the first action and the number of actions; 0 actions for arrays of numbers."""
-    if type(space).__name__ == "Discrete":
-        return int(space.start), int(space.n)
-    if space.dtype is None or space.dtype.kind not in "biuf":
-        raise ConfigError(
-            f"the actions are elements of {space}, not numbers or an array of them",
-            where=f"gym:{name}",
-            hint="wrap the environment: supported are Discrete, Box, MultiDiscrete and MultiBinary",
-        )
-    return 0, 0
 
 
 def _to_plain_value(value: Any) -> Any:

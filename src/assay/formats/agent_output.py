@@ -159,7 +159,13 @@ class _OutputReader:
         ):
             if isinstance(value.get(key), list):
                 return read(value)
-        if _is_responses_response(value):
+        items = value.get("output")
+        if isinstance(items, list) and (
+            value.get("object") == "response"
+            or any(
+                isinstance(item, Mapping) and isinstance(item.get("type"), str) for item in items
+            )
+        ):
             return self._read_responses_response(value)
         if is_smolagents_result(value):
             return self._read_smolagents_result(value)
@@ -314,14 +320,6 @@ class _OutputReader:
         usage = simplify(read_attribute(value, "usage"), "output.usage", [])
         answer = simplify(read_attribute(value, "output"), "output", self.dropped)
         return "pydantic_ai", _append_answer(messages, answer), read_token_usage(usage) or summed
-
-
-def _is_responses_response(value: Mapping[str, Any]) -> bool:
-    items = value.get("output")
-    return isinstance(items, list) and (
-        value.get("object") == "response"
-        or any(isinstance(item, Mapping) and isinstance(item.get("type"), str) for item in items)
-    )
 
 
 def _get_either_case(value: Mapping[str, Any], name: str) -> Any:

@@ -151,15 +151,13 @@ def _read_langchain_calls(
         return tuple(validate_wire(ToolCall, call, "tool call") for call in raw)
     # The model's own text of the arguments, which LangChain keeps beside its reading of them.
     texts = {call.get("id"): call.get("function") for call in raw}
-    return tuple(_restore_arguments(call, texts.get(call.id)) for call in calls)
-
-
-def _restore_arguments(call: ToolCall, raw: object) -> ToolCall:
-    text = raw.get("arguments") if isinstance(raw, Mapping) else None
-    if not isinstance(text, str):
-        return call
-    restored = build_tool_call(call.id, call.name, text)
-    return restored if restored.arguments == call.arguments else call
+    for position, call in enumerate(calls):
+        function = texts.get(call.id)
+        text = function.get("arguments") if isinstance(function, Mapping) else None
+        if isinstance(text, str):
+            restored = build_tool_call(call.id, call.name, text)
+            calls[position] = restored if restored.arguments == call.arguments else call
+    return tuple(calls)
 
 
 def _take_mappings(values: object) -> list[Mapping[str, Any]]:

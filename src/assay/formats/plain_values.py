@@ -93,7 +93,7 @@ class _Simplifier:
         if kind is list:
             return self._enter(value, self._simplify_list)
         if kind is dict or isinstance(value, Mapping):
-            return self._enter(value, self._simplify_mapping)
+            return self._enter(value, lambda entered: self._simplify_items(entered.items()))
         if isinstance(value, _LISTS):
             return self._enter(value, self._simplify_list)
         return value if isinstance(value, Message) else self._simplify_object(value)
@@ -129,9 +129,6 @@ class _Simplifier:
             read.append(self.simplify(value))
             self._path.pop()
         return read
-
-    def _simplify_mapping(self, values: Mapping[Any, Any]) -> dict[str, Any]:
-        return self._simplify_items(values.items())
 
     def _simplify_items(self, items: Iterable[tuple[Any, Any]]) -> dict[str, Any]:
         read: dict[str, Any] = {}

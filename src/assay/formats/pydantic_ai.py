@@ -44,6 +44,7 @@ _URL_KINDS = {
     "video-url": "video_url",
     "document-url": "document_url",
 }
+_FILE_KINDS = frozenset({"binary", "image-url", "uploaded-file", "text-content", *_URL_KINDS})
 
 
 def is_pydantic_ai_message(value: Mapping[str, Any]) -> bool:
@@ -170,15 +171,19 @@ class _PydanticAiReader:
     def _read_content(self, part: Mapping[str, Any], where: str) -> list[ContentBlock]:
         content = part.get("content")
         if part["part_kind"] == "speech":
-            items = [part.get("transcript"), part.get("audio")]
-            content = [item for item in items if item is not None]
-        if part["part_kind"] in _RETURN_PARTS and not _has_files(content):
+            spoken = [part.get("transcript"), part.get("audio")]
+            content = [item for item in spoken if item is not None]
+        items = content if isinstance(content, list) else [content]
+        has_files = any(
+            isinstance(item, Mapping) and str(item.get("kind")) in _FILE_KINDS for item in items
+        )
+        if part["part_kind"] in _RETURN_PARTS and not has_files:
             # A tool's own value, which may be any JSON.
             return [] if content is None else [build_text(write_answer_text(content))]
         if part["part_kind"] in ("retry-prompt", "retry-feedback"):
             return [build_text(write_answer_text(content))]
         blocks: list[ContentBlock] = []
-        for position, item in enumerate(content if isinstance(content, list) else [content]):
+        for position, item in enumerate(items):
             block = _read_user_content(item)
             if block is not None:
                 blocks.append(block)
@@ -187,12 +192,6 @@ class _PydanticAiReader:
                 at = f"{where}.content[{position}]"
                 self._dropped.append(Dropped(at, f"content of kind {kind!r}; left out"))
         return blocks
-
-
-def _has_files(content: object) -> bool:
-    items = content if isinstance(content, list) else [content]
-    kinds = {"binary", "image-url", "uploaded-file", "text-content", *_URL_KINDS}
-    return any(isinstance(item, Mapping) and str(item.get("kind")) in kinds for item in items)
 
 
 def _read_user_content(item: object) -> ContentBlock | None:

@@ -5,9 +5,10 @@ the answers of its tools are the next. Events of a subagent have its own name, a
 answer of the call that started it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import count
 from typing import Any
 
 from assay.errors import WireError
@@ -46,7 +47,9 @@ class AgentHistory:
     turns: list[list[dict[str, Any]]] = field(default_factory=list)
     instruction: list[str] = field(default_factory=list)
     dropped: list[Dropped] = field(default_factory=list)
-    _calls: int = 0
+    call_numbers: Iterator[int] = field(default_factory=lambda: count(1))
+    """Numbers for calls without an id, to match their answers."""
+
     _user_speaks: bool = False
     """Whether all events of the last turn are the user's."""
 
@@ -70,11 +73,6 @@ class AgentHistory:
             self._user_speaks = True
         self._user_speaks &= event["author"] == "user"
         self.turns[-1].append(event)
-
-    def make_call_id(self) -> str:
-        """Return an id for a call without one, to match its answer."""
-        self._calls += 1
-        return f"call_{self._calls}"
 
 
 @dataclass
@@ -136,7 +134,7 @@ class _AgentWriter:
             self.history.dropped.append(Dropped(f"{where}.reasoning", "left out as asked"))
         parts += [part for part in self._write_text_parts(message, where) if part["text"]]
         for place, call in enumerate(message.tool_calls):
-            call_id = call.id or self.history.make_call_id()
+            call_id = call.id or f"call_{next(self.history.call_numbers)}"
             at = f"{where}.tool_calls[{place}]"
             arguments = write_plain_arguments(call, at, self.history.dropped)
             function = {"id": call_id, "name": call.name, "args": arguments}

@@ -143,16 +143,13 @@ def _collect_results(
             if len(ids) == 1 and {*map(id, values)} == own.keys():
                 values.sort(key=lambda each: own[id(each)])
             for member, each in zip(group, values, strict=True):
-                results[member.key] = _read_member_result(each, member.sample)
+                try:
+                    if isinstance(each, Sample) and each.id != member.sample.id:
+                        raise ScorerFault(
+                            f"the function returned sample {each.id!r} in the place of "
+                            f"{member.sample.id!r}"
+                        )
+                    results[member.key] = read_outcome(each, member.sample)
+                except ScorerFault as error:
+                    results[member.key] = error
     return GroupResults(results)
-
-
-def _read_member_result(value: object, sample: Sample) -> EvaluateResult | Exception:
-    if isinstance(value, Sample) and value.id != sample.id:
-        return ScorerFault(
-            f"the function returned sample {value.id!r} in the place of {sample.id!r}"
-        )
-    try:
-        return read_outcome(value, sample)
-    except ScorerFault as error:
-        return error

@@ -198,7 +198,10 @@ class Evaluation:
     def _build_metadata(self, config: EvalConfig, name: str | None) -> dict[str, Any]:
         options, endpoint, samples = self.options, config.endpoint, self._load_samples()
         model = None if endpoint is None else f"{endpoint.provider}:{endpoint.model}"
-        threshold, agent = read_minimum(options.threshold), config.agent
+        threshold, rollout = read_minimum(options.threshold), options.rollout_fn
+        agent = None if config.agent is None else config.agent.name
+        if agent is None and rollout is not None:
+            agent = str(getattr(rollout, "__qualname__", type(rollout).__qualname__))
         extra: dict[str, Any] = {}
         # eval-protocol writes these into the metadata of every row, where tests read them.
         if isinstance(options, TranslatedOptions) and options.completion_params:
@@ -213,7 +216,7 @@ class Evaluation:
             "dataset_fingerprint": self.dataset_fingerprint,
             "test": self.item.nodeid,
             "endpoint": name or model,
-            "agent": agent.name if agent is not None else _name_rollout(options.rollout_fn),
+            "agent": agent,
             "environment": describe_environment(options),
             "threshold": threshold,
             "repeats": options.repeats,
@@ -321,12 +324,6 @@ def _wrap_as_user_function(
     # Otherwise inspect would look through to the parameters of the user's function.
     scorer.__signature__ = _SCORER_SIGNATURE  # type: ignore[attr-defined]  # read by inspect
     return scorer
-
-
-def _name_rollout(function: Any) -> str | None:
-    if function is None:
-        return None
-    return str(getattr(function, "__qualname__", type(function).__qualname__))
 
 
 @contextmanager

@@ -187,7 +187,12 @@ class CodexConversation(Conversation):
     def _add_tool_call(self, step: _PendingAnswer, item: dict[str, Any]) -> None:
         kind = item["type"]
         call_id = text_or_none(item.get("call_id")) or text_or_none(item.get("id"))
-        name = _build_codex_tool_name(item)
+        name = text_or_none(item.get("name")) or str(kind).removesuffix("_call")
+        namespace = text_or_none(item.get("namespace"))
+        # Tools at the top level may have the namespace of the function protocol; others are named
+        # with theirs, such as `mcp__shop__lookup`.
+        if namespace is not None and namespace != "functions":
+            name = f"{namespace.removesuffix('__')}__{name.removeprefix('__')}"
         arguments: Any = item.get("arguments")
         if kind == "custom_tool_call":
             arguments = {"input": item.get("input")}
@@ -463,16 +468,6 @@ def _join_codex_content(
     said = tuple(block for block in blocks if not isinstance(block, TextBlock) or block.text)
     texts = [block.text for block in said if isinstance(block, TextBlock)]
     return "\n\n".join(texts) if len(texts) == len(said) else said
-
-
-def _build_codex_tool_name(item: dict[str, Any]) -> str:
-    """Return the name of a tool with its namespace, such as `mcp__shop__lookup`."""
-    name = text_or_none(item.get("name")) or str(item["type"]).removesuffix("_call")
-    namespace = text_or_none(item.get("namespace"))
-    # Tools at the top level may have the namespace of the function protocol.
-    if namespace is None or namespace == "functions":
-        return name
-    return f"{namespace.removesuffix('__')}__{name.removeprefix('__')}"
 
 
 def _parse_codex_usage(stored: dict[str, Any]) -> Usage:

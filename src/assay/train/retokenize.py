@@ -87,7 +87,17 @@ class Retokenizer:
         template = ChatTemplate(self._tokenizer, tools)
         made: list[TokenTurn] = []
         try:
-            self._check_context(trajectory.messages, template)
+            # A template that omits system messages or tool results would train on wrong prompts.
+            roles = {
+                _CONTEXT_ROLES[message.role]
+                for message in trajectory.messages
+                if message.role in _CONTEXT_ROLES
+            }
+            if any(message.tool_calls for message in trajectory.messages):
+                roles.add("tool")
+            for role in roles - self._checked:
+                template.check_writes(*_CONTEXT_PROBES[role])
+                self._checked.add(role)
             for place in places:
                 kind = "reasoning" if trajectory.messages[place].reasoning else "plain"
                 if kind not in self._stop_ids:
@@ -99,18 +109,6 @@ class Retokenizer:
             where = f"sample {sample.id}, message {place}: {error.where or 'the text'}"
             raise TokenError(error.message, where=where, hint=error.hint) from error
         return assemble_samples(sample, made, source="retokenized")
-
-    def _check_context(self, messages: Sequence[Message], template: ChatTemplate) -> None:
-        # A template that omits system messages or tool results would train on wrong prompts.
-        found = {
-            _CONTEXT_ROLES[message.role] for message in messages if message.role in _CONTEXT_ROLES
-        }
-        if any(message.tool_calls for message in messages):
-            found.add("tool")
-        for role in found - self._checked:
-            talk, words = _CONTEXT_PROBES[role]
-            template.check_writes(talk, words)
-            self._checked.add(role)
 
 
 def find_answer_places(sample: Sample) -> list[int]:

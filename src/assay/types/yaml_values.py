@@ -141,8 +141,7 @@ class YamlReader:
             return ""
         key = str(event.value)
         self._characters += len(key)
-        plain = _is_plain_scalar(event)
-        if plain and key == "<<":
+        if event.tag is None and not event.style and key == "<<":
             self._refuse(event, place, "the merge key `<<` is not supported", "write the keys out")
         elif event.tag not in (None, f"{_STANDARD_TAG_PREFIX}str"):
             self._refuse(
@@ -151,7 +150,8 @@ class YamlReader:
         return key
 
     def _read_scalar(self, event: Any, place: ValuePath) -> Any:
-        text, plain = str(event.value), _is_plain_scalar(event)
+        # Plain: without a tag and without quotes.
+        text, plain = str(event.value), event.tag is None and not event.style
         tag = event.tag or f"{_STANDARD_TAG_PREFIX}str"
         if plain:
             tag = self._kind_of(yaml.ScalarNode, text, event.implicit)
@@ -222,8 +222,3 @@ class YamlReader:
     def _get_position(self, event: yaml.Event) -> Position:
         mark = event.start_mark
         return Position(self._file, *((1, 1) if mark is None else (mark.line + 1, mark.column + 1)))
-
-
-def _is_plain_scalar(event: Any) -> bool:
-    # Without a tag and without quotes.
-    return event.tag is None and not event.style

@@ -1,6 +1,7 @@
 """Sessions in `opencode.db`: what is read, what never is, and what a broken one comes to."""
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -70,7 +71,7 @@ def test_columns_of_an_older_version_are_enough(tmp_path: Path) -> None:
 def test_a_column_of_a_later_version_is_kept(name: str, tmp_path: Path) -> None:
     path = write_database(tmp_path / "opencode.db", [session(user(text("hi")))])
     quoted = name.replace('"', '""')
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(f"ALTER TABLE session ADD COLUMN \"{quoted}\" text DEFAULT 'good'")
     connection.close()
     database = OpenCodeDatabase(path)
@@ -160,7 +161,7 @@ def test_messages_are_ordered_by_time_though_ids_wrapped(tmp_path: Path) -> None
 
 def test_parts_of_a_missing_message_are_kept_apart(tmp_path: Path) -> None:
     path = write_database(tmp_path / "opencode.db", [session(user(text("hi")))])
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("""INSERT INTO part VALUES ('p', 'gone', 'ses_1', '{"type": "x"}')""")
     connection.close()
     database = OpenCodeDatabase(path)
@@ -176,7 +177,7 @@ def test_a_broken_message_makes_its_session_unreadable_by_name(
     data: str | None, tmp_path: Path
 ) -> None:
     path = write_database(tmp_path / "opencode.db", [session(user(text("hi")))])
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE message SET data = ?", (data,))
     connection.close()
     database = OpenCodeDatabase(path)
@@ -188,7 +189,7 @@ def test_a_broken_message_makes_its_session_unreadable_by_name(
 
 def test_a_session_of_the_second_layout_is_named_as_such(tmp_path: Path) -> None:
     path = write_database(tmp_path / "opencode.db", [session()])
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("CREATE TABLE session_message (id text, session_id text, data text)")
         connection.execute("INSERT INTO session_message VALUES ('m', 'ses_1', '{}')")
     connection.close()
@@ -219,7 +220,7 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
 
 def test_a_database_of_something_else_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "other.db"
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("CREATE TABLE session (id text)")
     connection.close()
 
@@ -229,7 +230,7 @@ def test_a_database_of_something_else_is_refused(tmp_path: Path) -> None:
 
 def replace_session(path: Path, *statements: str) -> Path:
     """The table of the sessions under another name, and something else in its place."""
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("ALTER TABLE session RENAME TO kept")
         for statement in statements:
             connection.execute(statement)
@@ -269,7 +270,7 @@ def test_a_view_in_place_of_a_table_that_may_be_missing_is_refused(
     table: str, tmp_path: Path
 ) -> None:
     path = write_database(tmp_path / "opencode.db", [session(user(text("hi")))])
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(f"CREATE VIEW {table} AS SELECT * FROM credential")
     connection.close()
 
@@ -279,11 +280,11 @@ def test_a_view_in_place_of_a_table_that_may_be_missing_is_refused(
 
 def test_computed_columns_are_not_read(tmp_path: Path) -> None:
     path = write_database(tmp_path / "opencode.db", [session(user(text("hi")))])
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("ALTER TABLE session ADD COLUMN big AS (hex(zeroblob(100000000)))")
         connection.execute("ALTER TABLE message RENAME COLUMN data TO kept")
     connection.close()
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("ALTER TABLE message ADD COLUMN data AS (upper(kept))")
     connection.close()
 
@@ -293,7 +294,7 @@ def test_computed_columns_are_not_read(tmp_path: Path) -> None:
 
 def test_a_computed_column_of_a_session_is_left_out(tmp_path: Path) -> None:
     path = write_database(tmp_path / "opencode.db", [session(user(text("hi")))])
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("ALTER TABLE session ADD COLUMN big AS (hex(zeroblob(100000000)))")
     connection.close()
     database = OpenCodeDatabase(path)
@@ -340,7 +341,7 @@ def test_a_value_of_another_type_costs_a_session_no_more_than_itself(
     column: str, value: object, tmp_path: Path
 ) -> None:
     path = write_database(tmp_path / "opencode.db", [session(user(text("Hi")), title="Mine")])
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(f"UPDATE session SET {column} = ?", (value,))
     connection.close()
 

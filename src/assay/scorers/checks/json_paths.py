@@ -79,7 +79,10 @@ def _find_members(value: Any, step: str | int | None) -> list[tuple[str, Any]]:
     # Without a step: all members.
     if isinstance(value, dict):
         named = value.items() if step is None else [(step, value[step])] if step in value else []
-        return [(_format_key(str(key)), member) for key, member in named]
+        return [
+            (f".{key}" if str(key).isidentifier() else f"[{str(key)!r:.80}]", member)
+            for key, member in named
+        ]
     if not isinstance(value, list) or isinstance(step, str):
         return []
     if step is None:
@@ -87,7 +90,3 @@ def _find_members(value: Any, step: str | int | None) -> list[tuple[str, Any]]:
     # Reported with the index from the start, also for [-1].
     fits = -len(value) <= step < len(value)
     return [(f"[{step % len(value)}]", value[step])] if fits else []
-
-
-def _format_key(name: str) -> str:
-    return f".{name}" if name.isidentifier() else f"[{name!r:.80}]"

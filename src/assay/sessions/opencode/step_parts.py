@@ -42,12 +42,13 @@ def split_steps(parts: list[dict[str, Any]]) -> list[StepParts]:
         kind, text = part.get("type"), part.get("text")
         if kind == "tool":
             step.tools.append(part)
-        elif kind == "text" and isinstance(text, str) and not part.get("ignored"):
-            step.content.append(text)
-            _keep_stub(step, part)
-        elif kind == "reasoning" and isinstance(text, str):
-            step.reasoning.append(text)
-            _keep_stub(step, part)
+        elif isinstance(text, str) and (
+            kind == "reasoning" or (kind == "text" and not part.get("ignored"))
+        ):
+            (step.reasoning if kind == "reasoning" else step.content).append(text)
+            # Provider data attached to a text, such as a signature.
+            if not part.keys() <= _STUB_KEYS:
+                step.others.append({key: value for key, value in part.items() if key != "text"})
         elif kind == "file":
             step.content.append(part)
         else:
@@ -56,12 +57,6 @@ def split_steps(parts: list[dict[str, Any]]) -> list[StepParts]:
                 step.finish = part
             step.others.append(drop_container_ids(part))
     return steps
-
-
-def _keep_stub(step: StepParts, part: dict[str, Any]) -> None:
-    """Keep provider data attached to a text, such as a signature."""
-    if not part.keys() <= _STUB_KEYS:
-        step.others.append({key: value for key, value in part.items() if key != "text"})
 
 
 def drop_container_ids(part: dict[str, Any]) -> dict[str, Any]:
