@@ -70,9 +70,10 @@ def _read_memory_step(step: Mapping[str, Any], where: str, dropped: list[Dropped
         inner = function if isinstance(function, Mapping) else call
         calls.append(build_tool_call(call.get("id"), inner.get("name"), inner.get("arguments")))
     output = step.get("model_output")
-    said = [
+    written: list[Any] = output if isinstance(output, list) else [{"text": output}]
+    said: list[ContentBlock] = [
         build_text(part["text"])
-        for part in (output if isinstance(output, list) else [{"text": output}])
+        for part in written
         if isinstance(part, Mapping) and isinstance(part.get("text"), str)
     ]
     messages = [build_message("assistant", said, tool_calls=tuple(calls) or None)]
