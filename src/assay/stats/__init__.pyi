@@ -21,6 +21,7 @@ from .html_table import format_html_table as format_html_table
 from .interval_bar import draw_svg_bar as draw_svg_bar
 from .interval_bar import draw_text_bar as draw_text_bar
 from .interval_bar import find_score_range as find_score_range
+from .interval_bar import find_share as find_share
 from .multiplicity import adjust_p_values as adjust_p_values
 from .number_format import WIDTH as WIDTH
 from .number_format import clean_text as clean_text
