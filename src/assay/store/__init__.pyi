@@ -6,6 +6,7 @@ from .lease import Holder as Holder
 from .result_reader import AttemptRow as AttemptRow
 from .result_reader import FailureGroup as FailureGroup
 from .result_reader import KeptRollout as KeptRollout
+from .result_reader import RecordedSample as RecordedSample
 from .result_reader import ResultRow as ResultRow
 from .result_reader import RetriedAttempts as RetriedAttempts
 from .run import Run as Run

@@ -9,12 +9,12 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from assay.errors import StoreError
 
 from .database import Database
-from .insert_rows import NO_POSITION, decode_body, to_column_id
+from .insert_rows import NO_POSITION, decode_body, to_column_id, to_column_text
 from .insertion import compute_first_result_no
 from .sample_keys import DoneKeys, RecordedPrompts
 
@@ -76,6 +76,9 @@ class ResultRow:
 class AttemptRow:
     """One failed attempt."""
 
+    number: int
+    """Ascending with time, unique in the store."""
+
     key: str
     sample_id: str
     index: int | None
@@ -112,6 +115,14 @@ class FailureGroup:
 
     label: str
     """The label of that one."""
+
+
+class RecordedSample(NamedTuple):
+    """A whole sample with its place in the run."""
+
+    key: str
+    repeat: int
+    sample: "Sample"
 
 
 @dataclass(frozen=True)
@@ -167,6 +178,30 @@ class RunReader:
         for row in self._merge_rows(status, valid, sample_id, failed=failed, bodies=True):
             yield self._parse_body(row)
 
+    def recorded_samples(self) -> Iterator[RecordedSample]:
+        """Yield whole samples as `samples` does, each with its key and repeat."""
+        for row in self._merge_rows(None, None, None, failed=True, bodies=True):
+            yield RecordedSample(row.key, row.repeat, self._parse_body(row))
+
+    def find_sample(self, key: str, *, attempt: int | None = None) -> RecordedSample | None:
+        """Return the result with this key, else its last failed attempt; or one failed attempt."""
+        result = (
+            "SELECT t.key, t.repeat, b.codec, b.blob FROM assay_result t "
+            "JOIN assay_body b ON b.result_no = t.result_no WHERE t.run_no = ? AND t.key = ?"
+        )
+        failure = (
+            "SELECT key, repeat, codec, blob FROM assay_attempt WHERE run_no = ? AND key = ? "
+            f"{'' if attempt is None else 'AND attempt_no = ? '}ORDER BY attempt_no DESC LIMIT 1"
+        )
+        row, wanted = None, to_column_text(key)
+        with self._database.read_transaction() as transaction:
+            if attempt is None:
+                row = transaction.execute(result, self._run_no, wanted).first()
+            if row is None:
+                values = () if attempt is None else (attempt,)
+                row = transaction.execute(failure, self._run_no, wanted, *values).first()
+        return None if row is None else RecordedSample(row.key, row.repeat, self._parse_body(row))
+
     def read_labels(self, sample_ids: Iterable[str]) -> dict[str, str]:
         """Return the label of each of these samples that the run has."""
         from assay.types import build_label
@@ -188,6 +223,7 @@ class RunReader:
                 rows = transaction.execute(query, self._run_no, last, *values).all()
             for row in rows:
                 yield AttemptRow(
+                    number=row.attempt_no,
                     key=row.key,
                     sample_id=row.sample_id,
                     index=None if row.position == NO_POSITION else row.position,
