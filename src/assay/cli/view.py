@@ -7,6 +7,7 @@ import sys
 import threading
 import webbrowser
 from argparse import ArgumentParser, Namespace
+from pathlib import Path
 from urllib.parse import urlencode
 
 from assay.errors import ConfigError, MissingExtra
@@ -33,6 +34,12 @@ def configure(parser: ArgumentParser) -> None:
         "--port",
         type=int,
         help=f"listen on this port (default: {_USUAL_PORT} if it is free, else any free port)",
+    )
+    parser.add_argument(
+        "--tokenizer",
+        type=Path,
+        metavar="FOLDER",
+        help="show recorded tokens as text with this tokenizer (default: their ids)",
     )
     add_flag(parser, "--no-open", "do not open a browser")
     add_flag(
@@ -65,7 +72,8 @@ def _serve(store: Store, args: Namespace, stop: threading.Event) -> None:
         token = secrets.token_urlsafe(24)
 
     def build_server(port: int) -> ViewServer:
-        return ViewServer(store, ViewSettings(host=args.host, port=port, token=token))
+        settings = ViewSettings(args.host, port=port, token=token, tokenizer=args.tokenizer)
+        return ViewServer(store, settings)
 
     server = build_server(_USUAL_PORT if args.port is None else args.port)
     try:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from assay.errors import StoreError
 
 from .database import Database
-from .insert_rows import NO_POSITION, decode_body, to_column_id, to_column_text
+from .excerpts import to_column_text
+from .insert_rows import NO_POSITION, decode_body, to_column_id
 from .insertion import compute_first_result_no
 from .sample_keys import DoneKeys, RecordedPrompts
 
@@ -201,6 +202,23 @@ class RunReader:
                 values = () if attempt is None else (attempt,)
                 row = transaction.execute(failure, self._run_no, wanted, *values).first()
         return None if row is None else RecordedSample(row.key, row.repeat, self._parse_body(row))
+
+    def find_sample_ids(self, keys: Iterable[str]) -> dict[str, tuple[str, int]]:
+        """Return sample id and repeat of each of these keys that the run has."""
+        found: dict[str, tuple[str, int]] = {}
+        wanted = [to_column_text(key) for key in keys]
+        for first in range(0, len(wanted), _ROWS_PER_PAGE // 2):
+            some = wanted[first : first + _ROWS_PER_PAGE // 2]
+            marks = ", ".join("?" * len(some))
+            with self._database.read_transaction() as transaction:
+                for table in ("attempt", "result"):
+                    query = (
+                        f"SELECT key, sample_id, repeat FROM assay_{table} "
+                        f"WHERE run_no = ? AND key IN ({marks})"
+                    )
+                    rows = transaction.execute(query, self._run_no, *some).all()
+                    found.update((row.key, (row.sample_id, row.repeat)) for row in rows)
+        return found
 
     def read_labels(self, sample_ids: Iterable[str]) -> dict[str, str]:
         """Return the label of each of these samples that the run has."""

@@ -1,6 +1,7 @@
 """The application: the routes of all pages behind the security rules."""
 
 import secrets
+from collections.abc import Callable
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -12,19 +13,26 @@ from assay.errors import AssayError, ConfigError, StoreError
 from assay.store import Store
 from assay.types import redact
 
-from . import run_page, runs_page, static_files
+from . import label_page, run_page, runs_page, sample_page, static_files, token_page
 from .page import ViewContext, find_context
 from .render import build_templates
 from .security import AccessRules, SecurityMiddleware
 
-PAGES = (runs_page, run_page, static_files)
+PAGES = (runs_page, run_page, label_page, sample_page, token_page, static_files)
 """Modules with `ROUTES`."""
 
 
-def build_app(store: Store, *, host: str = "127.0.0.1", token: str | None = None) -> Starlette:
+def build_app(
+    store: Store,
+    *,
+    host: str = "127.0.0.1",
+    token: str | None = None,
+    decode_token: Callable[[int], str] | None = None,
+) -> Starlette:
     """Build the application over an open store, for a server that listens on `host`.
 
     `token` is required from every visitor; an address other than loopback needs one.
+    `decode_token` returns the text of a token id.
     """
     rules = AccessRules(host, page_token=secrets.token_urlsafe(24), access_token=token)
     app = Starlette(
@@ -36,7 +44,7 @@ def build_app(store: Store, *, host: str = "127.0.0.1", token: str | None = None
             Exception: _show_internal_error,
         },
     )
-    app.state.view = ViewContext(store, build_templates(), rules.page_token)
+    app.state.view = ViewContext(store, build_templates(), rules.page_token, decode_token)
     return app
 
 

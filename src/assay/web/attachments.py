@@ -21,7 +21,9 @@ _MAX_PIXELS = 40_000_000
 _MAX_DATA_CHARS = 100_000_000
 _MAX_NAME_CHARS = 120
 _MAX_DEPTH = 3
-_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)?((?:;[\w.+-]+=[^;,]{0,80})*)(;base64)?,", re.ASCII)
+_DATA_URL = re.compile(
+    r"data:([\w.+-]+/[\w.+-]+)?((?:;[\w.+-]+=[^;,]{0,80})*)(;base64)?,", re.ASCII
+)
 # The first bytes of the types that a browser may show. SVG is left out: it is a document.
 _IMAGE_SIGNATURES = {
     "image/png": re.compile(rb"\x89PNG\r\n\x1a\n"),

@@ -3,7 +3,7 @@
 import os
 import subprocess
 from functools import lru_cache
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, FiniteFloat, ValidationError
 from starlette.requests import Request
@@ -56,6 +56,8 @@ class ListedLabel(LabelEntry):
     """A label in the list of a run."""
 
     key: str
+    sample: str
+    """The id of the sample, with its repeat if the run has several."""
 
 
 class LabelsView(PageModel):
@@ -114,21 +116,30 @@ def read_labels_page(store: Store, request: Request) -> LabelsView:
     if not (text.isascii() and text.isdecimal() and len(text) < 12):
         raise ConfigError(f"the parameter 'from' must be a number, not {text[:40]!r}")
     first = int(text)
-    shown, total, passed, failed, corrected = [], 0, 0, 0, 0
+    page: list[SampleLabel] = []
+    total = passed = failed = corrected = 0
     for label in run.labels():
         if first <= total < first + _LABELS_PER_PAGE:
-            shown.append(ListedLabel(key=label.key, **_list_fields(label)))
+            page.append(label)
         total += 1
         passed += label.verdict == "pass"
         failed += label.verdict == "fail"
         corrected += label.answer is not None
-    more = first + len(shown) < total
+    names = run.find_sample_ids(label.key for label in page)
+    more = first + len(page) < total
     return LabelsView(
         run_id=run.id,
         run_name=run.spec.name,
-        labels=tuple(shown),
+        labels=tuple(
+            ListedLabel(
+                key=label.key,
+                sample=_name_sample(*names[label.key], run.spec.repeats),
+                **_list_fields(label),
+            )
+            for label in page
+        ),
         first=first,
-        next=first + len(shown) if more and shown else None,
+        next=first + len(page) if more and page else None,
         total=total,
         passed=passed,
         failed=failed,
@@ -136,7 +147,11 @@ def read_labels_page(store: Store, request: Request) -> LabelsView:
     )
 
 
-def _list_fields(label: SampleLabel) -> dict[str, object]:
+def _name_sample(sample_id: str, repeat: int, repeats: int) -> str:
+    return sample_id if repeats == 1 else f"{sample_id}#{repeat}"
+
+
+def _list_fields(label: SampleLabel) -> dict[str, Any]:
     return {name: getattr(label, name) for name in LabelEntry.model_fields}
 
 

@@ -39,6 +39,9 @@ class ViewContext:
     page_token: str
     """Sent by our own pages with every write."""
 
+    decode_token: Callable[[int], str] | None = None
+    """Returns the text of a token id; None without a tokenizer."""
+
     stopping: threading.Event = field(default_factory=threading.Event)
     """Set when the server shuts down, so that live streams end."""
 

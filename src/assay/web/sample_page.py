@@ -201,7 +201,7 @@ def _add_query(path: str, parameters: Mapping[str, Any]) -> str:
 def read_sample(store: Store, request: Request) -> SampleView:
     """Read a sample and the turns of one page."""
     run, sample, key, repeat = _find_sample(store, request)
-    attempt = _read_number(request, "attempt")
+    attempt = read_number(request, "attempt")
     conversations, more = list_conversations(sample)
     conversation = _choose_conversation(conversations, request)
     transcript = Transcript(conversation.messages, conversation.calls)
@@ -275,13 +275,14 @@ def read_sample(store: Store, request: Request) -> SampleView:
 def _find_sample(store: Store, request: Request) -> tuple[Run, Sample, str, int]:
     run = find_run(store, read_segment(request, "run_id"))
     key = read_segment(request, "key")
-    found = run.find_sample(key, attempt=_read_number(request, "attempt"))
+    found = run.find_sample(key, attempt=read_number(request, "attempt"))
     if found is None:
         raise HTTPException(404, "the run has no such sample")
     return run, found.sample, found.key, found.repeat
 
 
-def _read_number(request: Request, name: str) -> int | None:
+def read_number(request: Request, name: str) -> int | None:
+    """Return a parameter of the query that is a whole number; None without it."""
     text = read_parameter(request, name)
     if not text:
         return None
@@ -307,10 +308,10 @@ def _choose_conversation(conversations: Sequence[Conversation], request: Request
 
 def _choose_first(transcript: Transcript, matches: list[int], request: Request) -> int:
     """Return the first turn of the page: as asked for, else the page of the first match."""
-    first = _read_number(request, "from")
+    first = read_number(request, "from")
     if first is not None:
         return first
-    number = _read_number(request, "turn") or (matches[0] if matches else None)
+    number = read_number(request, "turn") or (matches[0] if matches else None)
     turn = None if number is None else transcript.find_turn(number)
     if turn is None:
         return 0
@@ -427,14 +428,14 @@ class TextView(PageModel):
 def read_text(store: Store, request: Request) -> TextView:
     """Read a part of a long text: of a message, or of a field of the sample."""
     run, sample, key, _ = _find_sample(store, request)
-    part, turn = read_parameter(request, "part"), _read_number(request, "turn")
+    part, turn = read_parameter(request, "part"), read_number(request, "turn")
     if turn is None:
         text = _read_field(sample, part)
     else:
         text = read_part(_find_message(sample, request, turn), part)
     if text is None:
         raise HTTPException(404, "the sample has no such text")
-    offset = min(_read_number(request, "offset") or 0, len(text))
+    offset = min(read_number(request, "offset") or 0, len(text))
     end = offset + _TEXT_CHARS_PER_PAGE
     return TextView(
         run_id=run.id,
@@ -474,9 +475,9 @@ def _find_message(sample: Sample, request: Request, number: int) -> Message:
 def _send_file(request: Request) -> Response:
     """Send an image or file that the record contains."""
     _, sample, _, _ = _find_sample(find_context(request).store, request)
-    message = _find_message(sample, request, _read_number(request, "turn") or 0)
+    message = _find_message(sample, request, read_number(request, "turn") or 0)
     content = message.content if isinstance(message.content, tuple) else ()
-    block = next(islice(content, _read_number(request, "block") or 0, None), None)
+    block = next(islice(content, read_number(request, "block") or 0, None), None)
     file = read_file(block) if isinstance(block, DataBlock) else None
     if file is None:
         raise HTTPException(404, "the record does not contain this file")

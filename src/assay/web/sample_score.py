@@ -4,11 +4,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from markupsafe import Markup
+
 from assay.scorers import is_check_passed
 from assay.types import EvaluateResult, Message, Metric, Sample, StepOutput
 
 from .conversations import MAIN, Conversation
 from .page import PageModel
+from .sample_charts import draw_steps
 from .text_marks import read_excerpt
 
 _MAX_METRICS = 200
@@ -92,6 +95,10 @@ class StepsView(PageModel):
     steps: tuple[StepView, ...]
     """The first ones."""
 
+    @property
+    def chart(self) -> Markup:
+        return draw_steps(self.rewards)
+
 
 class ScoreView(PageModel):
     """The result of a sample."""
@@ -161,8 +168,10 @@ class _Locator:
     def read_metric(self, name: str, metric: Metric) -> MetricView:
         extra = metric.model_extra or {}
         evidence = extra.get("evidence")
+        quotes: tuple[Quote, ...]
+        places: tuple[Place, ...] = ()
         if isinstance(evidence, list):
-            quotes, places = tuple(self._read_evidence(evidence)), ()
+            quotes = tuple(self._read_evidence(evidence))
         else:
             quotes, places = self._read_finding(metric.reason or "")
         agreement = extra.get("agreement")
@@ -187,7 +196,9 @@ class _Locator:
             if not isinstance(text, str):
                 continue
             turns = each.get("turns")
-            numbers = [turn for turn in turns if type(turn) is int] if isinstance(turns, list) else []
+            numbers = (
+                [turn for turn in turns if type(turn) is int] if isinstance(turns, list) else []
+            )
             places = (self._find_judged(number) for number in numbers[:_MAX_PLACES])
             yield self._build_quote(text, tuple(place for place in places if place is not None))
 
@@ -222,8 +233,10 @@ class _Locator:
         """Find the first message of a turn as checks count them, without system messages."""
         for each in self._conversations:
             # Checks cut a long id of a subagent.
-            wanted = each.node.name == MAIN if agent is None else (
-                each.node.id is not None and f"{each.node.id!r:.80}" == agent
+            wanted = (
+                each.node.name == MAIN
+                if agent is None
+                else (each.node.id is not None and f"{each.node.id!r:.80}" == agent)
             )
             if not wanted:
                 continue

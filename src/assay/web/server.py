@@ -3,12 +3,16 @@
 import asyncio
 import socket
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 from typing import Self
 
 import uvicorn
 
 from assay.errors import ConfigError
+from assay.export import load_tokenizer
 from assay.providers import is_loopback
 from assay.store import Store
 
@@ -29,6 +33,9 @@ class ViewSettings:
     token: str | None = None
     """Required from every visitor. An address other than loopback needs one."""
 
+    tokenizer: Path | None = None
+    """A folder with a tokenizer, which turns recorded token ids into text."""
+
     def __post_init__(self) -> None:
         if not 0 <= self.port < 65_536:
             raise ConfigError(f"port must be between 0 and 65535, not {self.port!r}")
@@ -43,7 +50,12 @@ class ViewServer:
 
     def __init__(self, store: Store, settings: ViewSettings | None = None) -> None:
         self._settings = settings or ViewSettings()
-        app = build_app(store, host=self._settings.host, token=self._settings.token)
+        app = build_app(
+            store,
+            host=self._settings.host,
+            token=self._settings.token,
+            decode_token=_load_decoder(self._settings.tokenizer),
+        )
         self._stopping: threading.Event = app.state.view.stopping
         self._server = uvicorn.Server(
             uvicorn.Config(
@@ -97,6 +109,22 @@ class ViewServer:
         # Not `Server.run`: signals belong to the thread that uses this object.
         assert self._socket is not None
         asyncio.run(self._server.serve([self._socket]))
+
+
+def _load_decoder(folder: Path | None) -> Callable[[int], str] | None:
+    if folder is None:
+        return None
+    tokenizer = load_tokenizer(folder)
+
+    @lru_cache(maxsize=100_000)
+    def decode(token: int) -> str:
+        # Recorded ids may be those of another model.
+        try:
+            return str(tokenizer.decode([token]))
+        except (OverflowError, ValueError, KeyError, IndexError, TypeError):
+            return "\ufffd"
+
+    return decode
 
 
 def _listen(settings: ViewSettings) -> socket.socket:

@@ -102,7 +102,9 @@ def render_marks(text: str, marks: Iterable[Mark]) -> Markup:
     for mark in marks:
         parts.append(escape(show_hidden_characters(text[at : mark.start])))
         inner = show_hidden_characters(text[mark.start : mark.end])
-        parts.append(Markup('<mark class="{}">{}</mark>').format(mark.name.partition("-")[0], inner))
+        parts.append(
+            Markup('<mark class="{}">{}</mark>').format(mark.name.partition("-")[0], inner)
+        )
         at = mark.end
     parts.append(escape(show_hidden_characters(text[at:])))
     return Markup("").join(parts)

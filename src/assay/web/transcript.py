@@ -7,11 +7,15 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from markupsafe import Markup
+
 from assay.types import DataBlock, Message, ModelCall, ToolCall
 
 from .attachments import Attachment, decode_text, read_attachment, read_file
+from .markdown import render_markdown
 from .page import PageModel
-from .text_marks import Mark, build_marks, find_words
+from .render import shorten
+from .text_marks import Mark, build_marks, find_words, render_marks
 
 TURNS_PER_PAGE = 50
 _MAX_TEXT_CHARS = 20_000
@@ -21,6 +25,7 @@ _MIN_TEXT_CHARS = 400
 _MAX_CALLS = 50
 _MAX_ARGUMENTS = 30
 _MAX_ATTACHMENTS = 50
+_MAX_SUMMARY_CHARS = 120
 _TOOL_ROLES = ("tool", "function")
 
 
@@ -38,6 +43,20 @@ class ShownText(PageModel):
     """Where the rest begins."""
 
     marks: tuple[Mark, ...] = ()
+
+    @property
+    def marked(self) -> Markup:
+        """The shown text, escaped, with its marks."""
+        return render_marks(self.text, self.marks)
+
+    @property
+    def markdown(self) -> Markup:
+        """The shown text as inert Markdown."""
+        return render_markdown(self.text)
+
+    @property
+    def words(self) -> int:
+        return len(self.text.split())
 
 
 class ToolResult(PageModel):
@@ -76,6 +95,21 @@ class ShownCall(PageModel):
     """Whether the arguments are not a JSON object."""
 
     results: tuple[ToolResult, ...]
+
+    @property
+    def summary(self) -> str:
+        """The arguments on one short line."""
+        pairs = (
+            f"{each.name}={shorten(each.value.text, 60)}" if each.name else each.value.text
+            for each in self.arguments
+        )
+        return shorten(", ".join(pairs), _MAX_SUMMARY_CHARS)
+
+    @property
+    def has_marks(self) -> bool:
+        texts = [each.value for each in self.arguments]
+        texts += [each.text for each in self.results if each.text is not None]
+        return any(text.marks for text in texts)
 
 
 class Turn(PageModel):
