@@ -184,6 +184,11 @@ class SampleView(PageModel):
         at = None if name == MAIN else name
         return f"{self.link(at=at, turn=number, **{'from': None})}#turn-{number}"
 
+    def find_title(self, conversation: str) -> str:
+        """Return the title of a conversation."""
+        found = (each.title for each in self.conversations if each.name == conversation)
+        return shorten(next(found, conversation), 40)
+
     def find_subagent(self, agent_id: str) -> ConversationNode | None:
         """Return the conversation of a subagent."""
         return next((each for each in self.conversations if each.id == agent_id), None)

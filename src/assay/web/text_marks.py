@@ -102,9 +102,8 @@ def render_marks(text: str, marks: Iterable[Mark]) -> Markup:
     for mark in marks:
         parts.append(escape(show_hidden_characters(text[at : mark.start])))
         inner = show_hidden_characters(text[mark.start : mark.end])
-        parts.append(
-            Markup('<mark class="{}">{}</mark>').format(mark.name.partition("-")[0], inner)
-        )
+        kind = "find" if mark.name == "find" else "cited"
+        parts.append(Markup('<mark class="{}">{}</mark>').format(kind, inner))
         at = mark.end
     parts.append(escape(show_hidden_characters(text[at:])))
     return Markup("").join(parts)

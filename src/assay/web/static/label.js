@@ -126,7 +126,10 @@ function start() {
   onKey("l", enter);
   onKey("p", within(() => choose("pass")));
   onKey("f", within(() => choose("fail")));
-  onKey("c", within(() => field("answer").focus()));
+  onKey("c", within(() => {
+    form.querySelector("[data-correct]").open = true;
+    field("answer").focus();
+  }));
   onKey("Escape", within(() => {
     remember(sessionStorage, KEEP, null);
     document.activeElement.blur();
