@@ -11,6 +11,8 @@ from .eval_report import build_eval_report as build_eval_report
 from .evaluation import Resume as Resume
 from .evaluation import create_run_id as create_run_id
 from .evaluation import evaluate as evaluate
+from .label_counts import LabelCounts as LabelCounts
+from .label_counts import count_labels as count_labels
 from .progress_line import format_duration as format_duration
 from .progress_line import format_progress as format_progress
 from .progress_line import show_progress as show_progress

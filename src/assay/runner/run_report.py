@@ -25,6 +25,7 @@ from assay.store import (
 )
 from assay.types import Sample, build_label
 
+from .label_counts import LabelCounts, count_labels
 from .session_label import SessionLabel, build_session_label
 from .training_report import Training, read_training
 
@@ -143,6 +144,9 @@ class RunReport:
     samples: tuple[ListedSample, ...]
     """Failed samples first, then the lowest scores, then samples that were not judged."""
 
+    labels: LabelCounts
+    """The labels that people gave to samples."""
+
     @property
     def failed(self) -> int:
         return sum(self.summary.failed.values())
@@ -162,6 +166,7 @@ class RunReport:
             "low_scores": asdict(self.low_scores),
             "training": None if self.training is None else self.training.plain(),
             "samples": [sample.plain() for sample in self.samples],
+            "labels": asdict(self.labels),
         }
 
 
@@ -176,6 +181,7 @@ def build_run_report(run: Run, *, limit: int = 10, failed_only: bool = False) ->
         low_scores=group_low_scores(run, summary),
         training=read_training(run),
         samples=tuple(list_worst(run, limit=limit, which="failed" if failed_only else "all")),
+        labels=count_labels(run),
     )
 
 

@@ -20,6 +20,7 @@ MAX_IMAGE_BYTES = 8_000_000
 _MAX_PIXELS = 40_000_000
 _MAX_DATA_CHARS = 100_000_000
 _MAX_NAME_CHARS = 120
+_MAX_PREVIEW_CHARS = 1000
 _MAX_DEPTH = 3
 _DATA_URL = re.compile(
     r"data:([\w.+-]+/[\w.+-]+)?((?:;[\w.+-]+=[^;,]{0,80})*)(;base64)?,", re.ASCII
@@ -57,6 +58,9 @@ class Attachment(PageModel):
     problem: str | None = None
     """Why it is not shown."""
 
+    preview: str | None = None
+    """The beginning of a text file."""
+
 
 @dataclass(frozen=True)
 class FileContent:
@@ -83,8 +87,9 @@ def read_attachment(block: DataBlock, position: int) -> Attachment:
     if file.media_type.startswith("image/") and file.media_type != "image/svg+xml":
         problem = find_image_problem(file)
         return Attachment(kind="image" if problem is None else "file", problem=problem, **fields)
-    if decode_text(file) is not None:
-        return Attachment(kind="text", **fields)
+    text = decode_text(file)
+    if text is not None:
+        return Attachment(kind="text", preview=text[:_MAX_PREVIEW_CHARS], **fields)
     return Attachment(kind="file", **fields)
 
 

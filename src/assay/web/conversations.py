@@ -17,6 +17,11 @@ _MAX_CONVERSATIONS = 200
 # Nesting of subagents, as in checks and judges.
 _MAX_DEPTH = 8
 _MAX_TITLE_CHARS = 90
+_DECIDED_BY = {
+    "declared": "declared by the agent",
+    "tokens": "found by its tokens",
+    "messages": "found by its messages",
+}
 
 
 class ConversationNode(PageModel):
@@ -96,10 +101,10 @@ def _iterate_branches(
         origin = None
         if last is not None and 0 <= last < len(calls):
             origin = calls[last].message_index
-        decided = branch.get("decided_by")
+        decided = str(branch.get("decided_by"))
         notes = [problem] if problem else []
-        notes += [f"decided by {decided}"] if isinstance(decided, str) else []
-        notes += ["ambiguous"] if branch.get("ambiguous") is True else []
+        notes += [_DECIDED_BY[decided]] if decided in _DECIDED_BY else []
+        notes += ["other places are as likely"] if branch.get("ambiguous") is True else []
         title = branch.get("name")
         node = ConversationNode(
             name=f"branch-{place}",

@@ -3,6 +3,7 @@
 import os
 import subprocess
 from functools import lru_cache
+from itertools import islice
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, FiniteFloat, ValidationError
@@ -10,10 +11,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from assay.errors import ConfigError
+from assay.runner import count_labels
 from assay.store import Run, SampleLabel, Store, Verdict
 
-from .page import PageModel, build_page_routes, find_context, find_run, read_parameter, read_segment
+from .page import PageModel, build_page_routes, find_context, find_run, read_number, read_segment
 
 _LABELS_PER_PAGE = 200
 _GIT_TIMEOUT_S = 2
@@ -112,21 +113,11 @@ def read_label(run: Run, key: str, author: str) -> LabelView:
 def read_labels_page(store: Store, request: Request) -> LabelsView:
     """Read the last label of each labelled sample of a run, oldest first."""
     run = find_run(store, read_segment(request, "run_id"))
-    text = read_parameter(request, "from", "0")
-    if not (text.isascii() and text.isdecimal() and len(text) < 12):
-        raise ConfigError(f"the parameter 'from' must be a number, not {text[:40]!r}")
-    first = int(text)
-    page: list[SampleLabel] = []
-    total = passed = failed = corrected = 0
-    for label in run.labels():
-        if first <= total < first + _LABELS_PER_PAGE:
-            page.append(label)
-        total += 1
-        passed += label.verdict == "pass"
-        failed += label.verdict == "fail"
-        corrected += label.answer is not None
+    first = read_number(request, "from") or 0
+    page = list(islice(run.labels(), first, first + _LABELS_PER_PAGE))
+    counts = count_labels(run)
     names = run.find_sample_ids(label.key for label in page)
-    more = first + len(page) < total
+    last = first + len(page)
     return LabelsView(
         run_id=run.id,
         run_name=run.spec.name,
@@ -139,11 +130,11 @@ def read_labels_page(store: Store, request: Request) -> LabelsView:
             for label in page
         ),
         first=first,
-        next=first + len(page) if more and page else None,
-        total=total,
-        passed=passed,
-        failed=failed,
-        corrected=corrected,
+        next=last if page and last < counts.total else None,
+        total=counts.total,
+        passed=counts.passed,
+        failed=counts.failed,
+        corrected=counts.corrected,
     )
 
 

@@ -125,3 +125,13 @@ def find_run(store: Store, wanted: str) -> Run:
         return store.run(wanted)
     except ConfigError as error:
         raise HTTPException(404, error.message) from None
+
+
+def read_number(request: Request, name: str) -> int | None:
+    """Return a parameter of the query that is a whole number; None without it."""
+    text = read_parameter(request, name)
+    if not text:
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) < 18):
+        raise ConfigError(f"the parameter {name!r} must be a number, not {text[:40]!r}")
+    return int(text)

@@ -13,7 +13,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from assay.errors import ConfigError
 from assay.store import Run, Store, TableQuery
 from assay.types import DataBlock, Failure, Message, Sample, build_label
 
@@ -26,6 +25,7 @@ from .page import (
     encode_segment,
     find_context,
     find_run,
+    read_number,
     read_parameter,
     read_segment,
 )
@@ -284,16 +284,6 @@ def _find_sample(store: Store, request: Request) -> tuple[Run, Sample, str, int]
     if found is None:
         raise HTTPException(404, "the run has no such sample")
     return run, found.sample, found.key, found.repeat
-
-
-def read_number(request: Request, name: str) -> int | None:
-    """Return a parameter of the query that is a whole number; None without it."""
-    text = read_parameter(request, name)
-    if not text:
-        return None
-    if not (text.isascii() and text.isdecimal() and len(text) < 18):
-        raise ConfigError(f"the parameter {name!r} must be a number, not {text[:40]!r}")
-    return int(text)
 
 
 def _parse_sort(text: str) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from assay.types import EvaluateResult, Message, Metric, Sample, StepOutput
 from .conversations import MAIN, Conversation
 from .page import PageModel
 from .sample_charts import draw_steps
-from .text_marks import read_excerpt
+from .text_marks import find_quote, read_excerpt
+from .transcript import iterate_texts
 
 _MAX_METRICS = 200
 _MAX_QUOTES = 40
@@ -206,10 +207,10 @@ class _Locator:
         quotes: list[Quote] = []
         places: list[Place] = []
         for match in _TURN.finditer(reason[:_MAX_REASON_CHARS]):
-            place = self._find_checked(int(match[1]), match[2])
+            excerpt = read_excerpt(reason, match.end())
+            place = self._find_checked(int(match[1]), match[2], excerpt)
             if place is None or len(quotes) + len(places) >= _MAX_PLACES:
                 continue
-            excerpt = read_excerpt(reason, match.end())
             if excerpt is not None:
                 quotes.append(self._build_quote(excerpt, (place,)))
             elif place not in places:
@@ -229,23 +230,33 @@ class _Locator:
                 return Place(conversation=each.node.name, number=within)
         return None
 
-    def _find_checked(self, turn: int, agent: str | None) -> Place | None:
-        """Find the first message of a turn as checks count them, without system messages."""
+    def _find_checked(self, turn: int, agent: str | None, excerpt: str | None) -> Place | None:
+        """Find a message by its turn as checks count them, without system messages.
+
+        A turn has several messages: that with the quoted words, else the first one.
+        """
+        conversation = self._find_agent(agent)
+        if conversation is None:
+            return None
+        name, messages = conversation.node.name, conversation.messages
+        if name not in self._check_turns:
+            self._check_turns[name] = _list_check_turns(messages)
+        starts = [*self._check_turns[name], len(messages)]
+        if not 1 <= turn < len(starts):
+            return None
+        first, end = starts[turn - 1], starts[turn]
+        for place in range(first, end) if excerpt is not None else ():
+            if any(find_quote(excerpt or "", text) for text in iterate_texts(messages[place])):
+                return Place(conversation=name, number=place + 1)
+        return Place(conversation=name, number=first + 1)
+
+    def _find_agent(self, agent: str | None) -> Conversation | None:
         for each in self._conversations:
+            if agent is None and each.node.name == MAIN:
+                return each
             # Checks cut a long id of a subagent.
-            wanted = (
-                each.node.name == MAIN
-                if agent is None
-                else (each.node.id is not None and f"{each.node.id!r:.80}" == agent)
-            )
-            if not wanted:
-                continue
-            name = each.node.name
-            if name not in self._check_turns:
-                self._check_turns[name] = _list_check_turns(each.messages)
-            turns = self._check_turns[name]
-            if 1 <= turn <= len(turns):
-                return Place(conversation=name, number=turns[turn - 1] + 1)
+            if agent is not None and each.node.id is not None and f"{each.node.id!r:.80}" == agent:
+                return each
         return None
 
 

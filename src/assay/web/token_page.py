@@ -12,9 +12,16 @@ from assay.store import Store
 from assay.train import tokenize_sample
 from assay.types import Sample, build_label
 
-from .page import PageModel, build_page_routes, find_context, find_run, read_segment
+from .page import (
+    PageModel,
+    build_page_routes,
+    find_context,
+    find_run,
+    read_number,
+    read_segment,
+)
 from .render import shorten
-from .sample_page import build_sample_address, read_number
+from .sample_page import build_sample_address
 
 TokenKind = Literal["context", "sampled", "masked"]
 

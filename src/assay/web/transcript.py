@@ -2,7 +2,7 @@
 
 import json
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -197,7 +197,7 @@ class Transcript:
         return [
             place + 1
             for place, message in enumerate(self.messages)
-            if any(find_words(wanted, text) for text in _iterate_texts(message))
+            if any(find_words(wanted, text) for text in iterate_texts(message))
         ]
 
     def build_page(self, first: int, options: TranscriptOptions) -> TurnsPage:
@@ -380,7 +380,8 @@ def format_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, indent=2, default=str)
 
 
-def _iterate_texts(message: Message) -> Iterable[str]:
+def iterate_texts(message: Message) -> Iterator[str]:
+    """Yield the texts of a message that are shown."""
     yield message.text
     if message.reasoning:
         yield message.reasoning
