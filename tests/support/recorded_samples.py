@@ -7,7 +7,9 @@ from typing import Any
 
 from assay.store import Run, Store
 from assay.types import (
+    Boundary,
     EvaluateResult,
+    Failure,
     Message,
     Metric,
     ModelCall,
@@ -20,7 +22,7 @@ from assay.types import (
 from make import answered, asked, called, said
 from recorded_pages import HOSTILE_TEXTS, record_run
 
-RUN = "samples-1"
+RUN, REPEATS = "samples-1", "repeats-1"
 LONG_TURNS = 10_000
 
 
@@ -29,6 +31,23 @@ def record_samples(store: Store) -> None:
     makers = (judged, checked, steps, nested, branched, files, tokens, markdown, long)
     samples = [make(index) for index, make in enumerate(makers)]
     record_run(store, RUN, samples, name="kinds of samples")
+    repeats = [
+        (build(0, "twice", [asked("Which?"), said(f"answer {repeat}")], score=result), repeat)
+        for repeat, result in enumerate((EvaluateResult(score=1.0), EvaluateResult(score=0.0)))
+    ]
+    broken = build(1, "retried", [asked("Again?"), said("half an")])
+    broken.status, broken.failure = Status.FAILED, failure("no answer within 30 s")
+    again = build(1, "retried", [asked("Again?"), said("whole answer")])
+    gone = build(2, "failed", [asked("Anyone?")])
+    gone.status, gone.failure = Status.FAILED, failure("the server is gone")
+    rows = [*repeats, (broken, 0), (again, 0), (gone, 0)]
+    record_run(store, REPEATS, rows, name="repeats", total=3, repeats=2)
+
+
+def failure(message: str) -> Failure:
+    return Failure(
+        boundary=Boundary.ENDPOINT, kind="TimeoutError", message=message, traceback="line 1\nline 2"
+    )
 
 
 def find_key(run: Run, sample_id: str) -> str:
@@ -235,7 +254,7 @@ def files(index: int) -> Sample:
         {"type": "image_url", "image_url": {"url": "http://127.0.0.1:9/pixel.png"}},
         {"type": "file", "file": {"file_data": data_url(b"a,b\n1,2", "text/csv"), "filename": "t"}},
         {"type": "image_url", "image_url": {"url": data_url(SVG, "image/svg+xml")}},
-        {"type": "image_url", "image_url": {"url": data_url(png(60_000, 1), "image/png")}},
+        {"type": "image_url", "image_url": {"url": data_url(png(60_000, 1000), "image/png")}},
         {"type": "file", "file": {"file_data": data_url(b"\0\1", "application/x-thing")}},
         {"type": "hologram", "depth": 3},
     ]

@@ -21,6 +21,7 @@ _MAX_PLACES = 10
 _MAX_OPINIONS = 30
 _MAX_STEPS = 200
 _MAX_REASON_CHARS = 5000
+_MAX_SEARCHED_CHARS = 100_000
 _TURN = re.compile(r"\bturns? (\d{1,9})(?: to \d{1,9})?(?: of subagent ('[^']*'|\"[^\"]*\"))?")
 
 
@@ -246,7 +247,8 @@ class _Locator:
             return None
         first, end = starts[turn - 1], starts[turn]
         for place in range(first, end) if excerpt is not None else ():
-            if any(find_quote(excerpt or "", text) for text in iterate_texts(messages[place])):
+            texts = (text[:_MAX_SEARCHED_CHARS] for text in iterate_texts(messages[place]))
+            if any(find_quote(excerpt or "", text) for text in texts):
                 return Place(conversation=name, number=place + 1)
         return Place(conversation=name, number=first + 1)
 

@@ -45,7 +45,7 @@ def find_quote(quote: str, text: str) -> tuple[int, int] | None:
 
 @lru_cache(maxsize=256)
 def _build_pattern(words: tuple[str, ...]) -> re.Pattern[str] | None:
-    # Words have no spaces in them, so that the search is linear.
+    # Words have no spaces in them, so that there is one way to match them.
     joined = " ".join(words).strip(" \"'“”‘’")
     if not joined:
         return None
