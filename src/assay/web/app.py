@@ -37,6 +37,7 @@ def build_app(store: Store, *, host: str = "127.0.0.1", token: str | None = None
         },
     )
     app.state.view = ViewContext(store, build_templates(), rules.page_token)
+    app.state.streams = {"open": 0}
     return app
 
 
