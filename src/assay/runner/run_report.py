@@ -170,9 +170,14 @@ class RunReport:
         }
 
 
-def build_run_report(run: Run, *, limit: int = 10, failed_only: bool = False) -> RunReport:
-    """Read the report of a run, with the worst `limit` samples, or only those that failed."""
-    summary = read_summary(run)
+def build_run_report(
+    run: Run, *, limit: int = 10, failed_only: bool = False, summary: RunSummary | None = None
+) -> RunReport:
+    """Read the report of a run, with the worst `limit` samples, or only those that failed.
+
+    `summary` are statistics that were read before.
+    """
+    summary = read_summary(run) if summary is None else summary
     return RunReport(
         row=run.row(),
         summary=summary,

@@ -45,6 +45,7 @@ def build_app(
         },
     )
     app.state.view = ViewContext(store, build_templates(), rules.page_token, decode_token)
+    app.state.streams = {"open": 0}
     return app
 
 
