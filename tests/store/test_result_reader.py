@@ -89,3 +89,38 @@ def test_nothing_is_kept_of_what_never_was_rolled_out(store: Store) -> None:
     assert key_of(scored(0)) not in run.read_kept_keys()
     assert run.find_kept_rollout(key_of(scored(0))) is None
     assert run.find_kept_rollout(key_of(scored(1))) is None
+
+
+def test_one_sample_is_read_with_its_attempts(store: Store) -> None:
+    run = store.start_run(spec())
+    written(run, (broken(0, "first"), None), (broken(0, "second"), None), (broken(1), None))
+    key = key_of(broken(0))
+    first, last = (attempt.number for attempt in run.attempts(key=key))
+
+    found = [run.find_sample(key), *(run.find_sample(key, attempt=n) for n in (first, last))]
+    messages = [each.sample.failure.message for each in found if each and each.sample.failure]
+    written(run, (scored(0), None))
+    done = run.find_sample(key)
+
+    assert messages == ["second", "first", "second"]
+    assert done is not None
+    assert (done.key, done.repeat, done.sample.failure) == (key, 0, None)
+    assert run.find_sample(key, attempt=last + 100) is None
+    assert run.find_sample("unknown\0") is None
+
+
+def test_samples_are_read_with_their_keys(store: Store) -> None:
+    run = store.start_run(spec())
+    written(run, (scored(1), None), (scored(0), None), (broken(2), None))
+
+    recorded = list(run.recorded_samples())
+
+    assert [(each.key, each.sample.index) for each in recorded] == [
+        (key_of(scored(0)), 0),
+        (key_of(scored(1)), 1),
+        (key_of(broken(2)), 2),
+    ]
+    keys = [each.key for each in recorded]
+    assert run.find_sample_ids([*keys, "other"]) == {
+        each.key: (each.sample.id, 0) for each in recorded
+    }

@@ -62,11 +62,11 @@ def test_neighbours_follow_the_order_and_filter_of_the_table(sample_viewer: Samp
     keys = {row.sample_id: row.key for row in sample_viewer.store.run(RUN).results()}
 
     plain = sample_viewer.json("checked")
-    sorted_ = sample_viewer.json("tokens", "?sort=-score&filter=score+%3E+0")
+    sorted_ = sample_viewer.json("tokens", "?sort=score&order=desc&filter=score+%3E+0")
 
     assert (plain["previous"], plain["next"]) == (keys["judged"], keys["steps"])
     assert (sorted_["previous"], sorted_["next"]) == (keys["steps"], keys["checked"])
-    assert sorted_["parameters"] == {"filter": "score > 0", "sort": "-score"}
+    assert sorted_["parameters"] == {"filter": "score > 0", "sort": "score", "order": "desc"}
 
 
 def test_ten_thousand_turns_arrive_in_pages(sample_viewer: SampleViewer) -> None:
@@ -82,7 +82,8 @@ def test_ten_thousand_turns_arrive_in_pages(sample_viewer: SampleViewer) -> None
 
 
 def test_the_rest_of_a_long_text_is_read_in_parts(sample_viewer: SampleViewer) -> None:
-    text, offset = "", 0
+    text = ""
+    offset: int | None = 0
     while offset is not None:
         part = sample_viewer.json("long", f"/text?turn=6&part=text&offset={offset}")
         assert len(part["text"]) <= 100_000

@@ -177,6 +177,9 @@ class RunView(PageModel):
     low_scores: dict[str, Any]
     training: dict[str, Any] | None
     samples: tuple[dict[str, Any], ...]
+    labels: dict[str, int]
+    """Counts of the labels that people gave: total, passed, failed, scored, corrected."""
+
     agent: str | None
     threshold: float | None
     """The lowest mean score with which the test of the run passes."""
@@ -212,7 +215,7 @@ def read_run(store: Store, request: Request) -> RunView:
         unscored=row.totals.invalid,
         previous=_find_previous_run(store, run, row, figures),
         is_live=is_live,
-        table=_read_table(run, row, request, _find_marks(summary)),
+        table=_read_table(run, row, request, find_marks(summary)),
     )
 
 
@@ -221,10 +224,10 @@ def read_table(store: Store, request: Request) -> TableView:
     run = find_run(store, read_segment(request, "run_id"))
     row, figures = run.row(), find_context(request).figures
     summary = figures.read_summary(run, is_live=row.status == "running")
-    return _read_table(run, row, request, _find_marks(summary))
+    return _read_table(run, row, request, find_marks(summary))
 
 
-def _find_marks(summary: RunSummary) -> tuple[float, float]:
+def find_marks(summary: RunSummary) -> tuple[float, float]:
     """Return from which score a result is shown as passed, and up to which as failed."""
     low, high = find_score_range(summary)
     distribution = summary.score.distribution

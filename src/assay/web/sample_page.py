@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from assay.stats import RunSummary
 from assay.store import Run, Store, TableQuery
 from assay.types import DataBlock, Failure, Message, Sample, build_label
 
@@ -30,6 +31,7 @@ from .page import (
     read_segment,
 )
 from .render import shorten
+from .run_page import find_marks
 from .sample_score import ScoreView, collect_quotes, read_score
 from .transcript import (
     ShownText,
@@ -45,7 +47,12 @@ _MAX_FIELD_CHARS = 4000
 _TEXT_CHARS_PER_PAGE = 100_000
 _MAX_LISTED_MATCHES = 1000
 # Parameters that links to other parts of the same sample keep.
-_KEPT = ("attempt", "at", "from", "find", "text", "filter", "sort")
+_KEPT = ("attempt", "at", "from", "find", "text", "filter", "sort", "order")
+# Those that links to other samples keep too, and those of the table.
+_KEPT_BY_SAMPLES = ("text", "filter", "sort", "order")
+_KEPT_BY_TABLE = ("filter", "sort", "order")
+# Where the scale of the scores is not known.
+_USUAL_MARKS = (1.0, 0.5)
 
 
 class RepeatTab(PageModel):
@@ -145,6 +152,12 @@ class SampleView(PageModel):
 
     metadata: ShownText | None
     human: LabelView
+    pass_mark: float
+    """The score from which a result is shown as passed."""
+
+    fail_mark: float
+    """The score up to which a result is shown as failed."""
+
     parameters: dict[str, str]
     """The parameters of this page that its links keep."""
 
@@ -164,8 +177,24 @@ class SampleView(PageModel):
 
     def link_sample(self, key: str) -> str:
         """Return the address of another sample, in the same table and text mode."""
-        kept = {k: v for k, v in self.parameters.items() if k in ("text", "filter", "sort")}
+        kept = {k: v for k, v in self.parameters.items() if k in _KEPT_BY_SAMPLES}
         return _add_query(build_sample_address(self.run_id, key), kept)
+
+    @property
+    def table_link(self) -> str:
+        """The address of the table that the sample was opened from."""
+        kept = {k: v for k, v in self.parameters.items() if k in _KEPT_BY_TABLE}
+        return (
+            f"{_add_query(f'/run/{encode_segment(self.run_id)}', kept)}{'#samples' if kept else ''}"
+        )
+
+    def grade(self, score: float | None) -> str:
+        """Return the class of a score of the run: pass, fail, none if unscored, else plain."""
+        return _grade(score, self.pass_mark, self.fail_mark)
+
+    def grade_metric(self, score: float | None) -> str:
+        """Return the class of a metric, whose scale is taken to be from 0 to 1."""
+        return _grade(score, *_USUAL_MARKS)
 
     def link_part(self, name: str, **parameters: Any) -> str:
         """Return the address of a text, a file or the raw JSON of what is shown."""
@@ -218,8 +247,11 @@ def read_sample(store: Store, request: Request) -> SampleView:
         TranscriptOptions(collect_quotes(score, conversation.node.name), find),
     )
     table = TableQuery(
-        filter=read_parameter(request, "filter"), **_parse_sort(read_parameter(request, "sort"))
+        filter=read_parameter(request, "filter").strip(),
+        sort=read_parameter(request, "sort") or "position",
+        descending=read_parameter(request, "order") == "desc",
     )
+    marks = _read_marks(run)
     before, after = run.table().find_neighbours(key, table)
     rows = list(islice(run.results(sample_id=sample.id), _MAX_TABS + 1)) if sample.id else []
     attempts = list(islice(run.attempts(key=key), _MAX_TABS + 1))
@@ -271,6 +303,8 @@ def read_sample(store: Store, request: Request) -> SampleView:
         row=_show_field(_to_text(sample.input or None), "row"),
         metadata=_show_field(_to_text(_leave_out_subagents(sample.metadata) or None), "metadata"),
         human=read_label(run, key, find_author()),
+        pass_mark=marks[0],
+        fail_mark=marks[1],
         parameters={
             name: value for name in _KEPT if (value := read_parameter(request, name)) != ""
         },
@@ -286,11 +320,16 @@ def _find_sample(store: Store, request: Request) -> tuple[Run, Sample, str, int]
     return run, found.sample, found.key, found.repeat
 
 
-def _parse_sort(text: str) -> dict[str, Any]:
-    """Parse the name of a column; a leading `-` means descending."""
-    if not text:
-        return {}
-    return {"sort": text.removeprefix("-"), "descending": text.startswith("-")}
+def _grade(score: float | None, pass_mark: float, fail_mark: float) -> str:
+    if score is None:
+        return "none"
+    return "pass" if score >= pass_mark else "fail" if score <= fail_mark else "plain"
+
+
+def _read_marks(run: Run) -> tuple[float, float]:
+    # Only stored statistics: computing them reads all results of the run.
+    stored = run.find_summary()
+    return _USUAL_MARKS if stored is None else find_marks(RunSummary.model_validate_json(stored))
 
 
 def _choose_conversation(conversations: Sequence[Conversation], request: Request) -> Conversation:
