@@ -113,7 +113,7 @@ def test_samples_are_read_with_their_keys(store: Store) -> None:
     run = store.start_run(spec())
     written(run, (scored(1), None), (scored(0), None), (broken(2), None))
 
-    recorded = list(run.recorded_samples())
+    recorded = list(run.samples_with_keys())
 
     assert [(each.key, each.sample.index) for each in recorded] == [
         (key_of(scored(0)), 0),

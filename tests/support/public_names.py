@@ -34,7 +34,9 @@ PUBLIC = {
         EnvironmentFault JudgeRefused ManifestError MissingExtra RunStopped ScorerFault StoreError
         TokenError TrainingError WireError install_command
     """,
-    "assay.export": "ExportOptions ExportReport FORMATS Format Selection Split export_samples",
+    "assay.export": """
+        Correction ExportOptions ExportReport FORMATS Format Selection Split export_samples
+    """,
     "assay.formats": """
         AgentOutput AnthropicChat Converted Dropped GeminiChat attach_result
         attach_trajectory_result convert_agent_output eval_record_schema from_anthropic from_atif

@@ -185,7 +185,7 @@ def _iterate_corrected(run: Run) -> Iterator[Sample | Correction]:
     if not labels:
         yield from run.samples()
         return
-    for recorded in run.recorded_samples():
+    for recorded in run.samples_with_keys():
         label = labels.get(recorded.key)
         if label is None or label.answer is None:
             yield recorded.sample

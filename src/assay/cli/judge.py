@@ -92,7 +92,7 @@ def main(args: Namespace) -> int:
             # The judge refuses the key, or never answers: no other sample would be judged.
             raise InconclusiveError(f"{error}\n{_format_hint(args, 'latest')}") from error
         with report.samples.open_run() as run:
-            recorded = run.recorded_samples()
+            recorded = run.samples_with_keys()
             write_samples(args.output, (judged.add(each.sample, each.repeat) for each in recorded))
     _print_judge_report(report, judged, args)
     if report.interrupted:

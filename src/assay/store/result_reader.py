@@ -173,7 +173,7 @@ class RunReader:
         for row in self._merge_rows(status, valid, sample_id, failed=failed, bodies=True):
             yield self._parse_body(row)
 
-    def recorded_samples(self) -> Iterator[RecordedSample]:
+    def samples_with_keys(self) -> Iterator[RecordedSample]:
         """Yield whole samples as `samples` does, each with its key and repeat."""
         for row in self._merge_rows(None, None, None, failed=True, bodies=True):
             yield RecordedSample(row.key, row.repeat, self._parse_body(row))

@@ -197,7 +197,7 @@ class SampleView(PageModel):
         return _grade(score, *_USUAL_MARKS)
 
     def link_part(self, name: str, **parameters: Any) -> str:
-        """Return the address of a text, a file or the raw JSON of what is shown."""
+        """Return the address of a text, a file or the raw JSON of the shown record."""
         kept = {k: v for k, v in self.parameters.items() if k in ("attempt", "at")}
         return _add_query(f"{self.base}/{name}", {**kept, **parameters})
 

@@ -64,7 +64,7 @@ class TokensView(PageModel):
     previous: int | None
     next: int | None
     problem: str | None
-    """Why there are no tokens."""
+    """Why tokens are missing."""
 
     @property
     def base(self) -> str:

@@ -68,7 +68,7 @@ class ToolResult(PageModel):
     text: ShownText | None
     attachments: tuple[Attachment, ...] = ()
     failed: bool | None
-    """None if the record does not tell."""
+    """None if it is not recorded."""
 
     exit_code: int | None
     subagent: str | None = None
@@ -224,7 +224,7 @@ class Transcript:
 
 
 def read_part(message: Message, part: str) -> str | None:
-    """Return the whole text of a part of a message; None if there is no such part."""
+    """Return the whole text of a part of a message; None for an unknown part."""
     kind, _, rest = part.partition("-")
     if kind == "text":
         return message.text
