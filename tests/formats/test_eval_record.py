@@ -28,7 +28,7 @@ def texts(contents: list[dict[str, Any]]) -> list[str]:
     return [content["parts"][0]["text"] for content in contents]
 
 
-def samples_with_keys() -> list[Any]:
+def recorded_samples() -> list[Any]:
     return [
         pytest.param(each, id=f"{version} {each.input['title']} {each.id[-4:]}")
         for version in VERSIONS
