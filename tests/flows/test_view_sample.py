@@ -121,6 +121,15 @@ def test_a_page_of_ten_thousand_turns_is_small_and_shows_more(
     assert watched.problems == []
 
 
+def test_the_help_lists_the_keys_of_the_page(sample_viewer: SampleViewer, page: Any) -> None:
+    page.goto(sample_viewer.url("judged"))
+
+    page.keyboard.press("?")
+
+    assert "next, previous sample" in page.inner_text("#help")
+    assert "next, previous line" not in page.inner_text("#help")
+
+
 def test_markdown_is_toggled_and_kept_for_the_next_sample(
     sample_viewer: SampleViewer, watched: WatchedPage, page: Any
 ) -> None:
@@ -157,6 +166,7 @@ def test_a_sample_is_labelled_by_keyboard(
     )
 
     key = find_key(run, "steps")
+    assert page.locator("[data-current] .tag.fail").count() == 1
     label = run.find_labels([key])[key]
     assert (label.verdict, label.answer, label.author) == ("fail", "Go left first.", "grace")
 

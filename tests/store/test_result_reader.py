@@ -6,7 +6,7 @@ from typing import Any
 from assay.store import Run, Store
 from assay.store.insert_rows import InsertRow, build_failure_row, build_result_row
 from assay.types import Boundary, Failure, Message, Sample, Trajectory
-from store_runs import QUICK, broken, key_of, scored, spec
+from store_runs import QUICK, broken, key_of, record, scored, spec
 
 
 def written(run: Run, *entries: tuple[Sample, str | None]) -> None:
@@ -124,3 +124,16 @@ def test_samples_are_read_with_their_keys(store: Store) -> None:
     assert run.find_sample_ids([*keys, "other"]) == {
         each.key: (each.sample.id, 0) for each in recorded
     }
+
+
+def test_repeats_of_a_sample_are_found_by_any_of_them(store: Store) -> None:
+    run = store.start_run(spec(repeats=3))
+    record(run, [scored(0), scored(1)])
+    record(run, [scored(0, 0.5)], repeat=2)
+    record(run, [broken(0), broken(0)], repeat=1)
+
+    found = [(row.repeat, row.score, row.boundary) for row in run.find_repeats(key_of(scored(0)))]
+
+    assert found == [(0, 1.0, None), (1, None, "endpoint"), (2, 0.5, None)]
+    assert [row.repeat for row in run.find_repeats(key_of(broken(0), 1))] == [0, 1, 2]
+    assert run.find_repeats("unknown") == []

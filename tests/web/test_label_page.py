@@ -68,6 +68,15 @@ def test_a_label_is_stored_and_shown(sample_viewer: SampleViewer, sample_store: 
     assert sample_store.run(RUN).find_labels([key])[key].note == "see §2"
 
 
+def test_a_text_is_edited_exactly_as_it_was_saved(sample_viewer: SampleViewer) -> None:
+    answer = "\n\u200fשלום</textarea>"
+    path = label_path(sample_viewer, "branched")
+
+    post(sample_viewer, path, {"answer": answer, "author": "ada"})
+
+    assert "\n\n\u200fשלום&lt;/textarea&gt;</textarea>" in sample_viewer.text("branched")
+
+
 def test_an_empty_label_withdraws_the_last_one(sample_viewer: SampleViewer) -> None:
     path = label_path(sample_viewer, "twice", REPEATS)
     post(sample_viewer, path, {"verdict": "pass", "author": "ada"})

@@ -197,6 +197,31 @@ class RunReader:
                 row = transaction.execute(failure, self._run_no, wanted, *values).first()
         return None if row is None else RecordedSample(row.key, row.repeat, self._parse_body(row))
 
+    def find_repeats(self, key: str) -> list[ResultRow]:
+        """Return the rollouts of the same sample as this one, in order; also those that failed."""
+        query = "SELECT position, sample_id FROM assay_{} WHERE run_no = ? AND key = ? LIMIT 1"
+        with self._database.read_transaction() as transaction:
+            for table in ("result", "attempt"):
+                place = transaction.execute(
+                    query.format(table), self._run_no, to_column_text(key)
+                ).first()
+                if place is not None:
+                    break
+            else:
+                return []
+        # By position too, which has an index: an id alone would be searched in the whole run.
+        conditions: dict[str, object] = {
+            "t.run_no = ?": self._run_no,
+            "t.position = ?": place.position,
+            "t.sample_id = ?": place.sample_id,
+        }
+        rows = [
+            _parse_row(row)
+            for failures in (False, True)
+            for row in self._iterate_pages(conditions, failures=failures, bodies=False)
+        ]
+        return sorted(rows, key=lambda row: row.repeat)
+
     def find_sample_ids(self, keys: Iterable[str]) -> dict[str, tuple[str, int]]:
         """Return sample id and repeat of each of these keys that the run has."""
         found: dict[str, tuple[str, int]] = {}

@@ -6,6 +6,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Annotated, Any
 
+from markupsafe import Markup, escape
 from pydantic import ConfigDict, Field, FiniteFloat, ValidationError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -32,6 +33,12 @@ class LabelEntry(PageModel):
     author: str
     recorded_at: float
     """Seconds since 1970."""
+
+    @property
+    def editable(self) -> dict[str, Markup]:
+        """The texts for fields in which they are edited: escaped, and exactly as stored."""
+        # Elsewhere hidden characters are shown as code points, which would be saved as such.
+        return {"answer": escape(self.answer or ""), "note": escape(self.note or "")}
 
 
 class LabelView(PageModel):

@@ -253,7 +253,7 @@ def read_sample(store: Store, request: Request) -> SampleView:
     )
     marks = _read_marks(run)
     before, after = run.table().find_neighbours(key, table)
-    rows = list(islice(run.results(sample_id=sample.id), _MAX_TABS + 1)) if sample.id else []
+    rows = run.find_repeats(key)
     attempts = list(islice(run.attempts(key=key), _MAX_TABS + 1))
     return SampleView(
         run_id=run.id,
@@ -277,7 +277,7 @@ def read_sample(store: Store, request: Request) -> SampleView:
             )
             for row in rows[:_MAX_TABS]
         ),
-        more_repeats=max(run.spec.repeats - _MAX_TABS, 0) if len(rows) > _MAX_TABS else 0,
+        more_repeats=max(len(rows) - _MAX_TABS, 0),
         attempts=tuple(
             AttemptTab(
                 number=each.number,
