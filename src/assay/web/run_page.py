@@ -26,7 +26,7 @@ from .page import (
     read_parameter,
     read_segment,
 )
-from .render import parse_moment
+from .render import MAX_QUOTED_CHARS, parse_moment, quote_for_filter
 from .runs_page import find_agent_name
 
 ROWS_PER_PAGE = 100
@@ -130,6 +130,19 @@ class TableView(PageModel):
         """Return the address that sorts by a column; the other way round if it already does."""
         turned = self.sort == column and not self.descending
         return self.link(sort=column, order="desc" if turned else None)
+
+    def group_link(self, value: str | float | None) -> str:
+        """Return the address of the samples of one group."""
+        if value is None:
+            term = "unknown"
+        else:
+            term = f"{value!r}" if isinstance(value, float) else quote_for_filter(str(value))
+        plain = self.group.replace("_", "").replace(".", "").isalnum()
+        name = self.group if plain else f"`{self.group}`"
+        # A long text is known by its beginning only.
+        operator = "~" if isinstance(value, str) and len(value) > MAX_QUOTED_CHARS else "="
+        given = f"({self.filter}) and " if self.filter else ""
+        return self.link(filter=f"{given}{name} {operator} {term}", group=None)
 
     def sample_link(self, row: SampleRow) -> str:
         """Return the address of a sample, which knows the table that it was opened from."""
