@@ -35,7 +35,7 @@ def test_a_run_is_set_against_threshold_and_previous_run(
     assert found["previous"]["id"] == pages.baseline
     assert found["previous"]["p_value"] > 0.05
     assert (found["failed"], found["unscored"], found["is_live"]) == (3, 0, False)
-    assert "below threshold 0.850" in ask(viewer, f"/run/{pages.changed}").body
+    assert "misses threshold 0.850" in ask(viewer, f"/run/{pages.changed}").body
 
 
 def table(viewer: ViewServer, run_id: str, **query: str) -> list[str]:
@@ -104,6 +104,20 @@ def test_labels_of_people_are_shown(tmp_path: Path) -> None:
 
     assert [each["verdict"] for each in rows] == ["pass", None]
     assert "labelled pass" in page
+
+
+def test_low_scores_can_be_the_good_ones(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "assay.db") as store, ViewServer(store) as viewer:
+        record_run(store, "errors", [total(0, 0), total(1, 0)], config={"direction": "min"})
+
+        found = ask_json(viewer, "/api/run/errors")
+        page = ask(viewer, "/run/errors").body
+
+    assert found["low_scores"]["best"] == 0.0
+    assert found["table"]["low_is_good"]
+    assert "High scores by reason" in page
+    assert 'class="tag pass">0.000' in page
+    assert 'class="tag fail">1.000' in page
 
 
 def test_a_run_without_results_has_a_page(tmp_path: Path) -> None:
