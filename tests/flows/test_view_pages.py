@@ -1,12 +1,14 @@
 """The pages in a real browser: what they show, the keyboard, and that hostile text stays text."""
 
-import asyncio
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from assay.store import Run, Store, sample_key
+from assay.runner import EvalConfig, evaluate_sync
+from assay.store import Store
+from assay.types import Sample
 from assay.web import ViewServer, ViewSettings
 from recorded_pages import RecordedPages, record_run, ticket
 from view_fixtures import WatchedPage
@@ -112,30 +114,31 @@ def test_pages_of_samples_follow_each_other_by_keyboard(
 
 
 def test_a_run_is_updated_while_it_works(tmp_path: Path, watched: WatchedPage) -> None:
-    page = watched.page
-    with Store.open(tmp_path / "assay.db") as store, ViewServer(store) as viewer:
-        run = record_run(store, "live", map(ticket, range(3)), total=6, finish=False)
-        open_page(watched, viewer, "run/live")
-        assert "3 of 6 results" in page.inner_text("#figures")
+    page, path, proceed = watched.page, tmp_path / "assay.db", threading.Event()
 
-        more = store.resume_run("live", run.spec, take_over=True)
-        record_more(more, range(3, 6))
-        page.wait_for_selector("text=6 of 6 results")
-        page.wait_for_selector("#samples >> text=order 5105")
-        more.finish("completed")
+    def answer(sample: Sample) -> str:
+        if sample["number"] >= 3:
+            assert proceed.wait(60)
+        return f"answer {sample['number']}"
+
+    rows = [{"question": f"Question {number}?", "number": number} for number in range(6)]
+    config = EvalConfig(agent=answer, score_fn=lambda sample: 1.0, name="live", concurrency=1)
+    with (
+        Store.open(path) as store,
+        ViewServer(store) as viewer,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        open_page(watched, viewer)
+        evaluation = pool.submit(evaluate_sync, rows, config, store=path)
+        page.click("[data-open] >> text=live")
+        page.wait_for_selector("text=3 of 6 results")
+        assert page.locator("#samples [data-item]").count() == 3
+
+        proceed.set()
         page.wait_for_selector("h1 >> text=completed")
+        page.wait_for_selector("#samples >> text=answer 5")
+        assert evaluation.result().summary.samples == 6
     assert watched.problems == []
-
-
-def record_more(run: Run, numbers: range) -> None:
-    async def work() -> None:
-        async with run.writer() as writer:
-            for number in numbers:
-                sample = ticket(number)
-                await writer.record(sample_key(run.id, sample.id, 0, "c1"), sample)
-
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(asyncio.run, work()).result()
 
 
 def test_the_list_of_runs_is_live(tmp_path: Path, watched: WatchedPage) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 from assay.store import Run, Store
 from assay.store.insert_rows import InsertRow, build_failure_row, build_result_row
 from assay.types import Boundary, Failure, Message, Sample, Trajectory
-from store_runs import QUICK, broken, key_of, scored, spec
+from store_runs import QUICK, broken, key_of, record, scored, spec
 
 
 def written(run: Run, *entries: tuple[Sample, str | None]) -> None:
@@ -122,3 +122,17 @@ def test_more_keys_than_a_page_are_all_read(store: Store) -> None:
 
     assert [key for key, _ in run.samples_by_key(keys)] == keys
     assert list(other.samples_by_key(keys)) == []
+
+
+def test_a_result_is_found_by_its_key_with_its_sample(store: Store) -> None:
+    run = store.start_run(spec())
+    record(run, [broken(0), broken(1)])
+    record(run, [scored(0)])
+
+    done, failed = (run.find_result(key_of(each)) for each in (scored(0), broken(1)))
+
+    assert done is not None
+    assert failed is not None
+    assert (done[0].score, done[1].id) == (1.0, "s0")
+    assert (failed[0].boundary, failed[1].id) == ("endpoint", "s1")
+    assert run.find_result("unknown") is None
