@@ -21,8 +21,11 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from statistics import median
+from typing import Any
+from urllib.parse import quote
 
 from assay.runner import build_eval_report
 from assay.store import Run, RunSpec, Store, build_failure_row, build_result_row, sample_key
@@ -58,6 +61,8 @@ PAGES = {
     "text search": "/run/bench-2/table?filter=%22order+99%22",
     "group by column": "/run/bench-2?group=product",
     "run as JSON": "/api/run/bench-2",
+    "sample": "/run/bench-2/sample/KEY",
+    "sample in a sorted table": "/run/bench-2/sample/KEY?sort=score&filter=price+%3E+1",
 }
 """Pages and their addresses."""
 
@@ -92,7 +97,7 @@ def make_sample(index: int, shift: int) -> Sample:
     chance = random.Random(index * 2 + shift)
     question = f"Can I return the {_PRODUCTS[index % 5]} of order {index}? It arrived broken."
     answer = f"Yes, order {index} can be returned within 30 days of delivery, free of charge."
-    fields = {
+    fields: dict[str, Any] = {
         "id": f"s{index:07}",
         "index": index,
         "input": {"question": question, "product": _PRODUCTS[index % 5], "price": index % 1000},
@@ -179,12 +184,14 @@ def measure(where: str, samples: int, rounds: int) -> StoreFigures:
     with Store.open(where) as store:
         for shift, run_id in enumerate(RUNS):
             record(store, run_id, samples, shift)
+        middle = next(islice(store.run("bench-2").results(), samples // 2, None)).key
     recorded = time.perf_counter() - started
     pages = {}
     with serve(where) as (address, pid):
         ask(f"{address}/api/runs")
         start_mb = read_memory_mb(pid, "VmRSS")
-        for name, path in PAGES.items():
+        for name, page in PAGES.items():
+            path = page.replace("KEY", quote(quote(middle, safe=""), safe=""))
             first, size = ask(address + path)
             again = median(ask(address + path)[0] for _ in range(rounds))
             budget = BUDGET_MS.get(name) if samples == BUDGET_SAMPLES else None

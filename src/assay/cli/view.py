@@ -66,7 +66,9 @@ def _serve(store: Store, args: Namespace, stop: threading.Event) -> None:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("assay"):
             raise
-        raise MissingExtra.build("view", by="`assay view`", package=error.name) from None
+        raise MissingExtra.build(
+            "view", by="`assay view`", package=error.name.partition(".")[0]
+        ) from None
     token = os.environ.get(TOKEN_VARIABLE) or None
     if token is None and (args.token or not is_loopback(args.host)):
         token = secrets.token_urlsafe(24)

@@ -35,8 +35,12 @@ def draw_interval(
     *,
     scale: tuple[float, float],
     threshold: float | None = None,
+    is_missed: bool | None = None,
 ) -> Markup:
-    """Draw a mean as a dot on its interval, with the threshold of the gate; empty if unknown."""
+    """Draw a mean as a dot on its interval, with the threshold of the gate; empty if unknown.
+
+    `is_missed` is whether the mean misses the threshold (default: a mean below it does).
+    """
     if mean is None:
         return Markup("")
 
@@ -55,11 +59,12 @@ def draw_interval(
         parts.append(
             draw_element("line", class_="band", x1=find_x(low), y1=y, x2=find_x(high), y2=y)
         )
-    missed = threshold is not None and mean < threshold
+    if is_missed is None:
+        is_missed = threshold is not None and mean < threshold
     parts.append(draw_element("circle", class_="dot", cx=find_x(mean), cy=y, r=6))
     if threshold is not None and scale[0] <= threshold <= scale[1]:
         x = find_x(threshold)
-        state = "gate missed" if missed else "gate"
+        state = "gate missed" if is_missed else "gate"
         parts.append(draw_element("line", class_=state, x1=x, y1=12, x2=x, y2=38))
         anchor = "end" if x > _INTERVAL_WIDTH * 0.7 else "start" if x < 80 else "middle"
         text = f"threshold {format_number(threshold)}"

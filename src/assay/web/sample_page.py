@@ -31,7 +31,7 @@ from .page import (
     read_segment,
 )
 from .render import shorten
-from .run_page import find_marks
+from .run_page import find_marks, grade_score, is_low_good
 from .sample_score import ScoreView, collect_quotes, read_score
 from .transcript import (
     ShownText,
@@ -152,8 +152,9 @@ class SampleView(PageModel):
 
     metadata: ShownText | None
     human: LabelView
+    low_is_good: bool
     pass_mark: float
-    """The score from which a result is shown as passed."""
+    """The best score: results that reach it are shown as passed."""
 
     fail_mark: float
     """The score up to which a result is shown as failed."""
@@ -190,11 +191,12 @@ class SampleView(PageModel):
 
     def grade(self, score: float | None) -> str:
         """Return the class of a score of the run: pass, fail, none if unscored, else plain."""
-        return _grade(score, self.pass_mark, self.fail_mark)
+        marks = (self.pass_mark, self.fail_mark)
+        return grade_score(score, marks, low_is_good=self.low_is_good)
 
     def grade_metric(self, score: float | None) -> str:
         """Return the class of a metric, whose scale is taken to be from 0 to 1."""
-        return _grade(score, *_USUAL_MARKS)
+        return grade_score(score, _USUAL_MARKS)
 
     def link_part(self, name: str, **parameters: Any) -> str:
         """Return the address of a text, a file or the raw JSON of the shown record."""
@@ -303,6 +305,7 @@ def read_sample(store: Store, request: Request) -> SampleView:
         row=_show_field(_to_text(sample.input or None), "row"),
         metadata=_show_field(_to_text(_leave_out_subagents(sample.metadata) or None), "metadata"),
         human=read_label(run, key, find_author()),
+        low_is_good=is_low_good(run),
         pass_mark=marks[0],
         fail_mark=marks[1],
         parameters={
@@ -320,16 +323,12 @@ def _find_sample(store: Store, request: Request) -> tuple[Run, Sample, str, int]
     return run, found.sample, found.key, found.repeat
 
 
-def _grade(score: float | None, pass_mark: float, fail_mark: float) -> str:
-    if score is None:
-        return "none"
-    return "pass" if score >= pass_mark else "fail" if score <= fail_mark else "plain"
-
-
 def _read_marks(run: Run) -> tuple[float, float]:
     # Only stored statistics: computing them reads all results of the run.
     stored = run.find_summary()
-    return _USUAL_MARKS if stored is None else find_marks(RunSummary.model_validate_json(stored))
+    return (
+        _USUAL_MARKS if stored is None else find_marks(run, RunSummary.model_validate_json(stored))
+    )
 
 
 def _choose_conversation(conversations: Sequence[Conversation], request: Request) -> Conversation:
