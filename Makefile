@@ -20,8 +20,8 @@ VERSION ?= 3.13
 MEASURING_TESTS := test_benchmarks test_import_cost test_ingest_benchmark
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart quickstart-train check test format lint types tests coverage test-python \
-	reference changelog benchmark clean
+.PHONY: help quickstart quickstart-train check test format lint types tests browser coverage \
+	test-python reference changelog benchmark clean
 
 help: ## list these commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' \
@@ -49,8 +49,14 @@ lint: .venv/.installed-dev ## check formatting and lint
 types: .venv/.installed-dev ## check types
 	$(BIN)/mypy
 
-tests: .venv/.installed-dev .venv-agents/.installed ## run all tests
+tests: .venv/.installed-dev .venv-agents/.installed browser ## run all tests
 	$(PYTEST)
+
+# Tests of pages run in Debian's Chromium. They are skipped, and name the reason, where it is missing.
+browser:
+	@command -v chromium >/dev/null || \
+		{ [ "$$(id -u)" = 0 ] && apt-get install -y -qq chromium >/dev/null 2>&1; } || \
+		echo "chromium is not installed; the tests of pages are skipped"
 
 # Left out are tests of what a process loads and takes: here it loads coverage as well. A test that
 # fails does not cost the figure: `make test` is what says no.
@@ -78,6 +84,7 @@ benchmark: .venv/.installed-dev ## measure the budgets: long
 	$(BIN)/python benchmarks/models.py
 	$(BIN)/python benchmarks/harness.py
 	$(BIN)/python benchmarks/environments.py
+	$(BIN)/python benchmarks/view.py --postgresql
 
 clean: ## remove the virtual environments and caches
 	rm -rf .venv .venv-* .mypy_cache .pytest_cache .ruff_cache .coverage*

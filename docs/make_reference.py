@@ -25,6 +25,7 @@ UNITS = (
     "assay.export",
     "assay.certify",
     "assay.train",
+    "assay.web",
     "assay.pytest_plugin",
     "assay.cli",
     "assay.compat",

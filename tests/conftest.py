@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 
 from assay.types.redaction import _LIVE_REDACTORS
 
-pytest_plugins = ["pytester"]
+pytest_plugins = ["pytester", "view_fixtures", "sample_fixtures"]
 
 _ROOT = Path(__file__).parent
 SHARED_FOLDER = "ASSAY_SUITE_FOLDER"

@@ -11,8 +11,10 @@ from assay.cli import main
 from assay.cli.arguments import parse_finite_number
 from assay.cli.export import Tokens
 from assay.errors import TokenError
+from assay.store import SampleLabel, Store
 from assay.types import EvaluateResult, ModelCall, Sample, Trajectory
 from make import asked, said, sample
+from recorded_pages import record_run
 from recorded_runs import record, samples, stopped
 from tiny_trainer import tiny_tokenizer
 
@@ -246,3 +248,30 @@ def test_tokens_made_of_text_are_counted(tokenizer: Path) -> None:
 def test_without_a_tokenizer_text_is_not_made_into_tokens() -> None:
     with pytest.raises(TokenError):
         Tokens(None)(rolled_out())
+
+
+def test_corrected_answers_of_a_run_are_exported(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_id = "run-1"
+    with Store.open(folder / ".assay" / "assay.db") as store:
+        record_run(store, run_id, [answer("a", "bad", 0.0), answer("b", "ok", 1.0)])
+        run = store.run(run_id)
+        key = next(run.results(sample_id="a")).key
+        run.write_label(SampleLabel(key, verdict="fail", answer="better", author="ada"))
+
+    assert main(["export", "trl-preference", run_id, "-o", "pairs.jsonl"]) == 0
+    assert main(["export", "trl-sft", run_id, "-o", "sft.jsonl", "--json"]) == 0
+    assert main(["export", "trl-sft", run_id, "-o", "plain.jsonl", "--no-labels"]) == 0
+
+    (pair,) = rows("pairs.jsonl")
+    assert pair["chosen"][-1]["content"] == "better"
+    assert pair["rejected"][-1]["content"] == "bad"
+    answers = [
+        sorted(row["completion"][-1]["content"] for row in rows(name))
+        for name in ("sft.jsonl", "plain.jsonl")
+    ]
+    assert answers == [["better", "ok"], ["bad", "ok"]]
+    printed, noted = capsys.readouterr()
+    assert "answers corrected by people were used: 1" in noted
+    assert '"corrected": 1' in printed

@@ -11,7 +11,7 @@ from assay.cli.exit_status import InconclusiveError
 from assay.cli.judge import configure, main
 from assay.errors import ConfigError, DatasetError, StoreError
 from assay.formats.eval_record import to_eval_record
-from assay.store import Store
+from assay.store import SampleLabel, Store
 from assay.types import Sample
 from judge_answers import conversation, graded
 from recorded_runs import record, samples
@@ -156,6 +156,22 @@ def test_labels_of_people_are_compared(folder: Path, capsys: pytest.CaptureFixtu
     run("samples.jsonl", "--labels", "labels.jsonl")
 
     assert "kappa       1.000" in capsys.readouterr().out
+
+
+def test_labels_stored_beside_a_run_are_compared(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = record(folder / ".assay" / "assay.db", *samples(a=0.0, b=0.0))
+    with Store.open(create=False) as store:
+        labelled = store.run(old)
+        first, second = (row.key for row in labelled.results())
+        labelled.write_label(SampleLabel(first, verdict="pass"))
+        labelled.write_label(SampleLabel(second, verdict="fail"))
+
+    assert run(old, "--labels", old, "--json") == 0
+
+    compared = json.loads(capsys.readouterr().out)["calibration"]["compared"]
+    assert [(each["compared"], each["kappa"]) for each in compared] == [(2, 1.0)]
 
 
 def test_no_samples_at_all_are_refused(folder: Path) -> None:

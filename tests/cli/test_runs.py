@@ -245,7 +245,7 @@ def test_a_run_in_progress_is_not_deleted(store: Path, capsys: pytest.CaptureFix
 
 def test_compacting_gives_the_space_back(store: Path) -> None:
     kept = record(store, *samples(a=1.0))
-    gone = record(store, *samples(**{f"s{n}": 1.0 for n in range(400)}))
+    gone = record(store, *samples(**{f"s{n}": 1.0 for n in range(1000)}))
     with closing(sqlite3.connect(store)) as database, database:
         database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     before = store.stat().st_size

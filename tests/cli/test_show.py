@@ -13,6 +13,7 @@ from rich.cells import cell_len
 from assay.cli import main as run_command
 from assay.cli.show import main
 from assay.errors import ConfigError
+from assay.store import SampleLabel, Store
 from assay.types import EvaluateResult, Sample
 from opencode_archives import agent, session, text, user, write_export
 from recorded_runs import conversation, record, samples
@@ -427,3 +428,25 @@ def test_the_reasons_are_in_the_json_too(store: Path, capsys: pytest.CaptureFixt
 
     (group,) = json.loads(capsys.readouterr().out)["failures"]
     assert (group["samples"], group["boundary"], group["kind"]) == (1, "scorer", "RuntimeError")
+
+
+def test_labels_of_people_are_shown(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Store.open(store) as opened:
+        run = opened.run("latest")
+        key = next(run.results(sample_id="bad")).key
+        run.write_label(
+            SampleLabel(key, verdict="fail", score=0.5, answer="No.", note="§2", author="ada\x1b")
+        )
+
+    main(given(store))
+    main(given(store, sample="bad"))
+    main(given(store, json=True))
+    main(given(store, sample="bad", json=True))
+
+    printed = capsys.readouterr().out
+    assert "labels        1: 1 fail, 1 with a score, 1 corrected\n" in printed
+    assert "label     fail, score 0.5, corrected by ada\ufffd\n" in printed
+    assert "answer    No.\n" in printed
+    assert "note      §2\n" in printed
+    assert '"corrected": 1' in printed
+    assert '"author": "ada' in printed

@@ -6,7 +6,7 @@ from typing import Any
 from assay.store import Run, Store
 from assay.store.insert_rows import InsertRow, build_failure_row, build_result_row
 from assay.types import Boundary, Failure, Message, Sample, Trajectory
-from store_runs import QUICK, broken, key_of, scored, spec
+from store_runs import QUICK, broken, key_of, record, scored, spec
 
 
 def written(run: Run, *entries: tuple[Sample, str | None]) -> None:
@@ -122,3 +122,65 @@ def test_more_keys_than_a_page_are_all_read(store: Store) -> None:
 
     assert [key for key, _ in run.samples_by_key(keys)] == keys
     assert list(other.samples_by_key(keys)) == []
+
+
+def test_a_result_is_found_by_its_key_with_its_sample(store: Store) -> None:
+    run = store.start_run(spec())
+    record(run, [broken(0), broken(1)])
+    record(run, [scored(0)])
+
+    done, failed = (run.find_result(key_of(each)) for each in (scored(0), broken(1)))
+
+    assert done is not None
+    assert failed is not None
+    assert (done[0].score, done[1].id) == (1.0, "s0")
+    assert (failed[0].boundary, failed[1].id) == ("endpoint", "s1")
+    assert run.find_result("unknown") is None
+
+
+def test_one_sample_is_read_with_its_attempts(store: Store) -> None:
+    run = store.start_run(spec())
+    written(run, (broken(0, "first"), None), (broken(0, "second"), None), (broken(1), None))
+    key = key_of(broken(0))
+    first, last = (attempt.number for attempt in run.attempts(key=key))
+
+    found = [run.find_sample(key), *(run.find_sample(key, attempt=n) for n in (first, last))]
+    messages = [each.sample.failure.message for each in found if each and each.sample.failure]
+    written(run, (scored(0), None))
+    done = run.find_sample(key)
+
+    assert messages == ["second", "first", "second"]
+    assert done is not None
+    assert (done.key, done.repeat, done.sample.failure) == (key, 0, None)
+    assert run.find_sample(key, attempt=last + 100) is None
+    assert run.find_sample("unknown\0") is None
+
+
+def test_samples_are_read_with_their_keys(store: Store) -> None:
+    run = store.start_run(spec())
+    written(run, (scored(1), None), (scored(0), None), (broken(2), None))
+
+    recorded = list(run.samples_with_keys())
+
+    assert [(each.key, each.sample.index) for each in recorded] == [
+        (key_of(scored(0)), 0),
+        (key_of(scored(1)), 1),
+        (key_of(broken(2)), 2),
+    ]
+    keys = [each.key for each in recorded]
+    assert run.find_sample_ids([*keys, "other"]) == {
+        each.key: (each.sample.id, 0) for each in recorded
+    }
+
+
+def test_repeats_of_a_sample_are_found_by_any_of_them(store: Store) -> None:
+    run = store.start_run(spec(repeats=3))
+    record(run, [scored(0), scored(1)])
+    record(run, [scored(0, 0.5)], repeat=2)
+    record(run, [broken(0), broken(0)], repeat=1)
+
+    found = [(row.repeat, row.score, row.boundary) for row in run.find_repeats(key_of(scored(0)))]
+
+    assert found == [(0, 1.0, None), (1, None, "endpoint"), (2, 0.5, None)]
+    assert [row.repeat for row in run.find_repeats(key_of(broken(0), 1))] == [0, 1, 2]
+    assert run.find_repeats("unknown") == []

@@ -34,7 +34,9 @@ PUBLIC = {
         EnvironmentFault ManifestError MissingExtra RunStopped ScorerFault StoreError
         TokenError TrainingError WireError install_command
     """,
-    "assay.export": "ExportOptions ExportReport FORMATS Format Selection Split export_samples",
+    "assay.export": """
+        Correction ExportOptions ExportReport FORMATS Format Selection Split export_samples
+    """,
     "assay.formats": """
         AgentOutput AnthropicChat Converted Dropped GeminiChat attach_result
         attach_trajectory_result convert_agent_output eval_record_schema from_anthropic from_atif
@@ -87,4 +89,5 @@ PUBLIC = {
         TextBlock ToolCall ToolDefinition ToolPackDefinition ToolSpec Trajectory Usage Workflow
         WorkflowStep info_schema stable_id
     """,
+    "assay.web": "ViewServer ViewSettings",
 }

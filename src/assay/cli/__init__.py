@@ -42,6 +42,7 @@ COMMANDS = {
     "sessions": "list, show and continue stored conversations with models",
     "show": "show a run, or the transcript of one of its samples",
     "compare": "compare two runs sample by sample",
+    "view": "look at runs and samples in a browser",
     "gate": "pass or fail a run by threshold and/or baseline",
     "bundle": "write a run with its dataset rows and code as one file",
     "export": "write samples as files for trainers and other tools",

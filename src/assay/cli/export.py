@@ -2,6 +2,7 @@
 
 import sys
 from argparse import ArgumentParser, Namespace
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from assay.export import (
     FORMATS,
     NOT_JUDGED,
     TOO_LOW,
+    Correction,
     EvaluationTexts,
     ExportOptions,
     ExportReport,
@@ -25,6 +27,7 @@ from assay.export import (
 )
 from assay.formats import find_tools
 from assay.stats import format_plural
+from assay.store import Run
 from assay.types import Sample, ToolSpec
 
 from .arguments import add_count, add_flag, add_report_options, parse_finite_number
@@ -89,6 +92,7 @@ def configure(parser: ArgumentParser) -> None:
         metavar="X",
         help="minimum score difference of a pair (default: any)",
     )
+    add_flag(parser, "--no-labels", "ignore answers that people corrected in `assay view`")
     add_flag(parser, "--dedupe", "export each conversation once, ignoring ids and times")
     add_count(parser, "--limit", "write at most N rows")
     parser.add_argument(
@@ -157,8 +161,11 @@ def main(args: Namespace) -> int:
         options = ExportOptions(
             split=args.split, lengths=lengths, overlap=overlap, tokenise=tokens, force=args.force
         )
+        samples: Iterable[Sample | Correction] = given.samples
+        if given.run is not None and not args.no_labels:
+            samples = _iterate_corrected(given.run)
         report = export_samples(
-            given.samples, args.output, args.format, selection=selection, options=options
+            samples, args.output, args.format, selection=selection, options=options
         )
     if tokens is not None and tokens.made:
         text = f"{tokens.made} samples have no recorded tokens; their text was retokenized"
@@ -170,6 +177,21 @@ def main(args: Namespace) -> int:
     if given.unread:
         return EXIT_INCONCLUSIVE
     return EXIT_PASS if report.rows else EXIT_FAIL
+
+
+def _iterate_corrected(run: Run) -> Iterator[Sample | Correction]:
+    """Yield the samples of a run, with the answers that people corrected."""
+    labels = {label.key: label for label in run.labels() if label.answer}
+    if not labels:
+        yield from run.samples()
+        return
+    for recorded in run.samples_with_keys():
+        label = labels.get(recorded.key)
+        if label is None or label.answer is None:
+            yield recorded.sample
+        else:
+            # The score of a label may be about the recorded answer: a correction replaces that.
+            yield Correction(recorded.sample, label.answer, author=label.author)
 
 
 class Tokens:

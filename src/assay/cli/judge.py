@@ -9,12 +9,13 @@ from pathlib import Path
 from assay.datasets import SampleStream, load_samples
 from assay.errors import ConfigError, EndpointError, RunStopped
 from assay.runner import EvalReport, Progress, RescoreOptions
-from assay.scorers import Calibrator, Judge, VertexJudge, read_labels
+from assay.scorers import Calibrator, Judge, VertexJudge
 from assay.store import Store
 
 from .arguments import add_count, add_report_options
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_PASS, InconclusiveError
 from .judge_backends import add_backend_options, build_judge
+from .judge_labels import read_label_source
 from .judge_report import JudgeReport
 from .output import (
     format_field,
@@ -51,9 +52,9 @@ def configure(parser: ArgumentParser) -> None:
     add_backend_options(parser)
     parser.add_argument(
         "--labels",
-        type=Path,
-        metavar="FILE.jsonl",
-        help="compare the judge with human labels: one JSON line with id and label each",
+        metavar="FILE|RUN",
+        help="compare the judge with human labels: a file with one JSON line of id and label each, "
+        "or the labels that `assay view` stored beside a run",
     )
     parser.add_argument(
         "-o",
@@ -90,7 +91,9 @@ def main(args: Namespace) -> int:
         except (EndpointError, RunStopped) as error:
             # The judge refuses the key, or never answers: no other sample would be judged.
             raise InconclusiveError(f"{error}\n{_format_judge_hint(args, 'latest')}") from error
-        write_samples(args.output, map(judged.add, report.samples))
+        with report.samples.open_run() as run:
+            recorded = run.samples_with_keys()
+            write_samples(args.output, (judged.add(each.sample, each.repeat) for each in recorded))
     _print_judge_report(report, judged, args)
     if report.interrupted:
         exit_interrupted()
@@ -100,12 +103,12 @@ def main(args: Namespace) -> int:
 def _build_calibrator(args: Namespace, scorer: Judge | VertexJudge) -> Calibrator | None:
     if args.labels is None:
         return None
-    calibrator = Calibrator(read_labels(args.labels), scorer.rubric.threshold)
+    calibrator = Calibrator(read_label_source(args), scorer.rubric.threshold)
     names = [criterion.name for criterion in scorer.rubric.criteria]
     if unknown := sorted(calibrator.criteria.difference(names)):
         raise ConfigError(
             f"the label {unknown[0]!r} is not a criterion of the rubric",
-            where=str(args.labels),
+            where=args.labels,
             hint=f"the criteria are: {', '.join(names)}",
         )
     return calibrator

@@ -65,10 +65,10 @@ class JudgeReport:
     def complete(self) -> bool:
         return not self.unreadable and not self.failed
 
-    def add(self, sample: Sample) -> Sample:
+    def add(self, sample: Sample, repeat: int = 0) -> Sample:
         """Count one sample of the run, and return it."""
         if self.calibrator is not None:
-            self.calibrator.add(sample)
+            self.calibrator.add(sample, repeat)
         result = sample.score
         if sample.failure is not None:
             self.failed += 1

@@ -38,6 +38,9 @@ class SampleInput:
     files: tuple[Path, ...] = ()
     """Files that are read, and therefore must not be overwritten."""
 
+    run: Run | None = None
+    """The run that the samples come from; None for files."""
+
     @classmethod
     def of_run(cls, run: Run, max_samples: int | None = None) -> Self:
         """Describe a run, and read its samples when they are asked for."""
@@ -45,7 +48,7 @@ class SampleInput:
         if row.status != "completed":
             unfinished = f"the run is {row.status}, with {row.totals.recorded} results"
         samples = islice(run.samples(), max_samples)
-        return cls(f"run {run.id}", samples, unfinished=unfinished)
+        return cls(f"run {run.id}", samples, unfinished=unfinished, run=run)
 
     @property
     def unread(self) -> int:

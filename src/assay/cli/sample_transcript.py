@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from assay.runner import build_session_label
+from assay.store import SampleLabel
 from assay.types import DataBlock, Message, Sample
 
 from .output import sanitize_text, sanitize_to_line
@@ -28,6 +29,9 @@ class Transcript:
     sample: Sample
     repeat: int
     repeats: int
+    label: SampleLabel | None = None
+    """The label that a person gave to the sample."""
+
     full: bool = False
 
     def parts(self) -> Iterator["Text"]:
@@ -40,6 +44,7 @@ class Transcript:
         for number, message in enumerate(self.sample.messages):
             yield from self._render_message(number, message)
         yield from self._render_result()
+        yield from self._render_label()
         yield from self._render_failure()
 
     def _list_fields(self) -> Iterator[tuple[str, str]]:
@@ -117,6 +122,19 @@ class Transcript:
             value += "" if metric.weight is None else f", weight {metric.weight:g}"
             value += f": {self._shorten(metric.reason)}" if metric.reason else ""
             yield _style_field("metric", f"{sanitize_to_line(name)} {value}")
+
+    def _render_label(self) -> Iterator["Text"]:
+        label = self.label
+        if label is None:
+            return
+        yield _style_text("\n--- label", style="bold")
+        values = [label.verdict, None if label.score is None else f"score {label.score:g}"]
+        values += ["corrected" if label.answer else None]
+        words = ", ".join(each for each in values if each) or "note"
+        yield _style_field("label", f"{words} by {sanitize_to_line(label.author or 'unknown')}")
+        for name, text in (("answer", label.answer), ("note", label.note)):
+            if text:
+                yield _style_field(name, self._shorten(text))
 
     def _render_failure(self) -> Iterator["Text"]:
         failure = self.sample.failure

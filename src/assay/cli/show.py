@@ -4,6 +4,7 @@ import json
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 
 from assay.errors import ConfigError
 from assay.runner import ListedSample, build_run_report, find_body
@@ -70,6 +71,7 @@ def _show_run(run: Run, args: Namespace) -> None:
         format_field("name", run.spec.name, columns=room),
         format_field("status", row.status),
         format_field("dataset", run.spec.dataset, columns=room - len(changed)) + changed,
+        *([format_field("labels", report.labels.text)] if report.labels.total else []),
     ]
     retries = format_retries(report.retried)
 
@@ -126,12 +128,15 @@ def _show_sample(run: Run, args: Namespace) -> None:
     rows = find_rows(run, wanted)
     row = _choose_repeat(rows, repeat)
     sample = find_body(run, row)
+    label = run.find_labels([row.key]).get(row.key)
     if args.json:
-        print_json({"run": run.id, "repeat": row.repeat, "sample": json.loads(sample.to_json())})
+        plain = None if label is None else asdict(label)
+        body = json.loads(sample.to_json())
+        print_json({"run": run.id, "repeat": row.repeat, "sample": body, "label": plain})
         return
     from .sample_transcript import Transcript
 
-    for part in Transcript(sample, row.repeat, len(rows), full=args.full).parts():
+    for part in Transcript(sample, row.repeat, len(rows), label, full=args.full).parts():
         render(part)
 
 

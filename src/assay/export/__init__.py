@@ -6,6 +6,7 @@ __getattr__, __dir__, _ = lazy_loader.attach_stub(__name__, __file__)
 
 __all__ = [
     "FORMATS",
+    "Correction",
     "ExportOptions",
     "ExportReport",
     "Format",

@@ -1,3 +1,4 @@
+from .corrections import Correction as Correction
 from .export_report import ExportReport as ExportReport
 from .export_report import LeftOut as LeftOut
 from .exporter import ExportOptions as ExportOptions

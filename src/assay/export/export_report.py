@@ -30,6 +30,9 @@ class ExportReport:
     used: int = 0
     """Samples with at least one row."""
 
+    corrected: int = 0
+    """Samples whose answer a person corrected."""
+
     rows: int = 0
     files: dict[str, int] = field(default_factory=dict)
     """The number of rows of each file."""
@@ -69,6 +72,7 @@ class ExportReport:
             "format": self.format,
             "read": self.read,
             "used": self.used,
+            "corrected": self.corrected,
             "rows": self.rows,
             "files": self.files,
             "left_out": dict(self.left_out),

@@ -11,6 +11,7 @@ from assay.formats import get_prompt_messages
 from assay.types import Sample
 
 from .content_digests import DigestTable, digest_conversation, digest_json
+from .corrections import CORRECTED, NO_ANSWER, Correction
 from .export_report import ExportReport
 from .format_table import FORMATS, ExportRow, Format, find_format
 from .groups import AnswerGroup, AnswerGroups, compute_group_key
@@ -53,7 +54,7 @@ class ExportOptions:
 
 
 def export_samples(
-    samples: Iterable[Sample],
+    samples: Iterable[Sample | Correction],
     target: Path,
     form: str | Format,
     *,
@@ -64,7 +65,8 @@ def export_samples(
 
     `form` is the name of a format, or a `Format` of your own. Samples are streamed one at a time;
     groups are collected on disk. The file is moved into place when it is complete, and no file is
-    written without rows.
+    written without rows. A correction is written where answers are learned from: as the answer, and
+    in pairs as the better one of itself and the recorded one.
     """
     name, found = (form.about, form) if isinstance(form, Format) else (form, find_format(form))
     export = _Export(name, found, target, selection or Selection(), options or ExportOptions())
@@ -95,7 +97,7 @@ class _Export:
         if selection.margin and takes != "pairs":
             raise ConfigError(f"{self.name} does not write pairs, so a margin has no effect")
 
-    def run(self, samples: Iterable[Sample]) -> ExportReport:
+    def run(self, samples: Iterable[Sample | Correction]) -> ExportReport:
         split = self.options.split
         parts = {"": self.target} if split is None else split.files(self.target)
         stub = self.target.with_name(f"{self.target.stem}.grader.json")
@@ -106,11 +108,13 @@ class _Export:
                 OutputFiles(targets, columns=self.form.columns, force=self.options.force)
             )
             splitter = None if split is None else Splitter(split)
-            for chosen in self._choose(self._filter_samples(samples), stack):
+            corrected: list[_RowSamples] = []
+            plain = self._resolve_corrections(samples, corrected)
+            for chosen in self._choose(self._filter_samples(plain), corrected, stack):
                 try:
                     rows = self._convert(chosen)
                 except (WireError, TokenError) as error:
-                    for sample in chosen:
+                    for sample in _list_read(chosen):
                         self.report.leave_out(sample.id, *_explain_exclusion(error))
                     continue
                 part = "" if splitter is None else splitter.part_of(chosen[0])
@@ -143,7 +147,7 @@ class _Export:
     ) -> None:
         report = self.report
         if self._is_full():
-            for sample in chosen:
+            for sample in _list_read(chosen):
                 report.leave_out(sample.id, "beyond the limit")
             return
         for row in rows:
@@ -152,19 +156,47 @@ class _Export:
             try:
                 files.write(target, row.value)
             except WireError as error:
-                for sample in chosen:
+                for sample in _list_read(chosen):
                     report.leave_out(sample.id, *_explain_exclusion(error))
                 return
             report.rows += 1
             report.files[str(target)] = report.files.get(str(target), 0) + 1
             report.count_dropped(row.dropped)
-        report.used += len(chosen)
+        report.used += len(_list_read(chosen))
+
+    def _resolve_corrections(
+        self, samples: Iterable[Sample | Correction], pairs: list[_RowSamples]
+    ) -> Iterator[Sample]:
+        """Yield recorded samples and corrected ones; collect the pairs of both."""
+        for given in samples:
+            self.report.read += 1
+            if not isinstance(given, Correction):
+                yield given
+            elif self.form.takes in ("answers", "tokens"):
+                self.report.corrected += 1
+                yield given.build_corrected()
+            elif self.form.takes == "pairs":
+                self._add_corrected_pair(given, pairs)
+            else:
+                # Other formats are about what happened, or about prompts.
+                yield given.recorded
+
+    def _add_corrected_pair(self, given: Correction, pairs: list[_RowSamples]) -> None:
+        chosen, rejected = given.build_corrected(), given.build_rejected()
+        reason = (NO_ANSWER, "") if rejected is None else None
+        if rejected is not None and rejected.response == chosen.response:
+            reason = ("the corrected answer is the recorded one", "")
+        reason = reason or self._find_exclusion(chosen, DigestTable())
+        if reason is not None or rejected is None:
+            self.report.leave_out(given.recorded.id, *(reason or (NO_ANSWER, "")))
+            return
+        self.report.corrected += 1
+        pairs.append((chosen, rejected))
 
     def _filter_samples(self, samples: Iterable[Sample]) -> Iterator[Sample]:
         """Yield the samples that pass all filters, and count the others."""
         seen = DigestTable()
         for sample in samples:
-            self.report.read += 1
             try:
                 reason = self._find_exclusion(sample, seen)
             except WireError as error:
@@ -196,7 +228,9 @@ class _Export:
             return "the same conversation again", ""
         return None
 
-    def _choose(self, samples: Iterator[Sample], stack: ExitStack) -> Iterator[_RowSamples]:
+    def _choose(
+        self, samples: Iterator[Sample], corrected: list[_RowSamples], stack: ExitStack
+    ) -> Iterator[_RowSamples]:
         if not self._needs_groups:
             yield from ((sample,) for sample in samples)
             return
@@ -207,6 +241,8 @@ class _Export:
                 groups.add(compute_group_key(sample, same_context=pairs), sample)
             except WireError as error:
                 self.report.leave_out(sample.id, *_explain_exclusion(error))
+        # People wrote these one by one, so that they fit into memory. All are known by now.
+        yield from corrected
         for group in groups:
             problem = _find_pair_problem(group, self.selection) if pairs else None
             chosen: _RowSamples = (group.best,)
@@ -246,8 +282,17 @@ class _Export:
             report.notes.append(f"{self.name} requires at least {self.form.least} rows")
         if report.rows and self.form.note is not None:
             report.notes.append(self.form.note)
+        if report.corrected:
+            report.notes.append(f"answers corrected by people were used: {report.corrected}")
         if self.options.lengths is not None:
             report.notes.append(f"lengths are {self.options.lengths.source}")
+
+
+def _list_read(chosen: _RowSamples) -> _RowSamples:
+    """Return the samples that were read: the two answers of a corrected pair are one."""
+    trajectory = chosen[0].trajectory
+    is_corrected = trajectory is not None and trajectory.termination_reason == CORRECTED
+    return chosen[:1] if is_corrected else chosen
 
 
 def _find_pair_problem(group: AnswerGroup, selection: Selection) -> str | None:

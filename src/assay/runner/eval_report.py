@@ -1,14 +1,14 @@
 """The report of an evaluation: figures at once, samples read from the store on demand."""
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from assay.datasets import SkippedRows
-from assay.errors import MissingExtra
+from assay.errors import MissingExtra, StoreError
 from assay.stats import (
     RunSummary,
     draw_svg_bar,
@@ -211,7 +211,12 @@ def build_eval_report(
     run: Run, store: Store, *, reopen: Store | str | Path | None, interrupted: bool
 ) -> EvalReport:
     """Read the figures of a run; its samples stay in the store."""
+    totals = run.totals
     summary = summarise_recorded(run.results(), run.spec.config)
+    # For pages and lists, which would read all results again. A store that became read-only, or is
+    # locked, still has a report.
+    with suppress(StoreError):
+        run.keep_summary(summary.model_dump_json(), totals)
     return EvalReport(
         run_id=run.id,
         spec=run.spec,

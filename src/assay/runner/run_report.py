@@ -3,12 +3,14 @@
 Commands and pages show the same report; this module formats nothing.
 """
 
-import heapq
 import json
 import re
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from itertools import chain, islice
 from typing import Any, Literal
+
+from pydantic import ValidationError
 
 from assay.errors import ConfigError
 from assay.stats import (
@@ -19,9 +21,18 @@ from assay.stats import (
     read_recorded_direction,
     summarise_recorded,
 )
-from assay.store import FailureGroup, ResultRow, RetriedAttempts, Run, RunRow
+from assay.store import (
+    FailureGroup,
+    ResultRow,
+    RetriedAttempts,
+    Run,
+    RunRow,
+    TableQuery,
+    TableRow,
+)
 from assay.types import Sample, build_label
 
+from .label_counts import LabelCounts, count_labels
 from .session_label import SessionLabel, build_session_label
 from .training_report import Training, read_training
 
@@ -36,6 +47,14 @@ _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 
 
 ListedKind = Literal["all", "failed", "judged"]
+_FAILED = TableQuery("failed != unknown")
+_LOWEST = TableQuery("score != unknown", sort="score")
+_NOT_JUDGED = TableQuery("score = unknown and failed = unknown")
+_WORST_FIRST = {
+    "all": (_FAILED, _LOWEST, _NOT_JUDGED),
+    "failed": (_FAILED,),
+    "judged": (_LOWEST,),
+}
 
 
 @dataclass(frozen=True)
@@ -141,6 +160,9 @@ class RunReport:
     samples: tuple[ListedSample, ...]
     """Failed samples first, then the worst scores, then samples that were not judged."""
 
+    labels: LabelCounts
+    """The labels that people gave to samples."""
+
     @property
     def failed(self) -> int:
         return sum(self.summary.failed.values())
@@ -160,12 +182,18 @@ class RunReport:
             "low_scores": asdict(self.low_scores),
             "training": None if self.training is None else self.training.plain(),
             "samples": [sample.plain() for sample in self.samples],
+            "labels": asdict(self.labels),
         }
 
 
-def build_run_report(run: Run, *, limit: int = 10, failed_only: bool = False) -> RunReport:
-    """Read the report of a run, with the worst `limit` samples, or only those that failed."""
-    summary = summarise_recorded(run.results(), run.spec.config)
+def build_run_report(
+    run: Run, *, limit: int = 10, failed_only: bool = False, summary: RunSummary | None = None
+) -> RunReport:
+    """Read the report of a run, with the worst `limit` samples, or only those that failed.
+
+    `summary` are statistics that were read before.
+    """
+    summary = read_summary(run) if summary is None else summary
     return RunReport(
         row=run.row(),
         summary=summary,
@@ -174,7 +202,18 @@ def build_run_report(run: Run, *, limit: int = 10, failed_only: bool = False) ->
         low_scores=group_low_scores(run, summary),
         training=read_training(run),
         samples=tuple(list_worst(run, limit=limit, which="failed" if failed_only else "all")),
+        labels=count_labels(run),
     )
+
+
+def read_summary(run: Run) -> RunSummary:
+    """Return the statistics of a run: those stored when it ended, if nothing was added since."""
+    stored = run.find_summary()
+    if stored is not None:
+        # Another version of assay may have stored other figures.
+        with suppress(ValidationError):
+            return RunSummary.model_validate_json(stored)
+    return summarise_recorded(run.results(), run.spec.config)
 
 
 def describe_run(row: RunRow) -> dict[str, Any]:
@@ -209,24 +248,17 @@ def list_worst(run: Run, *, limit: int, which: ListedKind = "all") -> list[Liste
 
     Each repeat of a sample is listed by itself.
     """
-    wanted = {"all": (0, 1, 2), "failed": (0,), "judged": (1,)}[which]
-    sign = _find_sign(run)
-    # The position in the run breaks ties; rows themselves cannot be compared.
-    numbered = ((_rank_result(row, sign), index, row) for index, row in enumerate(run.results()))
-    chosen = (each for each in numbered if each[0][0] in wanted)
-    worst = heapq.nsmallest(limit, chosen, key=lambda each: each[:2])
-    return [_describe_sample(row, find_body(run, row)) for _, _, row in worst]
+    table, lowest = run.table(), replace(_LOWEST, descending=_find_sign(run) < 0)
+    queries = [lowest if query is _LOWEST else query for query in _WORST_FIRST[which]]
+    rows = islice(chain.from_iterable(map(table.rows, queries)), limit)
+    found = (run.find_result(row.key) for row in rows)
+    # A run may be deleted meanwhile.
+    return [_describe_sample(*each) for each in found if each is not None]
 
 
 def _find_sign(run: Run) -> int:
     """Return 1 where high scores are good, -1 where low ones are."""
     return -1 if read_recorded_direction(run.spec.config) == "min" else 1
-
-
-def _rank_result(row: ResultRow, sign: int) -> tuple[int, float]:
-    if row.boundary is not None:
-        return (0, 0.0)
-    return (1, sign * row.score) if row.valid and row.score is not None else (2, 0.0)
 
 
 def _describe_sample(row: ResultRow, sample: Sample) -> ListedSample:
@@ -267,24 +299,16 @@ def find_body(run: Run, row: ResultRow) -> Sample:
 
 def group_low_scores(run: Run, summary: RunSummary) -> LowScores:
     """Group the results worse than the best possible score by reason."""
-    sign = _find_sign(run)
+    sign, table = _find_sign(run), run.table()
     best = _find_best_score(summary, sign)
-    count = 0
-
-    def choose_low() -> Iterator[tuple[float, int, ResultRow]]:
-        nonlocal count
-        for row in run.results(valid=True):
-            # Weighted metrics may sum to 0.9999999999999999, which must count as 1.0.
-            if row.score is not None and sign * (best - row.score) > NOISE:
-                count += 1
-                yield sign * row.score, count, row
-
-    lowest = heapq.nsmallest(MAX_REASONS_READ, choose_low(), key=lambda each: each[:2])
-    rows = {row.key: (row, sign * (best - (row.score or 0.0))) for _, _, row in lowest}
+    # Weighted metrics may sum to 0.9999999999999999, which must count as 1.0.
+    worse = f"score < {best - NOISE!r}" if sign > 0 else f"score > {best + NOISE!r}"
+    query = TableQuery(worse, sort="score", descending=sign < 0)
     groups: dict[str, _ReasonCounter] = {}
-    for key, sample in run.samples_by_key(rows):
-        pattern = normalize_reason(find_reason(sample))
-        groups.setdefault(pattern, _ReasonCounter()).add(*rows[key], sample)
+    for row in table.read_page(query, size=MAX_REASONS_READ).rows:
+        lost = sign * (best - (row.score or 0.0))
+        groups.setdefault(normalize_reason(row.reason), _ReasonCounter()).add(row, lost)
+    count = table.count_rows(worse)
     costliest = sorted(groups.items(), key=lambda item: -item[1].lost)
     shown = [group.build(pattern) for pattern, group in costliest[:_MAX_REASON_GROUPS]]
     read = sum(group.results for group in groups.values())
@@ -325,11 +349,11 @@ class _ReasonCounter:
         self._reasons: set[str] = set()
         self._example = ("", 0, "", "")
 
-    def add(self, row: ResultRow, lost: float, sample: Sample) -> None:
-        reason = find_reason(sample)
+    def add(self, row: TableRow, lost: float) -> None:
+        reason = row.reason
         if lost > self._most_lost:
             self._most_lost = lost
-            self._example = (row.sample_id, row.repeat, build_label(sample), reason)
+            self._example = (row.sample_id, row.repeat, row.label, reason)
         self.results += 1
         self.lost += lost
         self._total += row.score or 0.0

@@ -45,6 +45,9 @@ from .metrics import require_metric as require_metric
 from .outcome import read_outcome as read_outcome
 from .reward import reward_function as reward_function
 from .scorer_type import Scorer as Scorer
+from .subagents import UnreadableSubagent as UnreadableSubagent
+from .subagents import find_subagents as find_subagents
+from .subagents import map_started_subagents as map_started_subagents
 from .user_modules import build_import_path as build_import_path
 from .user_modules import hash_loaded_files as hash_loaded_files
 from .user_modules import is_installed as is_installed

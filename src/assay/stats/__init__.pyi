@@ -21,6 +21,7 @@ from .html_table import format_html_table as format_html_table
 from .interval_bar import draw_svg_bar as draw_svg_bar
 from .interval_bar import draw_text_bar as draw_text_bar
 from .interval_bar import find_score_range as find_score_range
+from .interval_bar import find_share as find_share
 from .multiplicity import adjust_p_values as adjust_p_values
 from .number_format import WIDTH as WIDTH
 from .number_format import clean_text as clean_text
@@ -53,6 +54,7 @@ from .result_types import ResultLike as ResultLike
 from .result_types import average as average
 from .result_types import check_finite as check_finite
 from .scale import find_shared_bounds as find_shared_bounds
+from .scale import read_recorded_bounds as read_recorded_bounds
 from .scale import read_recorded_direction as read_recorded_direction
 from .scale import refuse_out_of_bounds as refuse_out_of_bounds
 from .scale import summarise_recorded as summarise_recorded
@@ -60,6 +62,7 @@ from .statistics import Bounds as Bounds
 from .statistics import Interval as Interval
 from .statistics import RunningStats as RunningStats
 from .statistics import check_bounds as check_bounds
+from .statistics import estimate_interval as estimate_interval
 from .statistics import mean_interval as mean_interval
 from .statistics import samples_to_prove as samples_to_prove
 from .summary import RunSummary as RunSummary

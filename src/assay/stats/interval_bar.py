@@ -40,7 +40,7 @@ def draw_text_bar(
     line, inside, dot, mark = "-=o|" if ascii_only else "─━●┃"
 
     def find_column(value: float) -> int:
-        return round(_find_share(value, scale) * (columns - 1))
+        return round(find_share(value, scale) * (columns - 1))
 
     cells = [line] * columns
     if interval.low is not None and interval.high is not None:
@@ -62,7 +62,7 @@ def draw_svg_bar(interval: Interval, scale: Bounds, *, threshold: float | None =
         return ""
 
     def find_x(value: float) -> str:
-        return f"{_SVG_MARGIN + _find_share(value, scale) * (_SVG_WIDTH - 2 * _SVG_MARGIN):.1f}"
+        return f"{_SVG_MARGIN + find_share(value, scale) * (_SVG_WIDTH - 2 * _SVG_MARGIN):.1f}"
 
     def draw_line(low: float, high: float, colour: str, width: int) -> str:
         ends = f'x1="{find_x(low)}" x2="{find_x(high)}" y1="8" y2="8"'
@@ -85,6 +85,7 @@ def draw_svg_bar(interval: Interval, scale: Bounds, *, threshold: float | None =
     return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{title}{"".join(parts)}</svg>'
 
 
-def _find_share(value: float, scale: Bounds) -> float:
+def find_share(value: float, scale: Bounds) -> float:
+    """Return the position of a value on a scale, from 0 at its low end to 1 at its high end."""
     low, high = scale
     return min(max((value - low) / (high - low), 0.0), 1.0) if high > low else 0.5

@@ -6,14 +6,15 @@ sample without a result, so that failed samples are counted.
 
 import heapq
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from assay.errors import StoreError
 
 from .database import Database
+from .excerpts import to_column_text
 from .insert_rows import NO_POSITION, decode_body, to_column_id
 from .insertion import compute_first_result_no
 from .sample_keys import DoneKeys, RecordedPrompts
@@ -33,12 +34,12 @@ _ROW_COLUMNS = (
 
 _VALID, _CACHED = _ROW_COLUMNS.index("valid"), _ROW_COLUMNS.index("cached")
 
-# The condition that an attempt is the last one of a sample without a result.
-_IS_FINAL_FAILURE = (
+IS_FINAL_FAILURE = (
     "NOT EXISTS (SELECT 1 FROM assay_result d WHERE d.run_no = t.run_no AND d.key = t.key) "
     "AND NOT EXISTS (SELECT 1 FROM assay_attempt l "
     "WHERE l.run_no = t.run_no AND l.key = t.key AND l.attempt_no > t.attempt_no)"
 )
+"""The condition that an attempt `t` is the last one of a sample without a result."""
 
 _ROWS_PER_PAGE = 1000
 _BODIES_PER_PAGE = 50
@@ -75,6 +76,9 @@ class ResultRow:
 @dataclass(frozen=True, slots=True)
 class AttemptRow:
     """One failed attempt."""
+
+    number: int
+    """Ascending with time, unique in the store."""
 
     key: str
     sample_id: str
@@ -114,6 +118,14 @@ class FailureGroup:
     """The label of that one."""
 
 
+class RecordedSample(NamedTuple):
+    """A whole sample with its place in the run."""
+
+    key: str
+    repeat: int
+    sample: "Sample"
+
+
 @dataclass(frozen=True)
 class KeptRollout:
     """A recorded rollout that can be scored again without model calls."""
@@ -147,13 +159,7 @@ class RunReader:
         is False.
         """
         for row in self._merge_rows(status, valid, sample_id, failed=failed, bodies=False):
-            # By position, not by name: looking up attributes of a million rows is slow.
-            *values, metrics, position, _ = row
-            # SQLite has no booleans.
-            values[_VALID], values[_CACHED] = bool(values[_VALID]), bool(values[_CACHED])
-            values.append({} if metrics is None else json.loads(metrics))
-            values.append(None if position == NO_POSITION else position)
-            yield ResultRow(*values)
+            yield _parse_row(row)
 
     def samples(
         self,
@@ -166,6 +172,80 @@ class RunReader:
         """Yield whole samples, ordered and filtered as in `results`, with one page in memory."""
         for row in self._merge_rows(status, valid, sample_id, failed=failed, bodies=True):
             yield self._parse_body(row)
+
+    def samples_with_keys(self) -> Iterator[RecordedSample]:
+        """Yield whole samples as `samples` does, each with its key and repeat."""
+        for row in self._merge_rows(None, None, None, failed=True, bodies=True):
+            yield RecordedSample(row.key, row.repeat, self._parse_body(row))
+
+    def find_sample(self, key: str, *, attempt: int | None = None) -> RecordedSample | None:
+        """Return the result with this key, else its last failed attempt; or one failed attempt."""
+        result = (
+            "SELECT t.key, t.repeat, b.codec, b.blob FROM assay_result t "
+            "JOIN assay_body b ON b.result_no = t.result_no WHERE t.run_no = ? AND t.key = ?"
+        )
+        failure = (
+            "SELECT key, repeat, codec, blob FROM assay_attempt WHERE run_no = ? AND key = ? "
+            f"{'' if attempt is None else 'AND attempt_no = ? '}ORDER BY attempt_no DESC LIMIT 1"
+        )
+        row, wanted = None, to_column_text(key)
+        with self._database.read_transaction() as transaction:
+            if attempt is None:
+                row = transaction.execute(result, self._run_no, wanted).first()
+            if row is None:
+                values = () if attempt is None else (attempt,)
+                row = transaction.execute(failure, self._run_no, wanted, *values).first()
+        return None if row is None else RecordedSample(row.key, row.repeat, self._parse_body(row))
+
+    def find_repeats(self, key: str) -> list[ResultRow]:
+        """Return the rollouts of the same sample as this one, in order; also those that failed."""
+        query = "SELECT position, sample_id FROM assay_{} WHERE run_no = ? AND key = ? LIMIT 1"
+        with self._database.read_transaction() as transaction:
+            for table in ("result", "attempt"):
+                place = transaction.execute(
+                    query.format(table), self._run_no, to_column_text(key)
+                ).first()
+                if place is not None:
+                    break
+            else:
+                return []
+        # By position too, which has an index: an id alone would be searched in the whole run.
+        conditions: dict[str, object] = {
+            "t.run_no = ?": self._run_no,
+            "t.position = ?": place.position,
+            "t.sample_id = ?": place.sample_id,
+        }
+        rows = [
+            _parse_row(row)
+            for failures in (False, True)
+            for row in self._iterate_pages(conditions, failures=failures, bodies=False)
+        ]
+        return sorted(rows, key=lambda row: row.repeat)
+
+    def find_sample_ids(self, keys: Iterable[str]) -> dict[str, tuple[str, int]]:
+        """Return sample id and repeat of each of these keys that the run has."""
+        found: dict[str, tuple[str, int]] = {}
+        wanted = [to_column_text(key) for key in keys]
+        for first in range(0, len(wanted), _ROWS_PER_PAGE // 2):
+            some = wanted[first : first + _ROWS_PER_PAGE // 2]
+            marks = ", ".join("?" * len(some))
+            with self._database.read_transaction() as transaction:
+                for table in ("attempt", "result"):
+                    query = (
+                        f"SELECT key, sample_id, repeat FROM assay_{table} "
+                        f"WHERE run_no = ? AND key IN ({marks})"
+                    )
+                    rows = transaction.execute(query, self._run_no, *some).all()
+                    found.update((row.key, (row.sample_id, row.repeat)) for row in rows)
+        return found
+
+    def find_result(self, key: str) -> "tuple[ResultRow, Sample] | None":
+        """Return the narrow row and the sample of a key: its result, else its last attempt."""
+        for failures in (False, True):
+            conditions = {"t.run_no = ?": self._run_no, "t.key = ?": to_column_text(key)}
+            for row in self._iterate_pages(conditions, failures=failures, bodies=True):
+                return _parse_row(row[: len(_ROW_COLUMNS)]), self._parse_body(row)
+        return None
 
     def samples_by_key(self, keys: Iterable[str]) -> "Iterator[tuple[str, Sample]]":
         """Yield key and sample of each of these results; of a failure its last attempt.
@@ -214,6 +294,7 @@ class RunReader:
                 rows = transaction.execute(query, self._run_no, last, *values).all()
             for row in rows:
                 yield AttemptRow(
+                    number=row.attempt_no,
                     key=row.key,
                     sample_id=row.sample_id,
                     index=None if row.position == NO_POSITION else row.position,
@@ -235,7 +316,7 @@ class RunReader:
         cost = f"CASE WHEN t.boundary = '{_SCORER}' THEN 0.0 ELSE t.cost_usd END"
         query = (
             f"SELECT count(*) AS attempts, sum({cost}) AS cost, count({cost}) AS known "
-            f"FROM assay_attempt t WHERE t.run_no = ? AND NOT ({_IS_FINAL_FAILURE})"
+            f"FROM assay_attempt t WHERE t.run_no = ? AND NOT ({IS_FINAL_FAILURE})"
         )
         with self._database.read_transaction() as transaction:
             return RetriedAttempts(*transaction.execute(query, self._run_no).first())
@@ -245,7 +326,7 @@ class RunReader:
         query = (
             "SELECT boundary, kind, message, count(*) AS samples, min(sample_id) AS example "
             "FROM assay_attempt t "
-            f"WHERE t.run_no = ? AND {_IS_FINAL_FAILURE} GROUP BY boundary, kind, message "
+            f"WHERE t.run_no = ? AND {IS_FINAL_FAILURE} GROUP BY boundary, kind, message "
             "ORDER BY samples DESC, boundary, kind, message LIMIT ?"
         )
         with self._database.read_transaction() as transaction:
@@ -261,7 +342,7 @@ class RunReader:
         # A rollout whose scorer failed is paid for once, however often it is rescored.
         query = (
             "SELECT sum(t.cost_usd) FROM assay_attempt t WHERE t.run_no = ? "
-            f"AND (t.boundary <> '{_SCORER}' OR {_IS_FINAL_FAILURE})"
+            f"AND (t.boundary <> '{_SCORER}' OR {IS_FINAL_FAILURE})"
         )
         with self._database.read_transaction() as transaction:
             return float(transaction.execute(query, self._run_no).scalar() or 0.0)
@@ -321,17 +402,7 @@ class RunReader:
         return KeptRollout(sample.trajectory, row.prompt_digest, sample.metadata)
 
     def _parse_body(self, row: Any) -> "Sample":
-        # Not above: lists and gates read numbers only, and need none of these models.
-        from pydantic import ValidationError
-
-        from assay.types import Sample
-
-        where = f"{self._database.where}, key {row.key}"
-        try:
-            return Sample.from_json(decode_body(row.codec, row.blob, where=where))
-        except ValidationError as error:
-            problem = error.errors(include_url=False, include_input=False)[0]["msg"]
-            raise StoreError(f"a stored sample cannot be read: {problem}", where=where) from None
+        return parse_sample(row, where=f"{self._database.where}, key {row.key}")
 
     def _merge_rows(
         self,
@@ -380,7 +451,7 @@ class RunReader:
             source += " JOIN assay_body b ON b.result_no = t.result_no" if bodies else ""
             other = {"boundary": "NULL", "number": number}
         columns = ", ".join(f"{other.get(name, f't.{name}')} AS {name}" for name in _ROW_COLUMNS)
-        where = " AND ".join([*conditions, *([_IS_FINAL_FAILURE] if failures else [])])
+        where = " AND ".join([*conditions, *([IS_FINAL_FAILURE] if failures else [])])
         query = f"SELECT {columns}{body if bodies else ''} FROM {source} WHERE {where}"
         order = f"t.position, t.sample_id, t.repeat, {number}"
         size = _BODIES_PER_PAGE if bodies else _ROWS_PER_PAGE
@@ -400,3 +471,27 @@ class RunReader:
 def _read_place(row: Any) -> tuple[int, str, int]:
     # Databases sort text by its bytes, Python by code points: the same order in UTF-8.
     return (row.position, row.sample_id, row.repeat)
+
+
+def _parse_row(row: Sequence[Any]) -> ResultRow:
+    # By position, not by name: looking up attributes of a million rows is slow.
+    *values, metrics, position, _ = row
+    # SQLite has no booleans.
+    values[_VALID], values[_CACHED] = bool(values[_VALID]), bool(values[_CACHED])
+    values.append({} if metrics is None else json.loads(metrics))
+    values.append(None if position == NO_POSITION else position)
+    return ResultRow(*values)
+
+
+def parse_sample(row: Any, *, where: str) -> "Sample":
+    """Parse the body of a row with `codec` and `blob`. Raises `StoreError`."""
+    # Not above: lists and gates read numbers only, and need none of these models.
+    from pydantic import ValidationError
+
+    from assay.types import Sample
+
+    try:
+        return Sample.from_json(decode_body(row.codec, row.blob, where=where))
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_input=False)[0]["msg"]
+        raise StoreError(f"a stored sample cannot be read: {problem}", where=where) from None

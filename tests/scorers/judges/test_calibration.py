@@ -134,6 +134,19 @@ def test_labels_meet_the_samples_that_go_by() -> None:
     assert calibrator.criteria == {"done"}
 
 
+def test_a_label_of_one_repeat_meets_only_that_rollout() -> None:
+    labels = [Label("a", 1.0, repeat=1), Label("b", 0.0), Label("c", 1.0, repeat=7)]
+    calibrator = Calibrator(labels, 0.5)
+
+    for name, repeat, score in (("a", 0, 0.0), ("a", 1, 1.0), ("b", 0, 0.0), ("b", 1, 0.0)):
+        calibrator.add(judged(name, score), repeat)
+
+    compared = calibrator.compute_calibrations()[0]
+    assert (compared.compared, compared.agreement) == (3, 1.0)
+    assert calibrator.unlabelled == 1
+    assert calibrator.missing == ["c"]
+
+
 def test_labels_are_read_in_every_spelling(tmp_path: Path) -> None:
     path = tmp_path / "labels.jsonl"
     path.write_text(

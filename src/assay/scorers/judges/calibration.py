@@ -30,6 +30,8 @@ class Label:
     """From 0 to 1."""
 
     criterion: str | None = None
+    repeat: int | None = None
+    """The rollout that was labelled. None: all rollouts of the sample."""
 
 
 class Calibration(BaseModel):
@@ -93,11 +95,12 @@ class Calibrator:
     """Collects pairs of label and score from a stream of judged samples."""
 
     def __init__(self, labels: Iterable[Label], threshold: float) -> None:
-        self._labels: dict[str, dict[str | None, float]] = {}
+        self._labels: dict[tuple[str, int | None], dict[str | None, float]] = {}
         for label in labels:
-            self._labels.setdefault(label.sample_id, {})[label.criterion] = label.value
+            key = (label.sample_id, label.repeat)
+            self._labels.setdefault(key, {})[label.criterion] = label.value
         self._threshold = threshold
-        self._seen: set[str] = set()
+        self._seen: set[tuple[str, int | None]] = set()
         self._pairs: dict[str | None, list[tuple[float, float | None]]] = {}
         for each in self._labels.values():
             for criterion in each:
@@ -108,19 +111,22 @@ class Calibrator:
     @property
     def missing(self) -> list[str]:
         """Labelled samples that were not added."""
-        return sorted(self._labels.keys() - self._seen)
+        return sorted({sample_id for sample_id, _ in self._labels.keys() - self._seen})
 
     @property
     def criteria(self) -> set[str]:
         return {name for name in self._pairs if name is not None}
 
-    def add(self, sample: Sample) -> None:
+    def add(self, sample: Sample, repeat: int = 0) -> None:
         """Compare one judged sample with its labels."""
-        labels = self._labels.get(sample.id)
+        key: tuple[str, int | None] = (sample.id, repeat)
+        if key not in self._labels:
+            key = (sample.id, None)
+        labels = self._labels.get(key)
         if labels is None:
             self.unlabelled += 1
             return
-        self._seen.add(sample.id)
+        self._seen.add(key)
         for criterion, value in labels.items():
             score = None if sample.score is None else sample.score.reward
             if criterion is not None:

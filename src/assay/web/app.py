@@ -1,0 +1,83 @@
+"""The application: the routes of all pages behind the security rules."""
+
+import secrets
+from collections.abc import Callable
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from assay.errors import AssayError, ConfigError, StoreError
+from assay.store import Store
+from assay.types import redact
+
+from . import label_page, run_page, runs_page, sample_page, static_files, token_page
+from .page import ViewContext, find_context
+from .render import build_templates
+from .security import AccessRules, SecurityMiddleware
+
+PAGES = (runs_page, run_page, label_page, sample_page, token_page, static_files)
+"""Modules with `ROUTES`."""
+
+
+def build_app(
+    store: Store,
+    *,
+    host: str = "127.0.0.1",
+    token: str | None = None,
+    decode_token: Callable[[int], str] | None = None,
+) -> Starlette:
+    """Build the application over an open store, for a server that listens on `host`.
+
+    `token` is required from every visitor; an address other than loopback needs one.
+    `decode_token` returns the text of a token id.
+    """
+    rules = AccessRules(host, page_token=secrets.token_urlsafe(24), access_token=token)
+    app = Starlette(
+        routes=[route for page in PAGES for route in page.ROUTES],
+        middleware=[Middleware(SecurityMiddleware, rules=rules)],
+        exception_handlers={
+            HTTPException: _show_http_error,
+            AssayError: _show_assay_error,
+            Exception: _show_internal_error,
+        },
+    )
+    app.state.view = ViewContext(store, build_templates(), rules.page_token, decode_token)
+    app.state.streams = {"open": 0}
+    return app
+
+
+def _show_http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return _show_error(request, error.status_code, error.detail)
+
+
+def _show_assay_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, AssayError)
+    status = (
+        400 if isinstance(error, ConfigError) else 503 if isinstance(error, StoreError) else 500
+    )
+    return _show_error(request, status, redact(error.message), error.hint)
+
+
+def _show_internal_error(request: Request, error: Exception) -> Response:
+    # The traceback goes to the terminal; a page may be looked at by others.
+    return _show_error(request, 500, "the viewer failed; its terminal shows the traceback")
+
+
+def _show_error(request: Request, status: int, message: str, hint: str | None = None) -> Response:
+    if request.url.path.startswith("/api/"):
+        return JSONResponse({"error": message, "hint": hint}, status)
+    context = find_context(request)
+    text = context.templates.get_template("error.html").render(
+        status=status,
+        message=message,
+        hint=hint,
+        section=None,
+        page_token=context.page_token,
+        where=context.store.where,
+        address=request.url.path,
+    )
+    return Response(text, status, media_type="text/html")

@@ -1,0 +1,185 @@
+"""Charts as SVG, drawn on the server: made of numbers and escaped text only.
+
+Colours and strokes are classes of `view.css`: the pages allow no inline style.
+"""
+
+from collections.abc import Sequence
+
+from markupsafe import Markup, escape
+
+from assay.stats import find_share, format_number
+
+_INTERVAL_WIDTH, _INTERVAL_HEIGHT, _INTERVAL_MARGIN = 400, 50, 10
+_SPARK_WIDTH, _SPARK_HEIGHT, _SPARK_MARGIN = 120, 18, 5
+_BARS_WIDTH, _BARS_HEIGHT = 200, 44
+
+
+def draw_element(name: str, *children: Markup | str, **attributes: object) -> Markup:
+    """Return an element with escaped attributes; `class_` and `stroke_width` become their names."""
+    words = Markup("").join(
+        Markup(' {}="{}"').format(key.rstrip("_").replace("_", "-"), _format_attribute(value))
+        for key, value in attributes.items()
+    )
+    inner = Markup("").join(escape(child) for child in children)
+    return Markup("<{0}{1}>{2}</{0}>").format(name, words, inner)
+
+
+def _format_attribute(value: object) -> object:
+    return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else value
+
+
+def draw_interval(
+    mean: float | None,
+    low: float | None,
+    high: float | None,
+    *,
+    scale: tuple[float, float],
+    threshold: float | None = None,
+    is_missed: bool | None = None,
+) -> Markup:
+    """Draw a mean as a dot on its interval, with the threshold of the gate; empty if unknown.
+
+    `is_missed` is whether the mean misses the threshold (default: a mean below it does).
+    """
+    if mean is None:
+        return Markup("")
+
+    def find_x(value: float) -> float:
+        span = _INTERVAL_WIDTH - 2 * _INTERVAL_MARGIN
+        return _INTERVAL_MARGIN + find_share(value, scale) * span
+
+    y = 25
+    parts = [
+        draw_element("line", class_="axis", x1=find_x(scale[0]), y1=y, x2=find_x(scale[1]), y2=y)
+    ]
+    for share in range(11):
+        x = find_x(scale[0] + (scale[1] - scale[0]) * share / 10)
+        parts.append(draw_element("line", class_="axis", x1=x, y1=y - 3, x2=x, y2=y + 3))
+    if low is not None and high is not None:
+        parts.append(
+            draw_element("line", class_="band", x1=find_x(low), y1=y, x2=find_x(high), y2=y)
+        )
+    if is_missed is None:
+        is_missed = threshold is not None and mean < threshold
+    parts.append(draw_element("circle", class_="dot", cx=find_x(mean), cy=y, r=6))
+    if threshold is not None and scale[0] <= threshold <= scale[1]:
+        x = find_x(threshold)
+        state = "gate missed" if is_missed else "gate"
+        parts.append(draw_element("line", class_=state, x1=x, y1=12, x2=x, y2=38))
+        anchor = "end" if x > _INTERVAL_WIDTH * 0.7 else "start" if x < 80 else "middle"
+        text = f"threshold {format_number(threshold)}"
+        parts.append(draw_element("text", text, class_="gate-name", x=x, y=9, text_anchor=anchor))
+    for value, anchor in ((scale[0], "start"), (scale[1], "end")):
+        x = find_x(value)
+        parts.append(draw_element("text", f"{value:g}", x=x, y=48, text_anchor=anchor))
+    return draw_element(
+        "svg",
+        *parts,
+        class_="interval",
+        viewBox=f"0 0 {_INTERVAL_WIDTH} {_INTERVAL_HEIGHT}",
+        role="img",
+        aria_label=describe_interval(mean, low, high, threshold=threshold),
+    )
+
+
+def draw_spark(
+    mean: float | None,
+    low: float | None,
+    high: float | None,
+    *,
+    scale: tuple[float, float],
+    threshold: float | None = None,
+) -> Markup:
+    """Draw an interval small enough for the cell of a table; empty if unknown."""
+    if mean is None:
+        return Markup("")
+
+    def find_x(value: float) -> float:
+        return _SPARK_MARGIN + find_share(value, scale) * (_SPARK_WIDTH - 2 * _SPARK_MARGIN)
+
+    y = _SPARK_HEIGHT / 2
+    parts = [
+        draw_element("line", class_="axis", x1=find_x(scale[0]), y1=y, x2=find_x(scale[1]), y2=y)
+    ]
+    if low is not None and high is not None:
+        parts.append(
+            draw_element("line", class_="band", x1=find_x(low), y1=y, x2=find_x(high), y2=y)
+        )
+    if threshold is not None and scale[0] <= threshold <= scale[1]:
+        x, state = find_x(threshold), "gate missed" if mean < threshold else "gate"
+        parts.append(draw_element("line", class_=state, x1=x, y1=1, x2=x, y2=_SPARK_HEIGHT - 1))
+    parts.append(draw_element("circle", class_="dot", cx=find_x(mean), cy=y, r=4))
+    return draw_element(
+        "svg",
+        *parts,
+        class_="spark",
+        viewBox=f"0 0 {_SPARK_WIDTH} {_SPARK_HEIGHT}",
+        role="img",
+        aria_label=describe_interval(mean, low, high, threshold=threshold),
+    )
+
+
+def draw_bars(counts: Sequence[int], *, first: float, last: float, label: str) -> Markup:
+    """Draw a histogram between two numbers; empty without counts."""
+    most = max(counts, default=0)
+    if not most:
+        return Markup("")
+    room, width = _BARS_HEIGHT - 14, _BARS_WIDTH / len(counts)
+    parts = []
+    for index, count in enumerate(counts):
+        # A bin with few results stays visible beside one with thousands.
+        height = max(count / most * room, 1.5) if count else 0.0
+        title = draw_element("title", f"{count:,}")
+        parts.append(
+            draw_element(
+                "rect",
+                title,
+                class_="bin",
+                x=index * width + 1,
+                y=room - height,
+                width=width - 2,
+                height=height,
+                rx=1.5,
+            )
+        )
+    parts.append(draw_element("line", class_="axis", x1=0, y1=room, x2=_BARS_WIDTH, y2=room))
+    for value, x, anchor in ((first, 0, "start"), (last, _BARS_WIDTH, "end")):
+        parts.append(draw_element("text", f"{value:g}", x=x, y=_BARS_HEIGHT, text_anchor=anchor))
+    return draw_element(
+        "svg",
+        *parts,
+        class_="bars",
+        viewBox=f"0 0 {_BARS_WIDTH} {_BARS_HEIGHT}",
+        role="img",
+        aria_label=label,
+    )
+
+
+def draw_meter(value: float | None, *, high: float = 1.0) -> Markup:
+    """Draw a value as a bar between 0 and `high`; empty if unknown or outside."""
+    if value is None or high <= 0 or not 0 <= value <= high:
+        return Markup("")
+    width, height = 120.0, 8.0
+    return draw_element(
+        "svg",
+        draw_element("rect", class_="track", x=0, y=0, width=width, height=height, rx=4),
+        draw_element(
+            "rect", class_="bin", x=0, y=0, width=width * value / high, height=height, rx=4
+        ),
+        class_="meter",
+        viewBox=f"0 0 {width:g} {height:g}",
+        role="img",
+        aria_label=format_number(value),
+    )
+
+
+def describe_interval(
+    mean: float, low: float | None, high: float | None, *, threshold: float | None = None
+) -> str:
+    """Describe an interval in words, for readers who cannot see its picture."""
+    text = f"score {format_number(mean)}"
+    if low is not None and high is not None:
+        text += f", interval {format_number(low)} to {format_number(high)}"
+    if threshold is not None:
+        text += f", threshold {format_number(threshold)}"
+    return text
