@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.cells import cell_len
 
-from assay.cli.compare import main
+from assay.cli.compare import format_config_difference, main
+from assay.cli.output import format_lines
 from assay.errors import ConfigError
+from assay.runner import ConfigDifference
 from assay.types import EvaluateResult, Metric, Sample
 from recorded_runs import conversation, judged_by_metadata, record, samples
 
@@ -188,3 +191,47 @@ def test_runs_are_compared_on_their_scale(
     assert widths[1] > widths[0]
     with pytest.raises(ConfigError, match="different scales"):
         main(given(store, "share1", "reward1"))
+
+
+def shown(monkeypatch: pytest.MonkeyPatch, found: ConfigDifference) -> list[str]:
+    monkeypatch.setenv("COLUMNS", "80")
+    return format_lines(format_config_difference(found), None).splitlines()
+
+
+def test_the_diff_of_a_prompt_keeps_its_indentation_and_fits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    diff = ("@@ -1,2 +1,2 @@", " Be brief.", "-  Answer:\x1b[2J {q}", f"+  Think: {'漢' * 50}")
+    found = ConfigDifference(("prompt",), ("prompt.name: 'a' -> 'b'",), diff, None)
+
+    lines = shown(monkeypatch, found)
+
+    assert lines[:6] == [
+        "differ in     prompt",
+        "  prompt.name: 'a' -> 'b'",
+        "  prompt:",
+        "    @@ -1,2 +1,2 @@",
+        "     Be brief.",
+        "    -  Answer:\ufffd[2J {q}",
+    ]
+    assert lines[6].startswith("    +  Think: 漢")
+    assert lines[6].endswith("…")
+    assert cell_len(lines[6]) <= 80
+
+
+def test_long_differences_are_cut_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = tuple(f"s{number}: 1 -> 2" for number in range(12))
+    diff = tuple(f"+ line {number}" for number in range(41))
+
+    lines = shown(monkeypatch, ConfigDifference(("s",), settings, diff, "rows -> other"))
+
+    assert lines[0] == "differ in     s, dataset"
+    assert "  and 2 more settings" in lines
+    assert "  dataset: rows -> other" in lines
+    assert lines[-1] == "    and 1 more lines"
+
+
+def test_equal_configurations_differ_in_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = ConfigDifference((), (), (), None)
+
+    assert shown(monkeypatch, found) == ["differ in     nothing of their configurations"]

@@ -10,7 +10,8 @@ import pytest
 from rich.cells import cell_len
 
 from assay.cli import main
-from assay.cli.show_training import format_reward, format_training, read_training
+from assay.cli.show_training import format_reward, format_training
+from assay.runner import read_training
 from assay.store import RunSpec, Store
 from assay.types import Boundary, EvaluateResult, Failure, Sample, Status
 from recorded_runs import record, samples

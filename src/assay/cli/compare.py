@@ -1,21 +1,26 @@
 """`assay compare`: improvements and regressions between two runs, with their significance."""
 
-import json
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
 
+from rich.cells import cell_len, set_cell_size
+
+from assay.runner import ChangedAnswers, ConfigDifference, build_run_comparison
 from assay.stats import Comparison, Conclusion, Pair, format_number
-from assay.stats import compare as compare_results
-from assay.store import Run
-from assay.types import Sample
 
 from .arguments import add_count, add_flag, add_report_options
-from .config_difference import find_config_difference
 from .exit_status import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_PASS
-from .output import Line, Styled, format_field, measure_line_width, print_report
+from .output import (
+    Line,
+    Styled,
+    cut,
+    format_field,
+    measure_line_width,
+    print_report,
+    sanitize_text,
+)
 from .store_option import add_store_option, open_store
-from .worst_samples import find_reason, format_name, format_named, measure_id_width
+from .worst_samples import format_name, format_named, measure_id_width
 
 _CONCLUSION_STYLES = {
     Conclusion.BETTER: "green",
@@ -24,6 +29,10 @@ _CONCLUSION_STYLES = {
     Conclusion.TOO_FEW: "yellow",
 }
 _ANSWER_FIELD_WIDTH = 12
+# A prompt may be a book; --json has all of it.
+_MAX_DIFF_LINES = 40
+_MAX_SETTING_LINES = 10
+_DIFF_STYLES = {"-": "red", "+": "green", "@": "dim"}
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -43,28 +52,17 @@ def configure(parser: ArgumentParser) -> None:
 def main(args: Namespace) -> int:
     """Exit status 0; with `--fail-on-regression` 1 when worse, 3 when inconclusive."""
     with open_store(args) as store:
-        a, b = store.run(args.a), store.run(args.b)
-        comparison = compare_results(a, b, limit=args.limit)
-        changed = (*comparison.regressions, *comparison.improvements)
-        answers = {pair.sample_id: _read_answers(a, b, pair) for pair in changed}
-    differing = find_config_difference(a, b)
-    plain = {
-        "a": a.id,
-        "b": b.id,
-        **differing.plain(),
-        "conclusion": str(comparison.conclusion),
-        **json.loads(comparison.model_dump_json()),
-        "answers": {sample_id: asdict(each) for sample_id, each in answers.items()},
-    }
+        found = build_run_comparison(store.run(args.a), store.run(args.b), limit=args.limit)
+    comparison = found.comparison
     conclusion, *headline = comparison.headline()
     lines: list[Line] = [
         Styled(conclusion, _CONCLUSION_STYLES[comparison.conclusion]),
         *headline,
-        format_field("first run", a.id),
-        format_field("second run", b.id),
-        *differing.lines(),
+        format_field("first run", found.a.id),
+        format_field("second run", found.b.id),
+        *format_config_difference(found.differing),
     ]
-    print_report(args, [*lines, *_format_changes(comparison, answers)], plain)
+    print_report(args, [*lines, *_format_changes(comparison, found.answers)], found.plain())
     # Without the option the command only reports: a script may compare runs that differ on purpose.
     if not args.fail_on_regression:
         return EXIT_PASS
@@ -72,34 +70,28 @@ def main(args: Namespace) -> int:
     return statuses.get(comparison.conclusion, EXIT_PASS)
 
 
-@dataclass(frozen=True)
-class ChangedAnswers:
-    """The answers of both runs to one sample, and the reason of the worse one's score."""
-
-    old: str
-    new: str
-    expected: str
-    reason: str
-
-
-def _read_answers(a: Run, b: Run, pair: Pair) -> ChangedAnswers:
-    is_worse = pair.difference < 0
-    # Of several repeats those that show the change best.
-    old = _choose_result(a, pair.sample_id, highest=is_worse)
-    new = _choose_result(b, pair.sample_id, highest=not is_worse)
-    return ChangedAnswers(
-        old=old.response,
-        new=new.response,
-        expected="" if new.ground_truth is None else str(new.ground_truth),
-        reason=find_reason(new if is_worse else old),
-    )
-
-
-def _choose_result(run: Run, sample_id: str, *, highest: bool) -> Sample:
-    choose = max if highest else min
-    # Every sample of a pair has a valid score.
-    samples = run.samples(sample_id=sample_id, valid=True)
-    return choose(samples, key=lambda sample: sample.reward or 0.0)
+def format_config_difference(found: ConfigDifference) -> Iterator[Line]:
+    """Yield the differences between configurations as lines of a report."""
+    names = [*found.keys, *(["dataset"] if found.dataset is not None else [])]
+    yield format_field("differ in", ", ".join(names) or "nothing of their configurations")
+    width = measure_line_width()
+    for line in found.settings[:_MAX_SETTING_LINES]:
+        yield f"  {cut(line, width - 2)}"
+    if (more := len(found.settings) - _MAX_SETTING_LINES) > 0:
+        yield f"  and {more} more settings"
+    if found.dataset is not None:
+        yield f"  {cut(f'dataset: {found.dataset}', width - 2)}"
+    if found.prompt:
+        yield "  prompt:"
+    for line in found.prompt[:_MAX_DIFF_LINES]:
+        # Not `cut`, which would remove the indentation of the prompt.
+        text = sanitize_text(line)
+        if cell_len(text) > width - 4:
+            text = f"{set_cell_size(text, width - 5)}…"
+        style = _DIFF_STYLES.get(line[:1])
+        yield f"    {text}" if style is None else ("    ", Styled(text, style))
+    if (more := len(found.prompt) - _MAX_DIFF_LINES) > 0:
+        yield f"    and {more} more lines"
 
 
 def _format_changes(comparison: Comparison, answers: dict[str, ChangedAnswers]) -> Iterator[Line]:

@@ -5,6 +5,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 
 from assay.errors import ConfigError
+from assay.runner import ListedSample, list_worst
 from assay.stats import (
     Check,
     GateRule,
@@ -21,7 +22,7 @@ from .arguments import add_flag, add_report_options
 from .output import Line, Styled, format_field, print_report
 from .run_summary import format_score
 from .store_option import add_store_option, build_next_command, open_store
-from .worst_samples import ListedSample, format_samples, list_worst
+from .worst_samples import format_samples
 
 _OUTCOME_STYLES = {
     Outcome.PASSED: "green",

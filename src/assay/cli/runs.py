@@ -7,14 +7,13 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from assay.errors import AssayError, ConfigError
+from assay.runner import build_run_label, build_session_label, describe_run
 from assay.store import RunRow, Store
 from assay.types import Sample, build_label
 
 from .arguments import add_count, add_flag, add_report_options, parse_moment, parse_whole_number
-from .labels import build_session_label
 from .output import cut, format_field, print_report, sanitize_to_line
 from .store_option import add_store_option, build_next_command, find_store_location, open_store
 
@@ -110,7 +109,7 @@ def _list_runs(store: Store, args: Namespace) -> None:
         for run_id, sample in sessions.items()
         if (label := build_session_label(sample)) is not None
     }
-    runs = [run_to_dict(row) | labels.get(row.id, {}) for row in shown]
+    runs = [describe_run(row) | labels.get(row.id, {}) for row in shown]
     print_report(args, lines, {"store": store.where, "runs": runs, "more": more})
 
 
@@ -200,7 +199,7 @@ def format_runs(
     lines = [_RUNS_COLUMNS.format(*heads)]
     for row in rows:
         room = _RUNS_LINE_WIDTH - len(row.id) - 2
-        title = f"{row.id}  {cut(_build_run_label(row), room)}" if room > 1 else row.id
+        title = f"{row.id}  {cut(build_run_label(row), room)}" if room > 1 else row.id
         lines += [title, _RUNS_COLUMNS.format(*_format_run_cells(row))]
         if row.id in sessions:
             lines.append(_format_first_session(sessions[row.id], others=row.totals.recorded - 1))
@@ -216,14 +215,6 @@ def _format_first_session(sample: Sample, *, others: int) -> str:
         build_label(sample), max(_RUNS_LINE_WIDTH - len(start) - len(more) - 5, _MIN_TITLE_WIDTH)
     )
     return "  " + cut(" | ".join(filter(None, (start, title))) + more, _RUNS_LINE_WIDTH - 2)
-
-
-def _build_run_label(row: RunRow) -> str:
-    source = row.spec.config.get("ingest")
-    if not isinstance(source, str):
-        return row.spec.name
-    count = row.totals.recorded
-    return f"{count} {source} {'session' if count == 1 else 'sessions'} from {row.spec.dataset}"
 
 
 def _format_run_cells(row: RunRow) -> tuple[str, ...]:
@@ -245,21 +236,3 @@ def _format_run_cells(row: RunRow) -> tuple[str, ...]:
         cost,
         row.spec.created_at[:16].replace("T", " "),
     )
-
-
-def run_to_dict(row: RunRow) -> dict[str, Any]:
-    """Return a run as plain values."""
-    return {
-        "id": row.id,
-        "name": row.spec.name,
-        "label": _build_run_label(row),
-        "status": row.status,
-        "dataset": row.spec.dataset,
-        "dataset_changed": row.dataset_changed,
-        "config": row.spec.config,
-        "total": row.spec.total,
-        "repeats": row.spec.repeats,
-        "created_at": row.spec.created_at,
-        "finished_at": row.finished_at,
-        **asdict(row.totals),
-    }

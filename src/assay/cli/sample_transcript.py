@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from assay.runner import build_session_label
 from assay.types import DataBlock, Message, Sample
 
-from .labels import build_session_label
 from .output import sanitize_text, sanitize_to_line
 
 if TYPE_CHECKING:

@@ -3,11 +3,10 @@
 import json
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
 
 from assay.errors import ConfigError
-from assay.stats import summarise_recorded
+from assay.runner import ListedSample, build_run_report, find_body
 from assay.store import ResultRow, Run
 
 from .arguments import add_count, add_flag, add_report_options
@@ -20,10 +19,9 @@ from .output import (
     sanitize_to_line,
 )
 from .run_summary import format_failures, format_retries, format_score
-from .runs import run_to_dict
-from .show_training import format_training, read_training, training_to_dict
+from .show_training import format_training
 from .store_option import add_store_option, build_next_command, open_store
-from .worst_samples import ListedSample, find_body, format_samples, list_worst
+from .worst_samples import format_samples
 
 _MAX_LISTED_IDS = 5
 
@@ -57,23 +55,11 @@ def main(args: Namespace) -> int:
 
 
 def _show_run(run: Run, args: Namespace) -> None:
-    row = run.row()
-    summary = summarise_recorded(run.results(), run.spec.config)
-    retried, training = run.read_retries(), read_training(run)
-    failures, failed = run.failure_groups(), sum(summary.failed.values())
-    entries = list_worst(run, limit=args.limit, failed_only=args.failed)
+    report = build_run_report(run, limit=args.limit, failed_only=args.failed)
     if args.json:
-        print_json(
-            {
-                "run": run_to_dict(row),
-                "summary": json.loads(summary.model_dump_json()),
-                "retried": asdict(retried),
-                "failures": [asdict(group) for group in failures],
-                "training": None if training is None else training_to_dict(training),
-                "samples": [entry.plain() for entry in entries],
-            }
-        )
+        print_json(report.plain())
         return
+    row, summary, entries = report.row, report.summary, report.samples
     fields = [
         format_field("run", run.id),
         format_field("name", run.spec.name, columns=66),
@@ -81,28 +67,27 @@ def _show_run(run: Run, args: Namespace) -> None:
         format_field("dataset", run.spec.dataset, columns=66)
         + (" (changed since the run started)" if row.dataset_changed else ""),
     ]
+    retries = format_retries(report.retried)
     listed = [
-        *format_failures(failures, failed),
-        *_format_worst(entries, failed if args.failed else summary.results, args),
+        *format_failures(report.failures, report.failed),
+        *_format_worst(entries, report.failed if args.failed else summary.results, args),
     ]
     following = []
     if entries:
         command = build_next_command(args, "show", args.run, entries[0].row.sample_id)
         following = ["next:", f"  {command}"]
     # The model changes with every step, so a mean over all steps would be meaningless.
-    if training is not None:
-        lines: list[Line] = [*fields, *format_training(training), *format_retries(retried), *listed]
+    if report.training is not None:
+        lines: list[Line] = [*fields, *format_training(report.training), *retries, *listed]
     else:
-        threshold = entries[0].threshold if entries else None
-        details = [*summary.detail_lines(), *format_retries(retried)]
-        score = [*format_score(summary, threshold), *summary.count_lines()]
+        score = [*format_score(summary, report.threshold), *summary.count_lines()]
         # Runs of ingested sessions have no scores: what they are comes first.
         head = [*fields, *score] if summary.score.mean is None else [*score, *fields]
-        lines = [*head, *listed, *(details if entries else [])]
+        lines = [*head, *listed, *([*summary.detail_lines(), *retries] if entries else [])]
     print(format_lines([*lines, *following], sys.stdout))
 
 
-def _format_worst(entries: list[ListedSample], total: int, args: Namespace) -> Iterator[Line]:
+def _format_worst(entries: Sequence[ListedSample], total: int, args: Namespace) -> Iterator[Line]:
     if not entries:
         yield "no sample failed" if args.failed else "the run has no samples yet"
         return

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
-from assay.cli.labels import build_session_label
+from assay.runner import build_session_label
 from assay.types import Sample
 from make import asked, said, sample
 

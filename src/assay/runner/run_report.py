@@ -1,0 +1,308 @@
+"""The report of a recorded run: figures, reasons of failures and low scores, worst samples.
+
+Commands and pages show the same report; this module formats nothing.
+"""
+
+import heapq
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from assay.errors import ConfigError
+from assay.stats import RunSummary, find_score_range, format_plural, summarise_recorded
+from assay.store import FailureGroup, ResultRow, RetriedAttempts, Run, RunRow
+from assay.types import Sample, build_label
+
+from .session_label import SessionLabel, build_session_label
+from .training_report import Training, read_training
+
+MAX_REASONS_READ = 200
+"""Reasons are in the bodies of samples: more would make the report of a large run slow."""
+
+_MAX_REASON_GROUPS = 5
+# A judge may write a page; what is wrong comes first.
+_MAX_REASON_CHARS = 500
+_QUOTED = re.compile(r"""(?<!\w)'(?:[^'\\]|\\.)*'(?!\w)|"(?:[^"\\]|\\.)*"|`[^`]*`|“[^”]*”""")
+_NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
+
+
+@dataclass(frozen=True)
+class ListedSample:
+    """A sample in a list: its row, and the parts of its body that are shown."""
+
+    row: ResultRow
+    label: str
+    reason: str
+    answer: str
+    expected: str
+    session: SessionLabel | None = None
+    threshold: float | None = None
+    """The lowest mean score with which the test of the sample passes."""
+
+    @property
+    def name(self) -> str:
+        row = self.row
+        return row.sample_id if not row.repeat else f"{row.sample_id}#{row.repeat}"
+
+    @property
+    def score(self) -> str:
+        row = self.row
+        if row.boundary is not None:
+            return f"{row.boundary} failed"
+        return f"{row.score:.3f}" if row.valid and row.score is not None else "not judged"
+
+    def plain(self) -> dict[str, Any]:
+        """Return the sample as plain values."""
+        row = self.row
+        return {
+            "id": row.sample_id,
+            "label": self.label,
+            "repeat": row.repeat,
+            "status": row.status,
+            "score": row.score if row.valid else None,
+            "failed": row.boundary,
+            "reason": self.reason,
+            "answer": self.answer or None,
+            "expected": self.expected or None,
+            **({} if self.session is None else asdict(self.session)),
+        }
+
+
+@dataclass(frozen=True)
+class ReasonGroup:
+    """Results with a low score for the same reason, and one of them as the example."""
+
+    reason: str | None
+    """With `N` and `'…'` where the reasons differ in numbers and quoted values; None if the scorer
+    gave none."""
+
+    results: int
+    mean: float
+    """The mean score of the results."""
+
+    example: str
+    """The id of the sample with the lowest score."""
+
+    repeat: int
+    label: str
+    example_reason: str | None
+
+
+@dataclass(frozen=True)
+class LowScores:
+    """The results below the best possible score, by the reason that their scorer gave."""
+
+    below: float
+    """The best possible score; the highest of the run where the scale is unknown."""
+
+    results: int
+    read: int
+    """Those of them, the lowest, whose reasons were read."""
+
+    groups: tuple[ReasonGroup, ...]
+    """The reasons that lower the mean most come first."""
+
+    others: int
+    """Results that were read, but are in none of the groups."""
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """A recorded run: its figures, the reasons behind them, and its worst samples."""
+
+    row: RunRow
+    summary: RunSummary
+    retried: RetriedAttempts
+    failures: tuple[FailureGroup, ...]
+    """The most frequent reasons of failed samples."""
+
+    low_scores: LowScores
+    training: Training | None
+    """The steps of a training; None for any other run."""
+
+    samples: tuple[ListedSample, ...]
+    """Failed samples first, then the lowest scores, then samples that were not judged."""
+
+    @property
+    def failed(self) -> int:
+        return sum(self.summary.failed.values())
+
+    @property
+    def threshold(self) -> float | None:
+        """The lowest mean score with which the test of the run passes, where a test recorded it."""
+        return self.samples[0].threshold if self.samples else None
+
+    def plain(self) -> dict[str, Any]:
+        """Return the report as plain values: the output of `assay show RUN --json`."""
+        return {
+            "run": describe_run(self.row),
+            "summary": json.loads(self.summary.model_dump_json()),
+            "retried": asdict(self.retried),
+            "failures": [asdict(group) for group in self.failures],
+            "low_scores": asdict(self.low_scores),
+            "training": None if self.training is None else self.training.plain(),
+            "samples": [sample.plain() for sample in self.samples],
+        }
+
+
+def build_run_report(run: Run, *, limit: int = 10, failed_only: bool = False) -> RunReport:
+    """Read the report of a run, with the worst `limit` samples, or only those that failed."""
+    summary = summarise_recorded(run.results(), run.spec.config)
+    return RunReport(
+        row=run.row(),
+        summary=summary,
+        retried=run.read_retries(),
+        failures=tuple(run.failure_groups()),
+        low_scores=group_low_scores(run, summary),
+        training=read_training(run),
+        samples=tuple(list_worst(run, limit=limit, failed_only=failed_only)),
+    )
+
+
+def describe_run(row: RunRow) -> dict[str, Any]:
+    """Return a run and its totals as plain values."""
+    return {
+        "id": row.id,
+        "name": row.spec.name,
+        "label": build_run_label(row),
+        "status": row.status,
+        "dataset": row.spec.dataset,
+        "dataset_changed": row.dataset_changed,
+        "config": row.spec.config,
+        "total": row.spec.total,
+        "repeats": row.spec.repeats,
+        "created_at": row.spec.created_at,
+        "finished_at": row.finished_at,
+        **asdict(row.totals),
+    }
+
+
+def build_run_label(row: RunRow) -> str:
+    """Return the name of a run; for ingested sessions their number and source."""
+    source = row.spec.config.get("ingest")
+    if not isinstance(source, str):
+        return row.spec.name
+    sessions = format_plural(row.totals.recorded, f"{source} session")
+    return f"{sessions} from {row.spec.dataset}"
+
+
+def list_worst(run: Run, *, limit: int, failed_only: bool = False) -> list[ListedSample]:
+    """Read failed samples first, then the lowest scores, then samples that were not judged."""
+    rows = (row for row in run.results() if row.boundary is not None or not failed_only)
+    # The position in the run breaks ties; rows themselves cannot be compared.
+    numbered = ((_rank_result(row), index, row) for index, row in enumerate(rows))
+    worst = heapq.nsmallest(limit, numbered, key=lambda each: each[:2])
+    return [_describe_sample(row, find_body(run, row)) for _, _, row in worst]
+
+
+def _rank_result(row: ResultRow) -> tuple[int, float]:
+    if row.boundary is not None:
+        return (0, 0.0)
+    return (1, row.score) if row.valid and row.score is not None else (2, 0.0)
+
+
+def _describe_sample(row: ResultRow, sample: Sample) -> ListedSample:
+    # Only tests record their thresholds; a row of a dataset may have the same key.
+    threshold = sample.metadata.get("threshold") if "test" in sample.metadata else None
+    return ListedSample(
+        row,
+        build_label(sample),
+        find_reason(sample),
+        # The answer of a failed sample, if there is one, is in its transcript.
+        sample.response if row.boundary is None else "",
+        "" if sample.ground_truth is None else str(sample.ground_truth),
+        build_session_label(sample),
+        threshold if isinstance(threshold, float) else None,
+    )
+
+
+def find_reason(sample: Sample) -> str:
+    """Return the failure, the scorer's reason or its error; "" if there is none."""
+    if sample.failure is not None:
+        return f"{sample.failure.kind}: {sample.failure.message}"
+    return (sample.score.reason or sample.score.error or "") if sample.score is not None else ""
+
+
+def find_body(run: Run, row: ResultRow) -> Sample:
+    """Load the whole sample of a result row."""
+    for _, sample in _read_bodies(run, [row]):
+        return sample
+    raise ConfigError(f"sample {row.sample_id!r} was deleted", where=f"run {run.id!r}")
+
+
+def _read_bodies(run: Run, rows: Iterable[ResultRow]) -> Iterator[tuple[ResultRow, Sample]]:
+    """Yield the rows that still exist with their samples; repeats of a sample are read at once."""
+    wanted: dict[str, set[str]] = {}
+    for row in rows:
+        wanted.setdefault(row.sample_id, set()).add(row.key)
+    for sample_id, keys in wanted.items():
+        found = run.results(sample_id=sample_id)
+        # Rows and bodies are read in the same order, but a sample may be recorded in between.
+        for each, sample in zip(found, run.samples(sample_id=sample_id), strict=False):
+            if each.key in keys:
+                yield each, sample
+
+
+def group_low_scores(run: Run, summary: RunSummary) -> LowScores:
+    """Group the results below the best possible score by reason, without numbers and quotes."""
+    best = find_score_range(summary)[1]
+    count = 0
+
+    def choose_low() -> Iterator[tuple[float, int, ResultRow]]:
+        nonlocal count
+        for row in run.results(valid=True):
+            if row.score is not None and row.score < best:
+                count += 1
+                yield row.score, count, row
+
+    lowest = heapq.nsmallest(MAX_REASONS_READ, choose_low(), key=lambda each: each[:2])
+    groups: dict[str, _ReasonCounter] = {}
+    for row, sample in _read_bodies(run, (row for _, _, row in lowest)):
+        reason = find_reason(sample)
+        score = 0.0 if row.score is None else row.score
+        group = groups.setdefault(normalize_reason(reason), _ReasonCounter(score))
+        group.add(row, score, reason, build_label(sample))
+    most_lost = sorted(groups.items(), key=lambda item: item[1].total - item[1].results * best)
+    shown = [group.build(pattern) for pattern, group in most_lost[:_MAX_REASON_GROUPS]]
+    read = sum(group.results for group in groups.values())
+    others = read - sum(group.results for group in shown)
+    return LowScores(below=best, results=count, read=read, groups=tuple(shown), others=others)
+
+
+def normalize_reason(reason: str) -> str:
+    """Return a reason on one line, with `N` for numbers and `'…'` for quoted values."""
+    # Quotes first: they may contain numbers, and are cut where the text is.
+    text = " ".join(reason[:_MAX_REASON_CHARS].split())
+    return _NUMBER.sub("N", _QUOTED.sub("'…'", text))
+
+
+class _ReasonCounter:
+    def __init__(self, score: float) -> None:
+        self.results = 0
+        self.total = 0.0
+        self._lowest = score
+        self._reasons: set[str] = set()
+        self._example = ("", 0, "", "")
+
+    def add(self, row: ResultRow, score: float, reason: str, label: str) -> None:
+        if not self.results or score < self._lowest:
+            self._lowest, self._example = score, (row.sample_id, row.repeat, label, reason)
+        self.results += 1
+        self.total += score
+        # Two are enough to know that they differ.
+        if len(self._reasons) < 2:
+            self._reasons.add(reason)
+
+    def build(self, pattern: str) -> ReasonGroup:
+        sample_id, repeat, label, reason = self._example
+        return ReasonGroup(
+            reason=(reason if len(self._reasons) == 1 else pattern) or None,
+            results=self.results,
+            mean=self.total / self.results,
+            example=sample_id,
+            repeat=repeat,
+            label=label,
+            example_reason=reason or None,
+        )
