@@ -12,12 +12,12 @@ from assay.errors import AssayError, ConfigError, StoreError
 from assay.store import Store
 from assay.types import redact
 
-from . import run_page, runs_page, static_files
+from . import compare_page, run_page, runs_page, static_files, transcript_pair_page
 from .page import ViewContext, find_context
 from .render import build_templates
 from .security import AccessRules, SecurityMiddleware
 
-PAGES = (runs_page, run_page, static_files)
+PAGES = (runs_page, run_page, compare_page, transcript_pair_page, static_files)
 """Modules with `ROUTES`."""
 
 
