@@ -12,6 +12,7 @@ from assay.cli.compare import format_config_difference, main
 from assay.cli.output import format_lines
 from assay.errors import ConfigError
 from assay.runner import ConfigDifference
+from assay.store import Store
 from assay.types import EvaluateResult, Metric, Sample
 from recorded_runs import conversation, judged_by_metadata, record, samples
 
@@ -28,6 +29,12 @@ def runs(store: Path, before: float, after: float, count: int = 8) -> tuple[str,
     scores = (dict.fromkeys(NAMES[:count], score) for score in (before, after))
     first, second = (record(store, *samples(**each)) for each in scores)
     return first, second
+
+
+def store_run_id(store: Path, number: int) -> str:
+    """The id of a run, the newest being number 0."""
+    with Store.open(store) as opened:
+        return opened.runs()[number].id
 
 
 @pytest.mark.parametrize(
@@ -103,6 +110,9 @@ def test_what_flipped_is_shown_with_question_and_both_answers(
         "    old answer  5",
         "    new answer  4",
         "    reason      5 is not 4",
+        "next:",
+        f"  assay show {a} fell --store {store}",
+        f"  assay show {b} fell --store {store}",
     ]
     assert said["answers"]["slipped"]["new"] == "bluish"
     assert said["labels"]["rose"] == "rose?"
@@ -115,7 +125,7 @@ def test_the_rest_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
     printed = capsys.readouterr().out
     assert printed.count("new answer") == 3
-    assert printed.endswith("  and 5 more; pass --limit to list more\n")
+    assert "\n  and 5 more; pass --limit to list more\nnext:\n" in printed
 
 
 def test_of_several_repeats_those_that_show_the_change_are_shown(
@@ -128,9 +138,45 @@ def test_of_several_repeats_those_that_show_the_change_are_shown(
     a = record(store, *samples(a=1.0), repeats=2)
     b = record(store, *samples(a=1.0), repeats=2, score_fn=score_repeats)
 
+    main(given(store, b, a))
+    printed = capsys.readouterr().out
     main(given(store, a, b, json=True))
 
     assert json.loads(capsys.readouterr().out)["answers"]["a"]["reason"] == "a#0"
+    assert "    repeats     0, 1 -> 1, 1\n" in printed
+
+
+def test_runs_with_the_same_answers_have_no_command_to_run_next(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a, b = runs(tmp_path / "a.db", 1.0, 1.0)
+
+    main(given(tmp_path / "a.db", a, b))
+
+    assert "next:" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_the_comparison_fits_and_uses_the_terminal(
+    columns: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    store = tmp_path / "a.db"
+    question, answer = "漢字 " * 40, "word " * 60
+    for score in (1.0, 0.0):
+        row = conversation(question, answer, metadata={"score": score, "reason": answer})
+        record(store, row, name="long " * 20)
+    a, b = (store_run_id(store, number) for number in (1, 0))
+
+    main(given(store, a, b))
+
+    shown = capsys.readouterr().out.split("next:")[0].splitlines()
+    ids = [line for line in shown if line.startswith(("first run", "second run"))]
+    widths = [cell_len(line) for line in shown if line not in ids]
+    assert columns - 1 <= max(widths) <= columns
 
 
 def test_json_says_what_the_lines_say(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -70,6 +70,7 @@ def test_each_agent_is_run_with_each_prompt_and_compared_with_the_first(
         *("first", "worse"),
         *("not shown", "worse"),
     ]
+    assert lines[4].startswith("matrix_age…unt wordy ")
     assert lines[5] == "p: against the first run, paired by sample, adjusted for 3 tests (Holm)"
     assert all(len(line) <= 80 for line in lines[:6])
     assert "3 of 4: matrix_agents.py:count plain\n" in captured.err
@@ -93,6 +94,19 @@ def test_a_wide_terminal_shows_the_differences_as_well(
     assert "difference" in head
     assert "-1.000 [-1.000, " in second
     assert len(second) <= 120
+
+
+def test_a_narrow_terminal_shows_whole_labels_and_the_conclusions(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+
+    evaluate("--agent", "mock:echo", "--prompt", "plain.txt", "--prompt", "wordy.txt", "--quiet")
+
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["score", "p", "conclusion"]
+    assert lines[2].startswith("mock:echo wordy  0.000 [")
+    assert max(map(len, lines[: lines.index("runs")])) <= 60
 
 
 def test_json_has_the_runs_and_their_comparisons(capsys: pytest.CaptureFixture[str]) -> None:

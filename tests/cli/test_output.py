@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
 from assay.cli.output import (
     Styled,
@@ -30,6 +31,7 @@ from assay.cli.output import (
     sanitize_lines,
     sanitize_text,
     sanitize_to_line,
+    wrap_beside,
     write_samples,
     write_whole,
 )
@@ -295,3 +297,21 @@ def test_a_file_is_replaced_only_when_it_is_complete(tmp_path: Path) -> None:
     with write_whole(target) as unfinished:
         unfinished.write_text("new")
     assert (target.read_text(), len(list(tmp_path.iterdir()))) == ("new", 1)
+
+
+def test_text_is_wrapped_by_columns_and_long_words_are_broken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "50")
+
+    lines = wrap_beside("  2 x ", f"two words {'漢' * 30} end\x1b[2J", max_lines=9)
+
+    assert lines == ["  2 x two words", f"      {'漢' * 22}", f"      {'漢' * 8} end\ufffd[2J"]
+    assert max(map(cell_len, lines)) <= 50
+
+
+def test_text_beyond_the_lines_is_cut_with_a_mark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "50")
+
+    assert wrap_beside("> ", "word " * 30, max_lines=2)[1:] == [f"  {'word ' * 9}wo…"]
+    assert wrap_beside("> ", "", max_lines=2) == ["> "]

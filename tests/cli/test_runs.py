@@ -42,6 +42,28 @@ def test_each_run_is_two_lines_of_80_columns(
     assert "\x1b" not in "".join(lines)
 
 
+@pytest.mark.parametrize(("columns", "lines_each"), [(60, 2), (80, 2), (200, 1)])
+def test_the_list_fits_and_uses_the_terminal(
+    columns: int,
+    lines_each: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    store = tmp_path / "a.db"
+    runs = [record(store, *samples(a=0.25), name="漢" * 90) for _ in range(2)]
+
+    main(given(store))
+
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 1 + 2 * lines_each
+    assert columns - 1 <= max(map(cell_len, lines)) <= columns
+    assert ("judged" in lines[0], "mean" in lines[0]) == (columns >= 80, True)
+    assert lines[1].startswith(runs[1])
+    assert "0.250" in lines[lines_each]
+
+
 def test_the_mean_is_the_one_of_the_report_also_with_repeats_judged_unevenly(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,12 +13,12 @@ from rich.cells import cell_len
 from assay.cli import main as run_command
 from assay.cli.show import main
 from assay.errors import ConfigError
-from assay.types import Sample
+from assay.types import EvaluateResult, Sample
 from opencode_archives import agent, session, text, user, write_export
 from recorded_runs import conversation, record, samples
 
 
-def given(store: Path, **options: Any) -> Namespace:
+def given(path: Path, **options: Any) -> Namespace:
     plain: dict[str, Any] = {
         "run": "latest",
         "sample": None,
@@ -28,7 +28,7 @@ def given(store: Path, **options: Any) -> Namespace:
         "full": False,
         "json": False,
     }
-    return Namespace(store=str(store), **{**plain, **options})
+    return Namespace(**{"store": str(path), **plain, **options})
 
 
 @pytest.fixture
@@ -72,11 +72,91 @@ def test_the_score_comes_first_and_the_reasons_are_on_the_first_screen(
     assert lines[1].startswith("              0 ")
     assert "●" in lines[1]
     start = lines.index("reasons for failed samples")
-    assert lines[start + 1 : start + 3] == [
+    assert lines[start + 1 : start + 4] == [
         "  1 x scorer: RuntimeError: the scorer broke \ufffd[2J",
-        "      such as broken? | broken",
+        "      such as broken?",
+        f"      assay show latest broken --store {store}",
     ]
-    assert start + 3 <= 24
+    assert lines[start + 4] == "reasons for scores below 1.000"
+    assert start + 4 <= 24
+
+
+def test_the_first_screen_has_score_interval_failures_and_reasons_of_low_scores(
+    store: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def give_reason(sample: Sample) -> EvaluateResult:
+        number = int(sample.id)
+        if number < 6:
+            raise RuntimeError(f"{'ABC'[number % 3]} broke: {'word ' * 100}")
+        kinds = (f"the answer '{number}' is not 'x'", "far too long " * 40, "empty")
+        return EvaluateResult(score=0.0, reason=kinds[number % 3])
+
+    record(store, *(conversation(str(n)) for n in range(20)), score_fn=give_reason)
+    monkeypatch.setenv("ASSAY_STORE", str(store))
+
+    main(given(store, store=None))
+
+    screen = capsys.readouterr().out.splitlines()[:24]
+    assert screen[0].startswith("score         0.000 [")
+    assert any(line.startswith("  2 x scorer: RuntimeError: A broke") for line in screen)
+    low = screen[screen.index("reasons for scores below 1.000") :]
+    assert low[1] == "  5 x the answer '…' is not '…' (mean 0.000)"
+    assert low[2] == "      such as 6?  assay show latest 6"
+    assert low[3].startswith("  5 x far too long far too long")
+    assert max(map(cell_len, screen)) <= 80
+
+
+def test_the_command_of_an_example_shows_the_repeat_with_the_low_score(
+    store: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail_last(sample: Sample) -> EvaluateResult:
+        return EvaluateResult(score=float(sample.rollout_id != "a#2"), reason="unstable")
+
+    monkeypatch.setenv("COLUMNS", "200")
+    record(store, *samples(a=1.0), repeats=3, score_fn=fail_last)
+
+    main(given(store))
+
+    lines = capsys.readouterr().out.splitlines()
+    (example,) = [line for line in lines if line.startswith("      such as a?  ")]
+    command = shlex.split(example.split("  ")[-1])
+    assert command[:4] == ["assay", "show", "latest", "a#2"]
+    assert shlex.split(lines[-1]) == command
+    assert run_command(command[1:]) == 0
+    assert "unstable" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_the_report_fits_and_uses_the_terminal(
+    columns: int, store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("ASSAY_STORE", str(store))
+    given_samples = [
+        conversation(f"{'i' * 50}{number}", "word " * 60, metadata=each)
+        for number, each in enumerate(
+            ({"score": 0.0, "reason": "reason " * 60}, {"score": "broken"}, {"score": 1.0})
+        )
+    ]
+    record(store, *given_samples, repeats=2)
+
+    main(given(store, store=None))
+
+    shown = capsys.readouterr().out.split("next:")[0].splitlines()
+    # Commands and ids of runs are never cut: users copy them.
+    widths = [cell_len(line) for line in shown if not line.strip().startswith("assay show")]
+    assert columns - 1 <= max(widths) <= columns
+    assert any(line.endswith("…#1") for line in shown) == (columns < 200)
+
+
+def test_reasons_of_more_results_than_are_read_are_named_as_a_part(
+    store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("assay.runner.run_report.MAX_REASONS_READ", 1)
+
+    main(given(store))
+
+    assert "reasons for scores below 1.000, among the lowest 1 of 2\n" in capsys.readouterr().out
 
 
 def test_expected_answers_are_shown_beside_the_answers(

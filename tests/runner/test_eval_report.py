@@ -73,6 +73,25 @@ def test_a_notebook_shows_score_interval_failures_and_worst_samples(report: Eval
     assert "because of bad" in shown
 
 
+def test_a_notebook_shows_each_repeat_that_is_bad(tmp_path: Path) -> None:
+    def judge_repeats(sample: Sample) -> EvaluateResult:
+        if sample.rollout_id == "a#2":
+            raise RuntimeError("the judge broke")
+        return EvaluateResult(score=float(sample.rollout_id != "a#1"), reason=sample.rollout_id)
+
+    report = evaluated(tmp_path / "a.db", *samples(a=1.0), repeats=3, score_fn=judge_repeats)
+
+    shown = report._repr_html_()
+
+    failed, worst = shown.split("<p>failed samples</p>")[1].split("<p>worst samples</p>")
+    assert "RuntimeError: the judge broke" in failed
+    assert ">a#2<" in failed
+    assert worst.index(">a#1<") < worst.index(">a<")
+    assert failed.count(">1.000, 0.000, scorer failed<") == 1
+    assert worst.count(">1.000, 0.000, scorer failed<") == 2
+    assert "reasons for scores below 1.000" in shown
+
+
 def test_a_notebook_never_gets_markup_of_samples(tmp_path: Path) -> None:
     hostile = "<script>alert(1)</script>"
     given = conversation(hostile, hostile, metadata={"score": 0.0, "reason": hostile})

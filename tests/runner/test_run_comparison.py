@@ -45,6 +45,20 @@ def test_the_text_of_a_prompt_is_compared_line_by_line() -> None:
     assert found.plain()["prompt_diff"] == list(found.prompt)
 
 
+def test_the_fingerprint_of_a_prompt_is_not_listed_beside_its_diff() -> None:
+    configs = [
+        {"prompt": {"text": text}, "prepare_messages": f"assay.PromptTemplate {text}"}
+        for text in ("old", "new")
+    ]
+
+    found = find_config_difference(*map(spec, configs))
+    other = find_config_difference(*(spec({"prepare_messages": name}) for name in ("f 1", "f 2")))
+
+    assert found.keys == ("prepare_messages", "prompt")
+    assert found.settings == ()
+    assert other.settings == ("prepare_messages: 'f 1' -> 'f 2'",)
+
+
 @pytest.mark.parametrize(
     ("second", "words"),
     [

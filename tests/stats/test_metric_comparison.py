@@ -64,8 +64,8 @@ def test_the_lines_of_metrics_have_both_p_values() -> None:
 
     place = lines.index("metrics (1), p adjusted by Holm's method")
     assert lines[place + 1 : place + 3] == [
-        "  tone                    -0.800 [-0.975, -0.329], lower (p = 0.0078, adjusted",
-        "                          0.0078)",
+        "  tone                     -0.800 [-0.975, -0.329], lower (p = 0.0078, adjusted",
+        "                           0.0078)",
     ]
     assert lines[place + 3].startswith("metrics in one run only: ")
     assert "gone" in lines[place + 3]

@@ -10,6 +10,7 @@ from assay.stats.number_format import (
     escape_command_property,
     escape_markdown,
     format_labelled,
+    format_metric,
     format_number,
     format_percent,
     format_plural,
@@ -82,6 +83,22 @@ def test_a_percentage_stays_on_one_line() -> None:
         lines = format_labelled("judged", f"{'x' * length} 5 % may be")
         assert "5 %" in lines[0] or "5 %" in lines[1]
         assert " ".join(" ".join(lines).split()) == f"judged {'x' * length} 5 % may be"
+
+
+def test_a_line_is_as_wide_as_asked() -> None:
+    text = "word " * 60
+
+    for width in (60, 200):
+        lines = format_labelled("label", text, width=width)
+        assert width - 5 <= max(map(len, lines)) <= width
+
+
+def test_a_metric_has_a_column_for_its_name() -> None:
+    assert format_metric("tone", "0.5 (p = 0.1, adjusted 0.2)", width=36) == [
+        "  tone         0.5 (p = 0.1,",
+        "               adjusted 0.2)",
+    ]
+    assert format_metric("漢" * 40, "0.5")[0] == f"  {'漢' * 11}…  0.5"
 
 
 def test_one_is_singular() -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from assay.errors import ConfigError, StoreError, WireError
+from assay.store.excerpts import to_column_text
 from assay.store.insert_rows import (
     RESULT_COLUMNS,
     build_failure_row,
@@ -10,7 +11,6 @@ from assay.store.insert_rows import (
     decode_body,
     encode_body,
     to_column_id,
-    to_column_text,
 )
 from assay.types import (
     EvaluateResult,

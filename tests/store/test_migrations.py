@@ -7,10 +7,17 @@ import psycopg
 import pytest
 
 from assay.errors import StoreError
-from assay.store import Store, StoreSettings
+from assay.store import Store, StoreSettings, TableQuery
 from assay.store.database import Database, open_postgresql, open_sqlite
+from assay.store.insert_rows import (
+    ATTEMPT_COLUMNS,
+    RESULT_COLUMNS,
+    build_failure_row,
+    build_result_row,
+    encode_body,
+)
 from assay.store.migrations import MIGRATIONS, migrate
-from store_runs import broken, record, scored, spec
+from store_runs import broken, key_of, scored, spec
 
 
 def opened(where: str) -> Database:
@@ -81,17 +88,39 @@ def test_a_step_that_fails_leaves_the_version_before_it(database: Database) -> N
     assert migrate(database, STEPS) == len(STEPS)
 
 
+def write_first_version(database: Database) -> None:
+    """Write a run with a result and a failed sample as the first version of the schema has them."""
+    run = Store(database).start_run(spec())
+    result, failure = scored(0), broken(1)
+    done = build_result_row(key_of(result), result, 0)
+    failed = build_failure_row(key_of(failure), failure, 0)
+    rows: dict[str, tuple[list[str], tuple[object, ...]]] = {
+        "result": (["result_no", *RESULT_COLUMNS], (2**40, 1, *done.values)),
+        "body": (["result_no", "codec", "blob"], (2**40, *encode_body(done.body))),
+        "attempt": (ATTEMPT_COLUMNS, (1, *failed.values, *encode_body(failed.body))),
+    }
+    with database.write_transaction() as transaction:
+        for table, (names, values) in rows.items():
+            marks = ", ".join("?" * len(names))
+            query = f"INSERT INTO assay_{table} ({', '.join(names)}) VALUES ({marks})"
+            transaction.execute(query, *values)
+        transaction.execute("UPDATE assay_tally SET recorded = 1, attempts = 1")
+    run.finish("interrupted")
+
+
 def test_a_store_from_before_steps_were_kept_has_its_runs_and_takes_steps(where: str) -> None:
     older = opened(where)
     migrate(older, MIGRATIONS[:1])
-    run = Store(older).start_run(spec())
-    record(run, [scored(0), broken(1)])
-    run.finish("interrupted")
+    write_first_version(older)
     older.close()
 
     with Store.open(where) as store:
         found = store.run("run-1")
         assert [row.sample_id for row in found.results()] == ["s0", "s1"]
+        assert [row.label for row in found.table().read_page(TableQuery()).rows] == [
+            "question 0",
+            "question 1",
+        ]
         assert (found.status, found.steps()) == ("interrupted", [])
         store.resume_run("run-1", spec()).record_step(1, {"loss": 0.5})
         assert [row.metrics for row in found.steps()] == [{"loss": 0.5}]

@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rich.cells import cell_len
-
 from assay.datasets import SampleStream, load_samples
 from assay.errors import ConfigError, DatasetError
 from assay.runner import EvalReport, RescoreOptions
@@ -20,10 +18,13 @@ from .exit_status import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_PASS, InconclusiveEr
 from .output import (
     cut,
     format_field,
+    format_wrapped,
     measure_line_width,
     pad,
     print_message,
     print_report,
+    sanitize_to_line,
+    wrap_beside,
     write_samples,
 )
 from .recorded_scores import ScoringRequest, score_recorded
@@ -34,7 +35,8 @@ from .store_option import add_store_option, find_store_location
 
 # A broken rule fails on every sample; the counts are complete all the same.
 _MAX_LISTED_FINDINGS = 20
-_CHECK_LINE_WIDTH = 80
+_MAX_REASON_LINES = 4
+_REASON_INDENT = " " * 4
 _CHECK_NAME_WIDTH = 30
 _CHECK_CONCURRENCY = 8
 
@@ -186,18 +188,20 @@ class CheckReport:
 
     def lines(self) -> Iterator[str]:
         """Yield the report as text; `json` has the same content."""
-        yield format_field("source", self.given.name, columns=66)
+        yield from format_wrapped("source", sanitize_to_line(self.given.name))
         yield format_field("samples", f"{self.samples} checked, {self.passed} pass every check")
         if self.given.stream is not None and self.given.unread:
             yield format_field("not read", self.given.stream.skipped)
         if self.given.unfinished is not None:
             yield format_field("unfinished", self.given.unfinished)
         yield "checks"
+        # The counts of a check take 40 columns.
+        name_width = min(_CHECK_NAME_WIDTH, measure_line_width() - 43)
         for check, tally in zip(self.checks.checks, self.tallies, strict=True):
             counts = f"{tally.passed} passed, {tally.failed} failed"
             unjudged = f", {tally.not_judged} not judged" if tally.not_judged else ""
             tracked = "" if check.decides else " (tracked only)"
-            yield f"  {pad(check.name, _CHECK_NAME_WIDTH)} {counts}{unjudged}{tracked}"
+            yield f"  {pad(check.name, name_width)} {counts}{unjudged}{tracked}"
         for kind in self.listed:
             yield from self._format_listed(kind)
         if self.output is not None and self.output != "-":
@@ -210,11 +214,12 @@ class CheckReport:
         if not found:
             return
         yield kind
+        width = measure_line_width()
+        name_width = min(_CHECK_NAME_WIDTH, width // 3)
         for sample_id, label, name, reason in found:
-            finding = f"  {cut(sample_id, 40)}: {cut(name, _CHECK_NAME_WIDTH)}"
-            room = measure_line_width() - cell_len(finding) - 3
-            yield f"{finding} | {cut(label, room)}" if label else finding
-            yield f"    {cut(reason, 4 * _CHECK_LINE_WIDTH)}"
+            finding = f"{cut(sample_id, width // 3)}: {cut(name, name_width)}"
+            yield f"  {cut(' | '.join(filter(None, (finding, label))), width - 2)}"
+            yield from wrap_beside(_REASON_INDENT, reason, max_lines=_MAX_REASON_LINES)
         if more := self._count_findings(kind) - len(found):
             yield f"  and {more} more: -o FILE writes every result"
 

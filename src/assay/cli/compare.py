@@ -5,21 +5,31 @@ from collections.abc import Iterator, Sequence
 
 from rich.cells import cell_len, set_cell_size
 
-from assay.runner import ChangedAnswers, ConfigDifference, build_run_comparison
+from assay.runner import (
+    ChangedAnswers,
+    ConfigDifference,
+    RunComparison,
+    build_run_comparison,
+    build_run_label,
+)
 from assay.stats import Comparison, Conclusion, Pair, format_number
+from assay.store import RunRow
 
 from .arguments import add_count, add_flag, add_report_options
 from .exit_status import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_PASS
 from .output import (
+    LABEL_WIDTH,
     Line,
     Styled,
     cut,
     format_field,
     measure_line_width,
+    measure_text_width,
     print_report,
     sanitize_text,
+    wrap_beside,
 )
-from .store_option import add_store_option, open_store
+from .store_option import add_store_option, build_next_command, open_store
 from .worst_samples import format_name, format_named, measure_id_width
 
 _CONCLUSION_STYLES = {
@@ -32,6 +42,7 @@ _ANSWER_FIELD_WIDTH = 12
 # A prompt may be a book; --json has all of it.
 _MAX_DIFF_LINES = 40
 _MAX_SETTING_LINES = 10
+_MAX_LINES_OF_SETTING = 3
 _DIFF_STYLES = {"-": "red", "+": "green", "@": "dim"}
 
 
@@ -54,20 +65,42 @@ def main(args: Namespace) -> int:
     with open_store(args) as store:
         found = build_run_comparison(store.run(args.a), store.run(args.b), limit=args.limit)
     comparison = found.comparison
-    conclusion, *headline = comparison.headline()
+    conclusion, *headline = comparison.headline(width=measure_text_width())
     lines: list[Line] = [
         Styled(conclusion, _CONCLUSION_STYLES[comparison.conclusion]),
         *headline,
-        format_field("first run", found.a.id),
-        format_field("second run", found.b.id),
+        format_field("first run", _format_run_name(found.a)),
+        format_field("second run", _format_run_name(found.b)),
         *format_config_difference(found.differing),
     ]
-    print_report(args, [*lines, *_format_changes(comparison, found.answers)], found.plain())
+    lines += [*_format_changes(comparison, found.answers), *_format_next(found, args)]
+    print_report(args, lines, found.plain())
     # Without the option the command only reports: a script may compare runs that differ on purpose.
     if not args.fail_on_regression:
         return EXIT_PASS
     statuses = {Conclusion.WORSE: EXIT_FAIL, Conclusion.TOO_FEW: EXIT_INCONCLUSIVE}
     return statuses.get(comparison.conclusion, EXIT_PASS)
+
+
+def _format_next(found: RunComparison, args: Namespace) -> Iterator[Line]:
+    """Yield the commands that show the transcripts of the sample that changed most."""
+    changed = (*found.comparison.regressions, *found.comparison.improvements)
+    if not changed:
+        return
+    sample_id = changed[0].sample_id
+    answers = found.answers[sample_id]
+    yield "next:"
+    for run, repeat in ((args.a, answers.old_repeat), (args.b, answers.new_repeat)):
+        name = sample_id if not repeat else f"{sample_id}#{repeat}"
+        yield f"  {build_next_command(args, 'show', run, name)}"
+
+
+def _format_run_name(row: RunRow) -> str:
+    label = build_run_label(row)
+    # Most ids begin with the name.
+    if not label or row.id.startswith(label):
+        return row.id
+    return f"{row.id}  {cut(label, max(measure_line_width() - LABEL_WIDTH - len(row.id) - 2, 1))}"
 
 
 def format_config_difference(found: ConfigDifference) -> Iterator[Line]:
@@ -76,7 +109,7 @@ def format_config_difference(found: ConfigDifference) -> Iterator[Line]:
     yield format_field("differ in", ", ".join(names) or "nothing of their configurations")
     width = measure_line_width()
     for line in found.settings[:_MAX_SETTING_LINES]:
-        yield f"  {cut(line, width - 2)}"
+        yield from wrap_beside("  ", line, max_lines=_MAX_LINES_OF_SETTING)
     if (more := len(found.settings) - _MAX_SETTING_LINES) > 0:
         yield f"  and {more} more settings"
     if found.dataset is not None:
@@ -119,9 +152,21 @@ def _format_changed(
         yield ("  ", Styled(f"{change:<{width}}", style), f"  {name}")
         found = answers[pair.sample_id]
         named = {
+            "repeats": _format_repeats(found),
             "old answer": found.old,
             "new answer": found.new,
             "expected": found.expected,
             "reason": found.reason,
         }
         yield from format_named(named.items(), indent=4, field_width=_ANSWER_FIELD_WIDTH)
+
+
+def _format_repeats(found: ChangedAnswers) -> str:
+    # The scores above are the means of the repeats, which say nothing about the answers below.
+    if max(len(found.old_scores), len(found.new_scores)) < 2:
+        return ""
+    sides = (
+        ", ".join(f"{score:.3g}" for score in scores)
+        for scores in (found.old_scores, found.new_scores)
+    )
+    return " -> ".join(sides)

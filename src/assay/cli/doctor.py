@@ -21,13 +21,18 @@ from assay.providers import PROVIDERS, EndpointCheck, check_endpoint, find_provi
 from assay.registry import PluginEntry, list_plugins
 from assay.scorers import METRICS, RULES, find_check_rule, find_metric
 from assay.sessions import SESSION_SOURCES, find_session_source
-from assay.stats import format_labelled
 from assay.types import Endpoint
 
 from .arguments import add_report_options
 from .eval_overrides import add_endpoint_options, apply_endpoint_options
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_PASS
-from .output import format_field, print_report, redirect_output_to_stderr, sanitize_to_line
+from .output import (
+    format_field,
+    format_wrapped,
+    print_report,
+    redirect_output_to_stderr,
+    sanitize_to_line,
+)
 from .resume import redact_option_value
 from .store_option import add_store_option, find_store_location, open_store
 
@@ -238,17 +243,17 @@ class DoctorReport:
             words = ", ".join(f"{each.package} {each.version}" for each in needed)
             if missing := ", ".join(each.package for each in needed if each.version is None):
                 words = f"not installed: {install_command(name)} adds {missing}"
-            lines += format_labelled(f"[{name}]", words)
+            lines += format_wrapped(f"[{name}]", words)
         for group, entries in self.plugins.items():
             own = ", ".join(entry.name for entry in entries if entry.origin == "assay")
-            lines += format_labelled(_GROUP_LABELS.get(group, group), f"{own} (assay)")
+            lines += format_wrapped(_GROUP_LABELS.get(group, group), f"{own} (assay)")
             for entry in entries:
                 if entry.origin != "assay":
                     problem = "" if entry.error is None else f" is unusable: {entry.error}"
                     text = f"{entry.name} ({entry.origin}){problem}"
-                    lines += format_labelled("", sanitize_to_line(text))
+                    lines += format_wrapped("", sanitize_to_line(text))
         lines.append(format_field("store", self.store.where))
-        lines += format_labelled("", sanitize_to_line(self.store.words))
+        lines += format_wrapped("", sanitize_to_line(self.store.words))
         for each in self.endpoints:
             reason = f" (by {each.found_by})" if each.found_by else ""
             took = "" if each.latency_s is None else f" in {each.latency_s:.2f} s"
@@ -257,10 +262,10 @@ class DoctorReport:
             notes += [f"hint: {each.hint}"] if each.hint else []
             lines.append(format_field("endpoint", f"{sanitize_to_line(each.endpoint)}{reason}"))
             for note in notes:
-                lines += format_labelled("", sanitize_to_line(note))
+                lines += format_wrapped("", sanitize_to_line(note))
         if not self.endpoints:
             text = "none checked: pass --model, or set a provider's key"
-            lines += format_labelled("endpoints", text)
+            lines += format_wrapped("endpoints", text)
         return lines
 
     def plain(self) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from .output import (
     pad,
     print_message,
     print_report,
+    wrap_beside,
 )
 from .progress_bar import choose_display
 from .resume import build_resume_command
@@ -45,7 +46,8 @@ _CONCLUSION_WORDS = {
     Conclusion.NO_DIFFERENCE_SHOWN: "not shown",
     Conclusion.TOO_FEW: "too few",
 }
-_MIN_LABEL_WIDTH = 12
+_MIN_LABEL_WIDTH = 16
+_MAX_NOTE_LINES = 3
 
 
 @dataclass(frozen=True)
@@ -152,12 +154,17 @@ class MatrixReport:
         rows = [self._format_cells(entry) for entry in self.entries]
         head = ["", "score", "failed", "cost", "difference", "p", "conclusion"]
         widths = [max(len(row[place]) for row in [head, *rows]) for place in range(len(head))]
-        # In a narrow terminal the scores have to do without their differences.
-        if sum(widths) + 2 * len(widths) > width:
-            head, *rows = ([*row[:4], *row[5:]] for row in [head, *rows])
-            widths.pop(4)
+        # In a narrow terminal the scores have to do without their differences, costs and failures.
+        for name in ("difference", "cost", "failed"):
+            needed = min(widths[0], _MIN_LABEL_WIDTH) + sum(widths[1:]) + 2 * len(widths)
+            if needed > width:
+                place = head.index(name)
+                head, *rows = ([*row[:place], *row[place + 1 :]] for row in [head, *rows])
+                widths.pop(place)
         others = sum(widths[1:]) + 2 * (len(widths) - 1)
         widths[0] = min(widths[0], max(width - others, _MIN_LABEL_WIDTH))
+        for cells in rows:
+            cells[0] = _shorten_label(cells[0], widths[0])
         lines = [format_row(head, [each + 1 for each in widths])]
         for entry, cells in zip(self.entries, rows, strict=True):
             if entry.ending is None:
@@ -194,10 +201,9 @@ class MatrixReport:
     def _format_notes(self) -> list[str]:
         notes = []
         if self.comparisons:
-            notes.append(
-                "p: against the first run, paired by sample, adjusted for "
-                f"{format_plural(len(self.comparisons), 'test')} (Holm)"
-            )
+            tests = format_plural(len(self.comparisons), "test")
+            note = f"against the first run, paired by sample, adjusted for {tests} (Holm)"
+            notes += wrap_beside("p: ", note, max_lines=_MAX_NOTE_LINES)
         for entry in self.entries:
             summary = None if entry.ending is None else entry.ending.report.summary
             if summary is not None and summary.invalid:
@@ -274,6 +280,14 @@ def _build_report(entries: list[MatrixEntry], store: Store, args: Namespace) -> 
         resume=build_resume_command(args, None),
         next=tuple(commands),
     )
+
+
+def _shorten_label(label: str, width: int) -> str:
+    # Variants differ in their agent, which comes first, or in their prompt, which comes last.
+    if len(label) <= width:
+        return label
+    end = (width - 1) // 2
+    return f"{label[: width - 1 - end]}…{label[-end:]}"
 
 
 def _format_mean(interval: Interval, *, signed: bool = False) -> str:

@@ -19,7 +19,7 @@ from assay.stats import (
 from assay.store import Run, Store
 
 from .arguments import add_flag, add_report_options
-from .output import Line, Styled, format_field, print_report
+from .output import Line, Styled, format_field, measure_text_width, print_report
 from .run_summary import format_score
 from .store_option import add_store_option, build_next_command, open_store
 from .worst_samples import format_samples
@@ -81,7 +81,7 @@ def main(args: Namespace) -> int:
         summary = summarise_recorded(run.results(), run.spec.config)
         verdict = _judge_recorded_run(store, run, rule, summary, args)
         worst = [] if verdict.passed else list_worst(run, limit=_MAX_GATE_SAMPLES)
-    gate, *checks = verdict.lines()
+    gate, *checks = verdict.lines(width=measure_text_width())
     lines: list[Line] = [
         format_field("run", run.id),
         Styled(gate, _OUTCOME_STYLES[verdict.outcome]),

@@ -16,7 +16,13 @@ from .arguments import add_count, add_report_options
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_PASS, InconclusiveError
 from .judge_backends import add_backend_options, build_judge
 from .judge_report import JudgeReport
-from .output import format_field, print_message, print_report, write_samples
+from .output import (
+    format_field,
+    measure_text_width,
+    print_message,
+    print_report,
+    write_samples,
+)
 from .recorded_scores import ScoringRequest, score_recorded
 from .resume import format_options, format_resume_hint, join_resume_command
 from .sample_input import is_sample_file, refuse_to_overwrite
@@ -125,9 +131,10 @@ def _judge_samples(
 
 def _print_judge_report(report: EvalReport, judged: JudgeReport, args: Namespace) -> None:
     following = build_next_command(args, "show", report.run_id)
+    summary = report.summary.lines(width=measure_text_width())
     lines = [
         # The rest of the summary is about the samples' own model calls.
-        *takewhile(lambda line: not line.startswith("latency"), report.summary.lines()),
+        *takewhile(lambda line: not line.startswith("latency"), summary),
         *judged.lines(),
         format_field("run", report.run_id),
         format_field("store", report.store),

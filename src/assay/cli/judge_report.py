@@ -4,8 +4,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from assay.scorers import Calibrator, Judge, VertexJudge
-from assay.stats import format_labelled, format_number, format_plural
+from assay.stats import format_number, format_plural
 from assay.types import Metric, Sample, build_label
+
+from .output import format_wrapped
 
 # The store keeps all of them; the terminal needs enough to recognise the cause.
 _MAX_JUDGE_PROBLEMS = 5
@@ -117,24 +119,24 @@ class JudgeReport:
         judge, spent = self.judge, self.judge.spending
         votes = f" ({format_plural(judge.votes, 'vote')} each)" if judge.votes > 1 else ""
         lines = [
-            *format_labelled("rubric", f"{judge.rubric.name} ({judge.rubric.digest})"),
-            *format_labelled("judges", f"{', '.join(judge.judges)}{votes}"),
+            *format_wrapped("rubric", f"{judge.rubric.name} ({judge.rubric.digest})"),
+            *format_wrapped("judges", f"{', '.join(judge.judges)}{votes}"),
         ]
         for name, mean in self.panel.items():
-            lines += format_labelled("", f"{name}: mean score {format_number(mean)}")
+            lines += format_wrapped("", f"{name}: mean score {format_number(mean)}")
         for index, (name, agreed) in enumerate(self.agreement.items()):
             text = f"{name} {format_number(agreed.mean)} over "
             text += format_plural(agreed.samples, "sample")
             if agreed.split:
                 text += f", votes split on {format_plural(agreed.split, 'sample')}"
-            lines += format_labelled("" if index else "agreement", text)
+            lines += format_wrapped("" if index else "agreement", text)
         if isinstance(judge, VertexJudge):
             rubrics = format_plural(self.verdicts, "rubric")
-            lines += format_labelled("verdicts", f"{rubrics}, {self.verdicts_missed} not met")
+            lines += format_wrapped("verdicts", f"{rubrics}, {self.verdicts_missed} not met")
         else:
             missing = f"{self.quotes_missing} not found in the transcript"
             found = f"{format_plural(self.quotes, 'quote')}, {missing}"
-            lines += format_labelled(
+            lines += format_wrapped(
                 "evidence", found if self.quotes else "the judges gave no quotes"
             )
         counts = {
@@ -145,22 +147,22 @@ class JudgeReport:
             "shown to the judge truncated": self.cut,
         }
         if words := ", ".join(f"{count} {what}" for what, count in counts.items() if count):
-            lines += format_labelled("left out", words)
+            lines += format_wrapped("left out", words)
         calls = [str(spent.calls)]
         calls += (
             [f"{spent.asked_again} repeated for an invalid answer"] if spent.asked_again else []
         )
         calls += [f"{spent.failed} more failed"] if spent.failed else []
-        lines += format_labelled("judge calls", ", ".join(calls))
-        lines += format_labelled("judge cost", spent.words())
+        lines += format_wrapped("judge calls", ", ".join(calls))
+        lines += format_wrapped("judge cost", spent.words())
         if self.calibrator is not None:
             for each in self.calibrator.compute_calibrations():
                 lines += each.lines()
             if missing_labels := len(self.calibrator.missing):
-                lines += format_labelled("labels", f"{missing_labels} without a sample")
+                lines += format_wrapped("labels", f"{missing_labels} without a sample")
             if self.calibrator.unlabelled:
                 text = f"{self.calibrator.unlabelled} samples have no label"
-                lines += format_labelled("labels", text)
+                lines += format_wrapped("labels", text)
         return lines
 
     @property

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 from rich.cells import cell_len
 
 from assay.errors import ConfigError
+from assay.stats import WIDTH, format_labelled
 from assay.types import Sample, create_private, replace_private
 
 if TYPE_CHECKING:
@@ -30,10 +31,12 @@ _REPLACEMENT = "\ufffd"
 _JOINERS = "\u200c\u200d"
 
 # Columns of the label in a report line such as `run           r-1`.
-_LABEL_WIDTH = 14
+LABEL_WIDTH = 14
 _MAX_RENDER_WIDTH = 100
 # For logs and pipes, where no terminal limits the line.
 _PIPE_LINE_WIDTH = 250
+# Narrower columns beside labels and scores could not be read.
+_MIN_LINE_WIDTH = 50
 _STYLE_CODES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33}
 
 
@@ -111,11 +114,20 @@ def render(content: "RenderableType") -> None:
 
 def measure_line_width() -> int:
     """Return the columns of a list line: the terminal's width, or many without a terminal."""
+    return _measure_terminal() or _PIPE_LINE_WIDTH
+
+
+def measure_text_width() -> int:
+    """Return the columns of wrapped text: the terminal's width, or 80 without a terminal."""
+    return _measure_terminal() or WIDTH
+
+
+def _measure_terminal() -> int | None:
     terminal = sys.stdout is not None and sys.stdout.isatty()
     # COLUMNS is honoured without a terminal, as argparse does.
     if not terminal and not os.environ.get("COLUMNS"):
-        return _PIPE_LINE_WIDTH
-    return max(shutil.get_terminal_size().columns, 80)
+        return None
+    return max(shutil.get_terminal_size().columns, _MIN_LINE_WIDTH)
 
 
 def print_report(args: Namespace, lines: Iterable[Line], value: Any) -> None:
@@ -221,9 +233,35 @@ def cut(text: str, columns: int) -> str:
     return f"{shown}…"
 
 
+def wrap_beside(first: str, text: str, *, max_lines: int) -> list[str]:
+    """Sanitize `text` and wrap it in the columns beside `first`; `…` marks a cut after the lines.
+
+    Ids and URLs stay in one piece, so that they can be copied.
+    """
+    rest, indent = sanitize_to_line(text), " " * cell_len(first)
+    room = measure_line_width() - len(indent)
+    lines: list[str] = []
+    while rest and len(lines) < max_lines - 1 and cell_len(rest) > room:
+        fits = min(len(rest), room)
+        while cell_len(rest[:fits]) > room:
+            fits -= 1
+        # The space may be the first character that does not fit. A longer word is broken.
+        end = rest.rfind(" ", 0, fits + 1)
+        end = end if end > 0 else fits
+        lines.append(rest[:end])
+        rest = rest[end:].lstrip()
+    lines.append(cut(rest, room))
+    return [f"{indent if number else first}{line}" for number, line in enumerate(lines)]
+
+
 def format_field(label: str, text: object, *, columns: int | None = None) -> str:
     """Return a report line: the label in its column, then `text`, `cut` if `columns` is given."""
-    return f"{label:<{_LABEL_WIDTH}}{text if columns is None else cut(str(text), columns)}"
+    return f"{label:<{LABEL_WIDTH}}{text if columns is None else cut(str(text), columns)}"
+
+
+def format_wrapped(label: str, text: str) -> list[str]:
+    """Return the lines of a report: the label in its column, then `text`, wrapped to the width."""
+    return format_labelled(label, text, width=measure_text_width())
 
 
 def format_fields(fields: Mapping[str, object], *, columns: int | None = None) -> list[str]:

@@ -16,7 +16,7 @@ from assay.types import make_private_folder
 
 from .arguments import add_count, add_flag, add_report_options
 from .eval_file import load_eval_file
-from .output import print_report
+from .output import measure_text_width, print_report
 from .quickstart_task import evaluate_with_display, find_task_file
 from .store_option import add_store_option, build_next_command, find_store_location
 
@@ -133,10 +133,13 @@ class QuickstartReport:
     def lines(self) -> list[str]:
         """Return the report as text."""
         lines: list[str] = []
+        width = measure_text_width()
         for number, stage in enumerate(self.stages, start=1):
             lines += [f"{number}. {stage.title}", ""]
-            lines += [*stage.report.summary.lines(), *stage.verdict.lines(), ""]
-        lines += [f"{len(self.stages) + 1}. Is it better?", "", *self.comparison.lines(), ""]
+            lines += stage.report.summary.lines(width=width)
+            lines += [*stage.verdict.lines(width=width), ""]
+        lines += [f"{len(self.stages) + 1}. Is it better?", ""]
+        lines += [*self.comparison.lines(width=width), ""]
         lines += [f"{len(self.stages) + 2}. Right answers, as data for fine-tuning", ""]
         lines += [f"{file}, {rows} samples" for file, rows in self.exported.files.items()]
         lines += [] if self.exported.files else ["no file: no sample was right"]

@@ -17,7 +17,7 @@ from typing import Any
 
 from assay.runner import EvalReport, Stop
 from assay.scorers import import_file
-from assay.stats import WIDTH, Comparison, Conclusion, compare, format_interval, format_labelled
+from assay.stats import Comparison, Conclusion, compare, format_interval
 from assay.store import Store
 from assay.train import (
     GRPOResult,
@@ -31,7 +31,13 @@ from assay.train import (
     sft_train,
 )
 
-from .output import format_field, is_ascii_only, print_report
+from .output import (
+    format_field,
+    format_wrapped,
+    is_ascii_only,
+    measure_text_width,
+    print_report,
+)
 from .quickstart_task import evaluate_with_display, find_task_file
 from .signals import exit_interrupted, run_until_stopped
 from .store_option import build_next_command, find_store_location
@@ -208,9 +214,9 @@ class Measured:
     def lines(self) -> list[str]:
         """Return both means with their intervals, and their comparison."""
         return [
-            *format_labelled("before", format_interval(self.before.summary.score.interval)),
-            *format_labelled("after", format_interval(self.after.summary.score.interval)),
-            *self.comparison.lines(),
+            *format_wrapped("before", format_interval(self.before.summary.score.interval)),
+            *format_wrapped("after", format_interval(self.after.summary.score.interval)),
+            *self.comparison.lines(width=measure_text_width()),
         ]
 
     def plain(self) -> dict[str, Any]:
@@ -253,22 +259,22 @@ class QuickstartTrainingReport:
         return [
             f"1. SFT: a model of {self.parameters:,} random weights learns from demonstrations",
             "",
-            *format_labelled(
+            *format_wrapped(
                 "learned from",
                 f"{self.demonstrations} answered sums, {self.wrong} of them with a wrong answer "
                 "on purpose, so that there is something left to learn",
             ),
-            *format_labelled("steps", str(len(sft.steps))),
-            *format_labelled("loss", losses),
+            *format_wrapped("steps", str(len(sft.steps))),
+            *format_wrapped("loss", losses),
             format_field("model", sft.model_path),
             "",
             "2. GRPO: it learns from the scores of its own answers",
             "",
-            *format_labelled(
+            *format_wrapped(
                 "scored by", "the scorer of the evaluations, on sums that are not held out"
             ),
-            *format_labelled("steps", f"{len(grpo.steps)}, {rollouts} answers"),
-            *format_labelled(
+            *format_wrapped("steps", f"{len(grpo.steps)}, {rollouts} answers"),
+            *format_wrapped(
                 "reward", format_reward_curve(known, blocks) if known else "none was judged"
             ),
             format_field("picture", grpo.curve_path),
@@ -285,7 +291,8 @@ class QuickstartTrainingReport:
             "5. Conclusion",
             "",
             *textwrap.wrap(
-                explain_comparisons(self.sampled.comparison, self.greedy.comparison), WIDTH
+                explain_comparisons(self.sampled.comparison, self.greedy.comparison),
+                measure_text_width(),
             ),
             "",
             *(f"{_STAGES[name]:<30}{spent}" for name, spent in self.spent.items()),

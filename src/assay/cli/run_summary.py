@@ -1,35 +1,55 @@
 """The report of `assay eval` and `assay score`: results, exit status and commands to run next."""
 
 import json
-import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+from rich.cells import cell_len
 
 from assay.stats import (
     RunSummary,
     draw_text_bar,
     find_score_range,
     format_interval,
-    format_labelled,
+    format_number,
     format_plural,
 )
 from assay.store import FailureGroup, RetriedAttempts
 
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_PASS
-from .output import Line, Styled, cut, format_field, is_ascii_only, measure_line_width
+from .output import (
+    Line,
+    Styled,
+    cut,
+    format_field,
+    format_lines,
+    format_wrapped,
+    is_ascii_only,
+    measure_line_width,
+    measure_text_width,
+    wrap_beside,
+)
 from .resume import format_resume_hint
 
 if TYPE_CHECKING:
-    from assay.runner import EvalReport
+    from assay.runner import EvalReport, LowScores
 
 # A provider may return a whole HTML page as its error.
-_MAX_FAILURE_CHARS = 1000
+_MAX_REASON_LINES = 12
+# Where the example has a command that shows the rest.
+_MAX_BRIEF_REASON_LINES = 2
+_SUCH_AS = "such as "
+# Less of a label says nothing; the command then has a line of its own.
+_MIN_EXAMPLE_WIDTH = 16
 # The label, both ends of the scale and a threshold stand beside the bar.
 _BESIDE_BAR_WIDTH = 42
-_MAX_BAR_WIDTH = 80
+_MIN_BAR_WIDTH, _MAX_BAR_WIDTH = 10, 80
 # --json lists more of the skipped rows.
 _MAX_LISTED_SKIPPED = 3
+
+ShowCommand = Callable[[str], str]
+"""Builds the command that shows a sample from its id, with `#2` for another repeat."""
 
 
 @dataclass(frozen=True)
@@ -64,13 +84,13 @@ class EvalCommandReport:
             return f"interrupted; {format_resume_hint(self.resume)}"
         if self.failed:
             boundaries = ", ".join(f"{n} {name}" for name, n in self.report.summary.failed.items())
-            return "\n".join(
-                [
-                    *format_failures(self.failures, self.failed),
-                    f"{self.failed} failed ({boundaries}). Inspect and retry them with:",
-                    f"  {self.next[0]} --failed\n  {self.resume}",
-                ]
-            )
+            lines = [
+                *format_failures(self.failures, self.failed),
+                f"{self.failed} failed ({boundaries}). Inspect and retry them with:",
+                f"  {self.next[0]} --failed",
+                f"  {self.resume}",
+            ]
+            return format_lines(lines, None)
         if not self.report.summary.results:
             return "the dataset has no samples; nothing was evaluated"
         return None
@@ -80,9 +100,9 @@ class EvalCommandReport:
         skipped: list[str] = []
         if rows := self.report.skipped:
             shown = replace(rows, problems=rows.problems[:_MAX_LISTED_SKIPPED])
-            skipped = format_labelled("not read", str(shown))
+            skipped = format_wrapped("not read", str(shown))
         return [
-            *self.report.summary.lines(),
+            *self.report.summary.lines(width=measure_text_width()),
             *format_retries(self.retried),
             *skipped,
             format_field("run", self.report.run_id),
@@ -114,12 +134,12 @@ class EvalCommandReport:
 
 def format_score(summary: RunSummary, threshold: float | None = None) -> list[Line]:
     """Format the score with its interval, and draw it over the range of scores."""
-    first, *rest = format_labelled("score", format_interval(summary.score.interval))
+    first, *rest = format_wrapped("score", format_interval(summary.score.interval))
     bar = draw_text_bar(
         summary.score.interval,
         find_score_range(summary),
         threshold=threshold,
-        columns=min(measure_line_width() - _BESIDE_BAR_WIDTH, _MAX_BAR_WIDTH),
+        columns=max(min(measure_text_width() - _BESIDE_BAR_WIDTH, _MAX_BAR_WIDTH), _MIN_BAR_WIDTH),
         ascii_only=is_ascii_only(),
     )
     return [Styled(first, "bold"), *rest, *([format_field("", bar)] if bar else [])]
@@ -131,28 +151,62 @@ def format_retries(retried: RetriedAttempts) -> list[str]:
         return []
     least = "" if retried.cost_known == retried.attempts else "at least "
     attempts = format_plural(retried.attempts, "failed attempt")
-    return format_labelled("retried", f"{attempts} cost {least}${retried.cost_usd:.4f} more")
+    return format_wrapped("retried", f"{attempts} cost {least}${retried.cost_usd:.4f} more")
 
 
-def format_failures(groups: Sequence[FailureGroup], failed: int) -> list[str]:
-    """Format each reason with its count and an example; empty if no sample failed."""
+def format_failures(
+    groups: Sequence[FailureGroup], failed: int, *, show: ShowCommand | None = None
+) -> list[Line]:
+    """Format each reason with its count and an example; empty if no sample failed.
+
+    `show` builds the command that shows a sample.
+    """
     if not groups:
         return []
-    lines = ["reasons for failed samples"]
+    lines: list[Line] = ["reasons for failed samples"]
     for group in groups:
-        text = cut(f"{group.boundary}: {group.kind}: {group.message}", _MAX_FAILURE_CHARS)
-        first = f"  {group.samples} x "
-        lines += textwrap.wrap(
-            text,
-            measure_line_width(),
-            initial_indent=first,
-            subsequent_indent=" " * len(first),
-            # Ids and URLs must stay in one piece to be copied.
-            break_on_hyphens=False,
-        )
-        example = " | ".join(filter(None, (group.label, group.example)))
-        indent = f"{' ' * len(first)}such as "
-        lines.append(f"{indent}{cut(example, measure_line_width() - len(indent))}")
+        reason = f"{group.boundary}: {group.kind}: {group.message}"
+        lines += _format_group(group.samples, reason, (group.label, group.example), show)
     if (others := failed - sum(group.samples for group in groups)) > 0:
         lines.append(f"  {others} x for other reasons")
+    return lines
+
+
+def format_low_scores(low: "LowScores", *, show: ShowCommand, max_groups: int) -> list[Line]:
+    """Format the reasons of low scores with their counts and examples; empty if none is low."""
+    if not low.groups:
+        return []
+    among = "" if low.read == low.results else f", among the lowest {low.read} of {low.results}"
+    lines: list[Line] = [f"reasons for scores below {format_number(low.below)}{among}"]
+    shown = low.groups[:max_groups]
+    for group in shown:
+        name = group.example if not group.repeat else f"{group.example}#{group.repeat}"
+        reason = f"{group.reason or 'no reason given'} (mean {format_number(group.mean)})"
+        lines += _format_group(group.results, reason, (group.label, name), show)
+    if (others := low.read - sum(group.results for group in shown)) > 0:
+        lines.append(f"  {others} x for other reasons")
+    return lines
+
+
+def _format_group(
+    count: int, reason: str, example: tuple[str, str], show: ShowCommand | None
+) -> list[Line]:
+    first = f"  {count} x "
+    indent = " " * len(first)
+    room = measure_line_width() - len(indent) - len(_SUCH_AS)
+    label, name = example
+    max_lines = _MAX_REASON_LINES if show is None else _MAX_BRIEF_REASON_LINES
+    lines: list[Line] = [*wrap_beside(first, reason, max_lines=max_lines)]
+    if show is None:
+        both = " | ".join(filter(None, example))
+        return [*lines, f"{indent}{_SUCH_AS}{cut(both, room)}"]
+    command = show(name)
+    beside = room - cell_len(command) - 2
+    if not label:
+        lines.append((f"{indent}{_SUCH_AS}", Styled(command, "dim")))
+    elif beside >= _MIN_EXAMPLE_WIDTH:
+        lines.append((f"{indent}{_SUCH_AS}{cut(label, beside)}  ", Styled(command, "dim")))
+    else:
+        # A command is never cut: users copy it.
+        lines += [f"{indent}{_SUCH_AS}{cut(label, room)}", (indent, Styled(command, "dim"))]
     return lines

@@ -14,14 +14,25 @@ from assay.store import RunRow, Store
 from assay.types import Sample, build_label
 
 from .arguments import add_count, add_flag, add_report_options, parse_moment, parse_whole_number
-from .output import cut, format_field, print_report, sanitize_to_line
+from .output import cut, format_field, measure_text_width, print_report, sanitize_to_line
 from .store_option import add_store_option, build_next_command, find_store_location, open_store
 
-_RUNS_LINE_WIDTH = 80
 _SESSION_PLACE_WIDTH = 30
 # Shorter titles are unreadable; the line is cut as a whole instead.
 _MIN_TITLE_WIDTH = 10
-_RUNS_COLUMNS = "{:<12}{:>13}{:>9}{:>9}{:>8}{:>10}  {}"
+_MIN_RUN_LABEL_WIDTH = 10
+# The columns of the list with their formats.
+_RUNS_COLUMNS = {
+    "status": "<12",
+    "results": ">13",
+    "judged": ">9",
+    "mean": ">9",
+    "failed": ">8",
+    "cost": ">10",
+    "started": "",
+}
+_NARROW_COLUMNS = {"status": "<12", "results": ">9", "mean": ">7", "failed": ">8", "started": ""}
+_RUNS_HEADS = {name: name for name in _RUNS_COLUMNS} | {"started": "  started (UTC)   "}
 _RUNS_ACTIONS = {
     "delete": "delete recorded runs by id",
     "prune": "delete old runs; lists them unless --yes is given",
@@ -191,33 +202,49 @@ def _load_first_sessions(store: Store, rows: list[RunRow]) -> dict[str, Sample]:
 def format_runs(
     rows: list[RunRow], sessions: Mapping[str, Sample] = MappingProxyType({})
 ) -> list[str]:
-    """Format runs in lines of at most 80 columns. Ids are never cut: users copy them.
+    """Format runs in lines that fit the terminal. Ids are never cut: users copy them.
 
-    A run with a first session in `sessions` gets a third line.
+    A run is one line where the terminal is wide enough, else its id and label come first. A run
+    with a first session in `sessions` gets a further line.
     """
-    heads = ("status", "results", "judged", "mean", "failed", "cost", "started (UTC)")
-    lines = [_RUNS_COLUMNS.format(*heads)]
+    width = measure_text_width()
+    columns = (
+        _RUNS_COLUMNS
+        if width >= len(_format_cells(_RUNS_HEADS, _RUNS_COLUMNS))
+        else _NARROW_COLUMNS
+    )
+    head = _format_cells(_RUNS_HEADS, columns)
+    id_width = max((len(row.id) for row in rows), default=0)
+    label_width = width - id_width - len(head) - 4
+    is_wide = label_width >= _MIN_RUN_LABEL_WIDTH
+    lines = [f"{'run':<{id_width}}  {head}  name" if is_wide else head.rstrip()]
     for row in rows:
-        room = _RUNS_LINE_WIDTH - len(row.id) - 2
-        title = f"{row.id}  {cut(build_run_label(row), room)}" if room > 1 else row.id
-        lines += [title, _RUNS_COLUMNS.format(*_format_run_cells(row))]
+        label, cells = build_run_label(row), _format_cells(_build_run_cells(row), columns)
+        if is_wide:
+            lines.append(f"{row.id:<{id_width}}  {cells}  {cut(label, label_width)}")
+        else:
+            room = width - len(row.id) - 2
+            lines += [f"{row.id}  {cut(label, room)}" if room > 1 else row.id, cells]
         if row.id in sessions:
-            lines.append(_format_first_session(sessions[row.id], others=row.totals.recorded - 1))
+            others = row.totals.recorded - 1
+            lines.append(_format_first_session(sessions[row.id], others=others, width=width))
     return lines
 
 
-def _format_first_session(sample: Sample, *, others: int) -> str:
+def _format_cells(cells: Mapping[str, str], columns: Mapping[str, str]) -> str:
+    return "".join(f"{cells[name]:{spec}}" for name, spec in columns.items())
+
+
+def _format_first_session(sample: Sample, *, others: int, width: int) -> str:
     label = build_session_label(sample)
     more = f" and {others} more" if others > 0 else ""
     folder = "" if label is None else cut(label.place, _SESSION_PLACE_WIDTH)
     start = " | ".join(filter(None, ("" if label is None else label.date, folder)))
-    title = cut(
-        build_label(sample), max(_RUNS_LINE_WIDTH - len(start) - len(more) - 5, _MIN_TITLE_WIDTH)
-    )
-    return "  " + cut(" | ".join(filter(None, (start, title))) + more, _RUNS_LINE_WIDTH - 2)
+    title = cut(build_label(sample), max(width - len(start) - len(more) - 5, _MIN_TITLE_WIDTH))
+    return "  " + cut(" | ".join(filter(None, (start, title))) + more, width - 2)
 
 
-def _format_run_cells(row: RunRow) -> tuple[str, ...]:
+def _build_run_cells(row: RunRow) -> dict[str, str]:
     totals = row.totals
     recorded = str(totals.recorded)
     if row.spec.total is not None:
@@ -227,12 +254,12 @@ def _format_run_cells(row: RunRow) -> tuple[str, ...]:
         # A trailing `+` marks a lower bound: results of unknown cost and failed attempts add to it.
         whole = totals.cost_known == totals.recorded and not totals.attempts
         cost = f"${totals.cost_usd:.4f}" + ("" if whole else "+")
-    return (
-        row.status,
-        recorded,
-        str(totals.valid),
-        "none" if totals.mean is None else f"{totals.mean:.3f}",
-        str(totals.failed),
-        cost,
-        row.spec.created_at[:16].replace("T", " "),
-    )
+    return {
+        "status": row.status,
+        "results": recorded,
+        "judged": str(totals.valid),
+        "mean": "none" if totals.mean is None else f"{totals.mean:.3f}",
+        "failed": str(totals.failed),
+        "cost": cost,
+        "started": f"  {row.spec.created_at[:16].replace('T', ' ')}",
+    }

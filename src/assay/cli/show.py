@@ -11,14 +11,18 @@ from assay.store import ResultRow, Run
 
 from .arguments import add_count, add_flag, add_report_options
 from .output import (
+    LABEL_WIDTH,
     Line,
     format_field,
     format_lines,
+    format_wrapped,
+    measure_line_width,
+    measure_text_width,
     print_json,
     render,
     sanitize_to_line,
 )
-from .run_summary import format_failures, format_retries, format_score
+from .run_summary import format_failures, format_low_scores, format_retries, format_score
 from .show_training import format_training
 from .store_option import add_store_option, build_next_command, open_store
 from .worst_samples import format_samples
@@ -60,30 +64,41 @@ def _show_run(run: Run, args: Namespace) -> None:
         print_json(report.plain())
         return
     row, summary, entries = report.row, report.summary, report.samples
+    room = measure_line_width() - LABEL_WIDTH
+    changed = " (changed since the run started)" if row.dataset_changed else ""
     fields = [
         format_field("run", run.id),
-        format_field("name", run.spec.name, columns=66),
+        format_field("name", run.spec.name, columns=room),
         format_field("status", row.status),
-        format_field("dataset", run.spec.dataset, columns=66)
-        + (" (changed since the run started)" if row.dataset_changed else ""),
+        *format_wrapped("dataset", sanitize_to_line(run.spec.dataset + changed)),
     ]
     retries = format_retries(report.retried)
+
+    def show(name: str) -> str:
+        return build_next_command(args, "show", args.run, name)
+
+    # So many that the reasons of both kinds are on the first screen.
+    max_groups = 2 if report.failures and report.low_scores.groups else 4
+    failures = report.failures[:max_groups]
     listed = [
-        *format_failures(report.failures, report.failed),
+        *format_failures(failures, report.failed, show=show),
+        *format_low_scores(report.low_scores, show=show, max_groups=max_groups),
         *_format_worst(entries, report.failed if args.failed else summary.results, args),
     ]
     following = []
     if entries:
-        command = build_next_command(args, "show", args.run, entries[0].row.sample_id)
-        following = ["next:", f"  {command}"]
+        following = ["next:", f"  {show(entries[0].name)}"]
     # The model changes with every step, so a mean over all steps would be meaningless.
     if report.training is not None:
         lines: list[Line] = [*fields, *format_training(report.training), *retries, *listed]
     else:
-        score = [*format_score(summary, report.threshold), *summary.count_lines()]
+        width = measure_text_width()
+        counts = summary.count_lines(width=width)
+        score = [*format_score(summary, report.threshold), *counts]
         # Runs of ingested sessions have no scores: what they are comes first.
         head = [*fields, *score] if summary.score.mean is None else [*score, *fields]
-        lines = [*head, *listed, *([*summary.detail_lines(), *retries] if entries else [])]
+        details = [*summary.detail_lines(width=width), *retries] if entries else []
+        lines = [*head, *listed, *details]
     print(format_lines([*lines, *following], sys.stdout))
 
 

@@ -1,5 +1,6 @@
 """Lists of samples as lines: score, label and id, then answer, expected answer and reason."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from rich.cells import cell_len
@@ -8,12 +9,12 @@ from assay.runner import ListedSample
 
 from .output import Line, Styled, cut, measure_line_width, pad
 
-_MAX_SHOWN_ID_WIDTH = 26
+_MIN_SHOWN_ID_WIDTH = 16
 _SHOWN_PLACE_WIDTH = 40
 # Longer ids leave no room for a label in 80 columns.
 _MAX_SHOWN_ID_CHARS = 60
-_SESSION_LINE_WIDTH = 80
 _FIELD_WIDTH = 10
+_REPEAT_SUFFIX = re.compile(r"#[0-9]+$", re.ASCII)
 # Further right an id is too far from its label to be read in one line.
 _MAX_LABEL_WIDTH = 100
 
@@ -26,7 +27,7 @@ def format_samples(entries: Sequence[ListedSample]) -> Iterator[Line]:
     for entry in entries:
         # The id of a session is not cut: it is meaningless to read, and there to be copied.
         if entry.session is not None and len(entry.name) <= _MAX_SHOWN_ID_CHARS:
-            yield f"  {cut(f'{entry.name} {entry.label}', _SESSION_LINE_WIDTH - 2)}"
+            yield f"  {cut(f'{entry.name} {entry.label}', width - 2)}"
             folder = cut(entry.session.place, _SHOWN_PLACE_WIDTH)
             cells = filter(None, (entry.session.date, folder, entry.score, entry.reason))
             yield f"    {cut(' | '.join(cells), width - 4)}"
@@ -43,16 +44,25 @@ def format_samples(entries: Sequence[ListedSample]) -> Iterator[Line]:
 
 
 def measure_id_width(names: Iterable[str]) -> int:
-    """Return the columns for ids beside labels."""
-    return min(max(map(cell_len, names), default=0), _MAX_SHOWN_ID_WIDTH)
+    """Return the columns for ids beside labels: at most a third of the line."""
+    most = max(measure_line_width() // 3, _MIN_SHOWN_ID_WIDTH)
+    return min(max(map(cell_len, names), default=0), most)
 
 
 def format_name(label: str, name: str, room: int, id_width: int) -> str:
     """Format a label and the id beside it in so many columns; the id alone without a label."""
     if not label:
-        return cut(name, room)
+        return _cut_id(name, room)
     label_width = min(room - id_width - 2, _MAX_LABEL_WIDTH)
-    return f"{pad(label, label_width)}  {cut(name, id_width)}"
+    return f"{pad(label, label_width)}  {_cut_id(name, id_width)}"
+
+
+def _cut_id(name: str, columns: int) -> str:
+    # The number of the repeat distinguishes lines that are otherwise the same.
+    repeat = _REPEAT_SUFFIX.search(name)
+    if repeat is None or cell_len(name) <= columns:
+        return cut(name, columns)
+    return cut(name[: repeat.start()], columns - len(repeat[0])) + repeat[0]
 
 
 def format_named(

@@ -1,15 +1,14 @@
 """The report of an evaluation: figures at once, samples read from the store on demand."""
 
-import heapq
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from assay.datasets import SkippedRows
-from assay.errors import MissingExtra
+from assay.errors import MissingExtra, StoreError
 from assay.stats import (
     RunSummary,
     draw_svg_bar,
@@ -23,6 +22,8 @@ from assay.stats import (
 )
 from assay.store import ResultRow, Run, RunSpec, Store
 from assay.types import Sample, build_label
+
+from .run_report import describe_score, group_low_scores, list_worst
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -127,47 +128,57 @@ class EvalReport:
         return DataFrame(rows, columns=[*_FIRST_COLUMNS, *metrics, *_LAST_COLUMNS])
 
     def _repr_html_(self) -> str:
-        """Return the report for notebooks: score, interval, failures and worst samples."""
+        """Return the report for notebooks: score, interval, reasons, failed and worst samples.
+
+        Each repeat of a sample is listed by itself, with the scores of the others.
+        """
         summary = self.summary
         interval = summary.score.interval
         with self.samples.open_run() as run:
             groups = run.failure_groups()
-            worst = heapq.nsmallest(
-                _MAX_WORST_SAMPLES,
-                (
-                    (row.score, number, row.sample_id)
-                    for number, row in enumerate(run.results(valid=True))
-                    if row.score is not None
-                ),
-            )
-            samples = [next(run.samples(sample_id=sample_id)) for _, _, sample_id in worst]
+            low = group_low_scores(run, summary)
+            failed = _build_html_rows(run, "failed")
+            worst = _build_html_rows(run, "judged")
         failures = [
-            (str(group.samples), f"{group.boundary}: {group.kind}: {group.message}")
+            (str(group.samples), f"{group.boundary}: {group.kind}: {group.message}", group.label)
             for group in groups
         ]
-        rows = [
-            (
-                format_number(score),
-                build_label(sample),
-                sample.response,
-                "" if sample.ground_truth is None else str(sample.ground_truth),
-                (sample.score.reason if sample.score is not None else None) or "",
-                sample_id,
-            )
-            for (score, _, sample_id), sample in zip(worst, samples, strict=True)
+        low_reasons = [
+            (str(group.results), group.reason or "no reason given", group.label)
+            for group in low.groups
         ]
         counts = format_plural(summary.samples, "sample")
         state = " (interrupted)" if self.interrupted else ""
-        head = ("score", "question", "answer", "expected", "reason", "id")
+        reasons = ("results", "reason", "such as")
+        head: tuple[str, ...] = ("score", "question", "answer", "expected", "reason", "id")
+        if summary.repeats > 1:
+            head = (*head, "all repeats")
+        else:
+            failed, worst = ([row[:-1] for row in rows] for rows in (failed, worst))
+        tables = (
+            ("reasons for failed samples", reasons, failures),
+            (f"reasons for scores below {format_number(low.below)}", reasons, low_reasons),
+            ("failed samples", head, failed),
+            ("worst samples", head, worst),
+        )
         return (
             f"<p><b>{escape_html(format_interval(interval))}</b></p>"
             f"{draw_svg_bar(interval, find_score_range(summary))}"
             f"<p>{counts}, {summary.not_judged_results} of "
             f"{format_plural(summary.results, 'result')} not judged; "
             f"run {escape_html(self.run_id)}{state}</p>"
-            f"{format_html_table('reasons for failed samples', ('samples', 'reason'), failures)}"
-            f"{format_html_table('worst samples', head, rows)}"
+            f"{''.join(format_html_table(*table) for table in tables)}"
         )
+
+
+def _build_html_rows(run: Run, which: Literal["failed", "judged"]) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
+    for each in list_worst(run, limit=_MAX_WORST_SAMPLES, which=which):
+        # A repeat that failed must not hide behind one that passed, nor the other way round.
+        repeats = [describe_score(row) for row in run.results(sample_id=each.row.sample_id)]
+        cells = (each.score, each.label, each.answer, each.expected, each.reason, each.name)
+        rows.append((*cells, ", ".join(repeats)))
+    return rows
 
 
 _FIRST_COLUMNS = ("id", "label", "repeat", "score")
@@ -201,7 +212,12 @@ def build_eval_report(
     run: Run, store: Store, *, reopen: Store | str | Path | None, interrupted: bool
 ) -> EvalReport:
     """Read the figures of a run; its samples stay in the store."""
+    totals = run.totals
     summary = summarise_recorded(run.results(), run.spec.config)
+    # For pages and lists, which would read all results again. A store that became read-only, or is
+    # locked, still has a report.
+    with suppress(StoreError):
+        run.keep_summary(summary.model_dump_json(), totals)
     return EvalReport(
         run_id=run.id,
         spec=run.spec,

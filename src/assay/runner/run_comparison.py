@@ -15,6 +15,9 @@ from assay.types import Sample
 
 from .run_report import describe_run, find_reason
 
+# In the identity of a `PromptTemplate`, whose import would be the most of a comparison's start.
+_TEMPLATE_MARK = ".PromptTemplate "
+
 
 @dataclass(frozen=True)
 class ConfigDifference:
@@ -107,6 +110,9 @@ def find_config_difference(a: RunSpec, b: RunSpec) -> ConfigDifference:
     diff = _diff_prompts(old.get("prompt"), new.get("prompt"))
     if diff:
         old, new = ({**config, "prompt": _omit_text(config["prompt"])} for config in (old, new))
+        # The fingerprint of the template differs because its text does.
+        if _are_prompt_templates(old, new):
+            old, new = ({**config, "prepare_messages": None} for config in (old, new))
     return ConfigDifference(
         keys=tuple(keys),
         settings=tuple(describe_differences(old, new)),
@@ -126,6 +132,11 @@ def _diff_prompts(old: Any, new: Any) -> list[str]:
 
 def _omit_text(prompt: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in prompt.items() if key != "text"}
+
+
+def _are_prompt_templates(*configs: dict[str, Any]) -> bool:
+    names = (config.get("prepare_messages") for config in configs)
+    return all(isinstance(name, str) and _TEMPLATE_MARK in name for name in names)
 
 
 def _describe_datasets(a: RunSpec, b: RunSpec) -> str | None:

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 from assay.errors import ConfigError
 from assay.stats import RunSummary, find_score_range, format_plural, summarise_recorded
@@ -26,6 +26,9 @@ _MAX_REASON_GROUPS = 5
 _MAX_REASON_CHARS = 500
 _QUOTED = re.compile(r"""(?<!\w)'(?:[^'\\]|\\.)*'(?!\w)|"(?:[^"\\]|\\.)*"|`[^`]*`|“[^”]*”""")
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
+
+
+ListedKind = Literal["all", "failed", "judged"]
 
 
 @dataclass(frozen=True)
@@ -48,10 +51,7 @@ class ListedSample:
 
     @property
     def score(self) -> str:
-        row = self.row
-        if row.boundary is not None:
-            return f"{row.boundary} failed"
-        return f"{row.score:.3f}" if row.valid and row.score is not None else "not judged"
+        return describe_score(self.row)
 
     def plain(self) -> dict[str, Any]:
         """Return the sample as plain values."""
@@ -157,7 +157,7 @@ def build_run_report(run: Run, *, limit: int = 10, failed_only: bool = False) ->
         failures=tuple(run.failure_groups()),
         low_scores=group_low_scores(run, summary),
         training=read_training(run),
-        samples=tuple(list_worst(run, limit=limit, failed_only=failed_only)),
+        samples=tuple(list_worst(run, limit=limit, which="failed" if failed_only else "all")),
     )
 
 
@@ -188,9 +188,13 @@ def build_run_label(row: RunRow) -> str:
     return f"{sessions} from {row.spec.dataset}"
 
 
-def list_worst(run: Run, *, limit: int, failed_only: bool = False) -> list[ListedSample]:
-    """Read failed samples first, then the lowest scores, then samples that were not judged."""
-    rows = (row for row in run.results() if row.boundary is not None or not failed_only)
+def list_worst(run: Run, *, limit: int, which: ListedKind = "all") -> list[ListedSample]:
+    """Read failed samples first, then the lowest scores, then samples that were not judged.
+
+    Each repeat of a sample is listed by itself.
+    """
+    wanted = {"all": (0, 1, 2), "failed": (0,), "judged": (1,)}[which]
+    rows = (row for row in run.results() if _rank_result(row)[0] in wanted)
     # The position in the run breaks ties; rows themselves cannot be compared.
     numbered = ((_rank_result(row), index, row) for index, row in enumerate(rows))
     worst = heapq.nsmallest(limit, numbered, key=lambda each: each[:2])
@@ -216,6 +220,13 @@ def _describe_sample(row: ResultRow, sample: Sample) -> ListedSample:
         build_session_label(sample),
         threshold if isinstance(threshold, float) else None,
     )
+
+
+def describe_score(row: ResultRow) -> str:
+    """Return the score of a result, or why it has none."""
+    if row.boundary is not None:
+        return f"{row.boundary} failed"
+    return f"{row.score:.3f}" if row.valid and row.score is not None else "not judged"
 
 
 def find_reason(sample: Sample) -> str:

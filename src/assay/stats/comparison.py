@@ -30,8 +30,8 @@ from .sample_pairs import PairedMetrics, PairedScores
 from .scale import find_shared_bounds
 from .statistics import Bounds, Interval, check_bounds, check_confidence
 
-# Leaves room for two scores and their difference in a line of 80 columns.
-_PAIR_NAME_WIDTH = 44
+# Two scores and their difference, beside the name of the sample.
+_PAIR_SCORES_WIDTH = 36
 # Each label is read by itself; longer lists are for programs, which have the ids.
 _MAX_LABELS = 100
 
@@ -148,15 +148,15 @@ class Comparison(ReportSection):
             return Conclusion.NO_DIFFERENCE_SHOWN
         return Conclusion.WORSE if mean < 0 else Conclusion.BETTER
 
-    def lines(self) -> list[str]:
-        """Format the comparison as lines of at most 80 columns, worst regression first."""
+    def lines(self, *, width: int = WIDTH) -> list[str]:
+        """Format the comparison as lines of at most `width` columns, worst regression first."""
         return [
-            *self.headline(),
-            *self._format_pairs("regressions", self.regressions, self.losses),
-            *self._format_pairs("improvements", self.improvements, self.wins),
+            *self.headline(width=width),
+            *self._format_pairs("regressions", self.regressions, self.losses, width),
+            *self._format_pairs("improvements", self.improvements, self.wins, width),
         ]
 
-    def headline(self) -> list[str]:
+    def headline(self, *, width: int = WIDTH) -> list[str]:
         """Format the comparison without the samples that changed; the conclusion comes first."""
         repeats = (
             f"{self.repeats_words}: they differ in {format_plural(self.unequal_repeats, 'pair')}. "
@@ -164,15 +164,18 @@ class Comparison(ReportSection):
             "varies more by chance"
         )
         return [
-            *format_labelled("conclusion", self._describe_conclusion()),
-            *format_labelled("difference", self._describe_difference()),
+            *format_labelled("conclusion", self._describe_conclusion(), width=width),
+            *format_labelled("difference", self._describe_difference(), width=width),
             *format_labelled(
                 "pairs",
                 f"{self.pairs}: {self.wins} better, {self.losses} worse, {self.ties} the same",
+                width=width,
             ),
-            *(format_labelled("repeats", repeats) if self.repeats_words else []),
-            *self._format_unpaired(),
-            *format_metric_comparisons(self.metrics, self.metrics_unpaired, self.metrics_left_out),
+            *(format_labelled("repeats", repeats, width=width) if self.repeats_words else []),
+            *self._format_unpaired(width),
+            *format_metric_comparisons(
+                self.metrics, self.metrics_unpaired, self.metrics_left_out, width=width
+            ),
         ]
 
     def _repr_html_(self) -> str:
@@ -203,16 +206,18 @@ class Comparison(ReportSection):
         change = format_number(pair.difference, signed=True)
         return (self.labels.get(pair.sample_id, ""), pair.sample_id, *numbers, change)
 
-    def _format_pairs(self, title: str, pairs: tuple[Pair, ...], count: int) -> list[str]:
+    def _format_pairs(
+        self, title: str, pairs: tuple[Pair, ...], count: int, width: int
+    ) -> list[str]:
         if not count:
             return []
         lines = [f"{title} ({count})"]
         for pair in pairs:
             label, sample_id, a, b, change = self._format_pair_cells(pair)
-            name = pad_text(label or sample_id, _PAIR_NAME_WIDTH)
+            name = pad_text(label or sample_id, width - _PAIR_SCORES_WIDTH)
             lines.append(f"  {name}{a:>9} -> {b:>9}  {change:>9}")
             if label:
-                lines.append(f"    {clean_text(sample_id, WIDTH - 4)}")
+                lines.append(f"    {clean_text(sample_id, width - 4)}")
         if len(pairs) < count:
             lines.append(f"  and {count - len(pairs)} more")
         return lines
@@ -257,14 +262,14 @@ class Comparison(ReportSection):
         }
         return {words: listed for words, listed in named.items() if listed.count}
 
-    def _format_unpaired(self) -> list[str]:
+    def _format_unpaired(self, width: int) -> list[str]:
         lines = []
         for words, listed in self.unpaired.items():
-            lines += format_labelled("left out", f"{listed.count} {words}")
+            lines += format_labelled("left out", f"{listed.count} {words}", width=width)
             for sample_id in listed.ids:
                 label = self.labels.get(sample_id)
                 name = sample_id if not label else f"{sample_id} | {label}"
-                lines.append(f"  {clean_text(name, WIDTH - 2)}")
+                lines.append(f"  {clean_text(name, width - 2)}")
             if len(listed.ids) < listed.count:
                 lines.append(f"  and {listed.count - len(listed.ids)} more")
         return lines

@@ -6,7 +6,7 @@ from enum import StrEnum
 from assay.errors import ConfigError
 
 from .comparison import Comparison, Conclusion
-from .number_format import format_labelled, format_number, format_percent, format_plural
+from .number_format import WIDTH, format_labelled, format_number, format_percent, format_plural
 from .report_sections import ReportSection
 from .result_types import NOISE, check_finite
 from .statistics import samples_to_prove
@@ -93,17 +93,17 @@ class Verdict(ReportSection):
     def exit_status(self) -> int:
         return {Outcome.PASSED: 0, Outcome.FAILED: 1, Outcome.COULD_NOT_TELL: 3}[self.outcome]
 
-    def lines(self) -> list[str]:
-        """Format the verdict as lines of at most 80 columns."""
-        lines = format_labelled("gate", str(self.outcome))
+    def lines(self, *, width: int = WIDTH) -> list[str]:
+        """Format the verdict as lines of at most `width` columns."""
+        lines = format_labelled("gate", str(self.outcome), width=width)
         has_unscored = self.unscored is not None and self.unscored.count > 0
         if has_unscored:
-            lines += format_labelled("unscored", str(self.unscored))
+            lines += format_labelled("unscored", str(self.unscored), width=width)
         for check in self.checks:
             # The line above already contains the numbers of a passed check on judged results.
             passed = check.outcome is Outcome.PASSED
             if not (has_unscored and check.name == _JUDGED_CHECK and passed):
-                lines += format_labelled(check.name, f"{check.outcome}: {check.text}")
+                lines += format_labelled(check.name, f"{check.outcome}: {check.text}", width=width)
         return lines
 
 

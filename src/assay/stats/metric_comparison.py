@@ -1,19 +1,15 @@
 """Compare the metrics of two runs: higher or lower, since their good direction is unknown."""
 
-import textwrap
 from collections.abc import Mapping
 from typing import Literal
 
 from .multiplicity import adjust_p_values
-from .number_format import WIDTH, clean_text, format_plural, pad_text
+from .number_format import WIDTH, clean_text, format_metric, format_plural
 from .paired_tests import find_fewest_pairs
 from .report_sections import ReportSection, format_interval, format_p_value
 from .result_types import NOISE
 from .sample_pairs import PairedScores
 from .statistics import Interval
-
-_METRIC_NAME_WIDTH = 24
-
 
 MetricConclusion = Literal["higher", "lower", "no difference shown", "too few to tell"]
 
@@ -66,7 +62,11 @@ def compare_metrics(
 
 
 def format_metric_comparisons(
-    metrics: Mapping[str, MetricComparison], unpaired: tuple[str, ...], left_out: int
+    metrics: Mapping[str, MetricComparison],
+    unpaired: tuple[str, ...],
+    left_out: int,
+    *,
+    width: int = WIDTH,
 ) -> list[str]:
     """Format a line or two for each metric, and the metrics that were not compared."""
     lines = []
@@ -77,16 +77,10 @@ def format_metric_comparisons(
             f"{format_interval(metric.difference, brief=True, signed=True)}, {metric.conclusion} "
             f"(p = {format_p_value(metric.p_value)}, adjusted {format_p_value(metric.adjusted_p)})"
         )
-        first = f"  {pad_text(name, _METRIC_NAME_WIDTH)}"
-        lines += textwrap.wrap(
-            words,
-            WIDTH,
-            initial_indent=first,
-            subsequent_indent=" " * len(first),
-            break_on_hyphens=False,
-        )
+        lines += format_metric(name, words, width=width)
     if unpaired:
-        lines.append(clean_text(f"metrics in one run only: {', '.join(unpaired)}", WIDTH))
+        lines.append(clean_text(f"metrics in one run only: {', '.join(unpaired)}", width))
     if left_out:
-        lines.append(f"metrics not compared: {format_plural(left_out, 'value')} more than are kept")
+        words = f"metrics not compared: {format_plural(left_out, 'value')} more than are kept"
+        lines.append(clean_text(words, width))
     return lines

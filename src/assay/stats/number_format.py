@@ -1,4 +1,4 @@
-"""Format numbers and untrusted text: for reports of 80 columns, Markdown and GitHub's commands."""
+"""Format numbers and untrusted text: for lines of reports, Markdown and GitHub's commands."""
 
 import math
 import textwrap
@@ -7,8 +7,9 @@ from collections.abc import Iterable
 
 WIDTH = 80
 _REPORT_LABEL_WIDTH = 14
+_METRIC_NAME_WIDTH = 24
 _MOST_DIGITS = 12
-# Keeps "5 %" on one line: `textwrap` breaks at ordinary spaces only.
+# Keeps "5 %" and "p = 0.5" on one line: `textwrap` breaks at ordinary spaces only.
 _UNBROKEN = "\u00a0"
 MAX_MARKDOWN_LENGTH = 300
 # `@` would notify a user of GitHub, and `|` end a cell of a table.
@@ -61,16 +62,25 @@ def pad_text(text: str, width: int) -> str:
     return shown + " " * (width - _count_columns(shown))
 
 
-def format_labelled(label: str, text: str) -> list[str]:
-    """Wrap `text` in a column next to a label."""
+def format_labelled(label: str, text: str, *, width: int = WIDTH) -> list[str]:
+    """Wrap `text` in a column next to a label, in lines of at most `width` columns."""
+    return _wrap_beside(f"{label:<{_REPORT_LABEL_WIDTH}}", text, width) or [label]
+
+
+def format_metric(name: str, text: str, *, width: int = WIDTH) -> list[str]:
+    """Wrap `text` in a column next to the name of a metric, which is untrusted."""
+    return _wrap_beside(f"  {pad_text(name, min(_METRIC_NAME_WIDTH, width // 3))} ", text, width)
+
+
+def _wrap_beside(first: str, text: str, width: int) -> list[str]:
     wrapped = textwrap.wrap(
-        text.replace(" %", f"{_UNBROKEN}%"),
-        WIDTH,
-        initial_indent=f"{label:<{_REPORT_LABEL_WIDTH}}",
-        subsequent_indent=" " * _REPORT_LABEL_WIDTH,
+        text.replace(" %", f"{_UNBROKEN}%").replace(" = ", f"{_UNBROKEN}={_UNBROKEN}"),
+        width,
+        initial_indent=first,
+        subsequent_indent=" " * _count_columns(first),
         break_on_hyphens=False,
     )
-    return [line.replace(_UNBROKEN, " ") for line in wrapped] or [label]
+    return [line.replace(_UNBROKEN, " ") for line in wrapped]
 
 
 def join_wrapped(lines: Iterable[str]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel, ConfigDict
 
-from .number_format import format_labelled, format_number, format_percent, format_plural
+from .number_format import WIDTH, format_labelled, format_number, format_percent, format_plural
 from .statistics import BINS, Interval, RunningStats
 
 
@@ -98,20 +98,20 @@ def format_p_value(p_value: float | None) -> str:
     return "less than 0.0001" if p_value < 0.0001 else f"{p_value:.4f}"
 
 
-def format_distribution(distribution: Distribution | None) -> list[str]:
+def format_distribution(distribution: Distribution | None, *, width: int = WIDTH) -> list[str]:
     if distribution is None:
         return []
     if distribution.bins is None:
         first, middle, third = map(format_number, distribution.quartiles)
         lowest, highest = format_number(distribution.lowest), format_number(distribution.highest)
         words = f"{lowest} to {highest}, quartiles {first}, {middle}, {third}"
-        return format_labelled("distribution", words)
+        return format_labelled("distribution", words, width=width)
     parts = [
         f"{part / BINS:.1f}-{(part + 1) / BINS:.1f}: {count}"
         for part, count in enumerate(distribution.bins)
         if count
     ]
-    return format_labelled("distribution", ", ".join(parts))
+    return format_labelled("distribution", ", ".join(parts), width=width)
 
 
 def format_total(total: Total, sign: str = "") -> str:

@@ -5,7 +5,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from .number_format import clean_text, format_labelled, format_number, format_plural, pad_text
+from .number_format import (
+    WIDTH,
+    clean_text,
+    format_labelled,
+    format_metric,
+    format_number,
+    format_plural,
+)
 from .percentiles import RunningPercentiles
 from .repeats import PassRate, RepeatCounts
 from .report_sections import (
@@ -93,15 +100,15 @@ class RunSummary(ReportSection):
         """The share of unscored results; None without results."""
         return self.not_judged_results / self.results if self.results else None
 
-    def lines(self) -> list[str]:
-        """Format the summary as lines of at most 80 columns."""
+    def lines(self, *, width: int = WIDTH) -> list[str]:
+        """Format the summary as lines of at most `width` columns."""
         return [
-            *format_labelled("score", format_interval(self.score.interval)),
-            *self.count_lines(),
-            *self.detail_lines(),
+            *format_labelled("score", format_interval(self.score.interval), width=width),
+            *self.count_lines(width=width),
+            *self.detail_lines(width=width),
         ]
 
-    def count_lines(self) -> list[str]:
+    def count_lines(self, *, width: int = WIDTH) -> list[str]:
         """Format the numbers of samples and of results without a score."""
         samples = f"{self.samples}, {self.judged_samples} judged"
         if self.partly_judged_samples:
@@ -115,11 +122,11 @@ class RunSummary(ReportSection):
         if self.failed_but_judged:
             not_judged += f" ({self.failed_but_judged} of the failed were judged all the same)"
         return [
-            *format_labelled("samples", samples),
-            *format_labelled("not judged", not_judged),
+            *format_labelled("samples", samples, width=width),
+            *format_labelled("not judged", not_judged, width=width),
         ]
 
-    def detail_lines(self) -> list[str]:
+    def detail_lines(self, *, width: int = WIDTH) -> list[str]:
         """Format distribution, metrics, latency, tokens and cost."""
         latency = self.latency
         named = {50: latency.p50, 90: latency.p90, 95: latency.p95, 99: latency.p99}
@@ -133,26 +140,27 @@ class RunSummary(ReportSection):
             seconds += f" ({', '.join(left_out)} left out)"
         tokens = f"{format_total(self.input_tokens)} in, {format_total(self.output_tokens)} out"
         return [
-            *format_distribution(self.score.distribution),
-            *self._format_metrics(),
-            *self._format_repeats(),
-            *format_labelled("latency", seconds),
-            *format_labelled("tokens", tokens),
-            *format_labelled("cost", format_total(self.cost_usd, "$")),
+            *format_distribution(self.score.distribution, width=width),
+            *self._format_metrics(width),
+            *self._format_repeats(width),
+            *format_labelled("latency", seconds, width=width),
+            *format_labelled("tokens", tokens, width=width),
+            *format_labelled("cost", format_total(self.cost_usd, "$"), width=width),
         ]
 
-    def _format_metrics(self) -> list[str]:
+    def _format_metrics(self, width: int) -> list[str]:
         lines = []
         for name, metric in self.metrics.items():
-            words = f"  {pad_text(name, 24)} {format_interval(metric.interval, brief=True)}"
-            lines.append(words + (f", {metric.left_out} without it" if metric.left_out else ""))
+            left_out = f", {metric.left_out} without it" if metric.left_out else ""
+            words = f"{format_interval(metric.interval, brief=True)}{left_out}"
+            lines += format_metric(name, words, width=width)
         if self.metrics_left_out:
             lines.append(
                 f"  and {format_plural(self.metrics_left_out, 'value')} of further metrics"
             )
         return ["metrics", *lines] if lines else []
 
-    def _format_repeats(self) -> list[str]:
+    def _format_repeats(self, width: int) -> list[str]:
         lines = []
         for rate in (*self.pass_at_k, *self.pass_hat_k):
             label = rate.kind.replace("k", str(rate.k))
@@ -160,10 +168,11 @@ class RunSummary(ReportSection):
             left_out = (
                 f", {format_plural(rate.left_out, 'sample')} left out" if rate.left_out else ""
             )
-            lines += format_labelled(label, words + left_out)
+            lines += format_labelled(label, words + left_out, width=width)
         if self.pass_at_k:
             threshold = format_number(self.pass_at_k[0].threshold)
-            lines += format_labelled("", f"(a repeat passes with a score of {threshold} or more)")
+            words = f"(a repeat passes with a score of {threshold} or more)"
+            lines += format_labelled("", words, width=width)
         return lines
 
 

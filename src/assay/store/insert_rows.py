@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import to_json
 
 from assay.errors import ConfigError, StoreError, WireError
-from assay.types import replace_lone_surrogates
+
+from .excerpts import NO_EXCERPT, Excerpt, build_excerpt, to_column_text
 
 if TYPE_CHECKING:
     from assay.types import ModelCall, Sample, Trajectory, Usage
@@ -49,6 +50,8 @@ class InsertRow:
     prompt_digest: str | None = None
     """Digest of the first messages sent to the agent; None without any."""
 
+    excerpt: Excerpt = NO_EXCERPT
+
 
 def build_result_row(key: str, sample: "Sample", repeat: int) -> InsertRow:
     """Build the row of a completed sample. Raises `ConfigError` for a failed one."""
@@ -72,7 +75,8 @@ def build_result_row(key: str, sample: "Sample", repeat: int) -> InsertRow:
             metrics = to_json(found).decode()
         judged = (result.score, result.is_score_valid, metrics)
     body = sample.to_json_bytes()
-    return InsertRow(key, (*_build_shared_values(key, sample, repeat), *judged), body)
+    values = (*_build_shared_values(key, sample, repeat), *judged)
+    return InsertRow(key, values, body, excerpt=build_excerpt(sample))
 
 
 def build_failure_row(key: str, sample: "Sample", repeat: int) -> InsertRow:
@@ -91,7 +95,8 @@ def build_failure_row(key: str, sample: "Sample", repeat: int) -> InsertRow:
         failure.retryable,
     )
     body = sample.to_json_bytes()
-    return InsertRow(key, (*_build_shared_values(key, sample, repeat), *judged), body, failed=True)
+    values = (*_build_shared_values(key, sample, repeat), *judged)
+    return InsertRow(key, values, body, failed=True, excerpt=build_excerpt(sample))
 
 
 def _build_shared_values(key: str, sample: "Sample", repeat: int) -> tuple[Any, ...]:
@@ -170,11 +175,6 @@ def _is_cached(call: "ModelCall") -> bool:
 def _drop_implausible(tokens: int | None) -> int | None:
     # Servers report nonsense at times; one such number would spoil the sums of the run.
     return tokens if tokens is not None and 0 <= tokens <= _MAX_ROLLOUT_TOKENS else None
-
-
-def to_column_text(text: str) -> str:
-    """Replace characters that a database refuses: NUL (PostgreSQL) and lone surrogates (both)."""
-    return replace_lone_surrogates(text.replace("\0", "\ufffd"))
 
 
 def to_column_id(text: str) -> str:

@@ -11,9 +11,11 @@ from operator import mul
 from typing import Any
 
 from .database import Database, Transaction
+from .excerpts import Excerpt
 from .insert_rows import ATTEMPT_COLUMNS, RESULT_COLUMNS, InsertRow, encode_body
 
 _BODY_COLUMNS = ("result_no", "codec", "blob")
+_EXCERPT_COLUMNS = ("result_no", *Excerpt._fields)
 # Batch sizes of one statement. Few, so that the driver's cache of prepared statements fits all.
 _ROWS_PER_STATEMENT = (128, 32, 8, 1)
 
@@ -76,6 +78,9 @@ def _insert_results(
     encoded = ((number, *encode_body(entry.body)) for number, entry in numbered)
     bodies = ((no, codec, bytearray(blob) if plain else blob) for no, codec, blob in encoded)
     _insert_rows(transaction, "body", _BODY_COLUMNS, bodies, len(numbered))
+    # Empty texts, which the reader takes for unknown, instead of None: see `plain` above.
+    excerpts = ((number, *entry.excerpt) for number, entry in numbered)
+    _insert_rows(transaction, "excerpt", _EXCERPT_COLUMNS, excerpts, len(numbered))
     return [entry for _, entry in numbered]
 
 
@@ -102,8 +107,12 @@ def _collect_known_columns(entries: list[InsertRow], *, plain: bool) -> dict[str
 def _insert_attempts(transaction: Transaction, run_no: int, entries: list[InsertRow]) -> None:
     if not entries:
         return
-    columns = [*ATTEMPT_COLUMNS]
-    rows = [(run_no, *entry.values, *encode_body(entry.body)) for entry in entries]
+    # The reason of a failure has columns of its own.
+    columns = [*ATTEMPT_COLUMNS, "label", "answer", "expected", "fields"]
+    rows = [
+        (run_no, *entry.values, *encode_body(entry.body), *entry.excerpt[:3], entry.excerpt.fields)
+        for entry in entries
+    ]
     digests = [entry.prompt_digest for entry in entries]
     if digests.count(None) < len(digests):
         columns.append("prompt_digest")

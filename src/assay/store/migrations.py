@@ -222,4 +222,44 @@ ALTER TABLE assay_run ADD COLUMN key_fingerprint STRING;
 ALTER TABLE assay_run ADD COLUMN reuses STRING
 """
 
-MIGRATIONS = (";".join((_RUN_DDL, _RESULT_DDL, _SESSION_DDL)), _STEP_DDL, _PROMPT_DDL)
+# Excerpts of bodies for tables of results, apart from the narrow rows: statistics read all of
+# those, and would read several times as many pages. Absent for results of older versions. The
+# indexes give tables their order without sorting a whole run.
+_TABLE_DDL = """
+CREATE TABLE assay_excerpt (
+    result_no OTHER_KEY,
+    label STRING,
+    answer STRING,
+    expected STRING,
+    reason STRING,
+    fields STRING
+);
+ALTER TABLE assay_attempt ADD COLUMN label STRING;
+ALTER TABLE assay_attempt ADD COLUMN answer STRING;
+ALTER TABLE assay_attempt ADD COLUMN expected STRING;
+ALTER TABLE assay_attempt ADD COLUMN fields STRING;
+CREATE INDEX assay_result_score ON assay_result (run_no, score, position) WHERE valid;
+CREATE INDEX assay_result_seconds ON assay_result (run_no, latency_s, position);
+CREATE INDEX assay_result_tokens
+    ON assay_result (run_no, (input_tokens + output_tokens), position);
+CREATE TABLE assay_label (
+    label_no SERIAL_KEY,
+    run_no BIGINT NOT NULL,
+    key STRING NOT NULL,
+    verdict STRING,
+    score DOUBLE PRECISION,
+    answer STRING,
+    note STRING,
+    author STRING NOT NULL,
+    recorded_at DOUBLE PRECISION NOT NULL
+);
+CREATE INDEX assay_label_key ON assay_label (run_no, key, label_no);
+CREATE TABLE assay_summary (
+    run_no BIGINT PRIMARY KEY,
+    recorded BIGINT NOT NULL,
+    attempts BIGINT NOT NULL,
+    summary STRING NOT NULL
+)
+"""
+
+MIGRATIONS = (";".join((_RUN_DDL, _RESULT_DDL, _SESSION_DDL)), _STEP_DDL, _PROMPT_DDL, _TABLE_DDL)

@@ -33,12 +33,12 @@ _ROW_COLUMNS = (
 
 _VALID, _CACHED = _ROW_COLUMNS.index("valid"), _ROW_COLUMNS.index("cached")
 
-# The condition that an attempt is the last one of a sample without a result.
-_IS_FINAL_FAILURE = (
+IS_FINAL_FAILURE = (
     "NOT EXISTS (SELECT 1 FROM assay_result d WHERE d.run_no = t.run_no AND d.key = t.key) "
     "AND NOT EXISTS (SELECT 1 FROM assay_attempt l "
     "WHERE l.run_no = t.run_no AND l.key = t.key AND l.attempt_no > t.attempt_no)"
 )
+"""The condition that an attempt `t` is the last one of a sample without a result."""
 
 _ROWS_PER_PAGE = 1000
 _BODIES_PER_PAGE = 50
@@ -209,7 +209,7 @@ class RunReader:
         cost = f"CASE WHEN t.boundary = '{_SCORER}' THEN 0.0 ELSE t.cost_usd END"
         query = (
             f"SELECT count(*) AS attempts, sum({cost}) AS cost, count({cost}) AS known "
-            f"FROM assay_attempt t WHERE t.run_no = ? AND NOT ({_IS_FINAL_FAILURE})"
+            f"FROM assay_attempt t WHERE t.run_no = ? AND NOT ({IS_FINAL_FAILURE})"
         )
         with self._database.read_transaction() as transaction:
             return RetriedAttempts(*transaction.execute(query, self._run_no).first())
@@ -219,7 +219,7 @@ class RunReader:
         query = (
             "SELECT boundary, kind, message, count(*) AS samples, min(sample_id) AS example "
             "FROM assay_attempt t "
-            f"WHERE t.run_no = ? AND {_IS_FINAL_FAILURE} GROUP BY boundary, kind, message "
+            f"WHERE t.run_no = ? AND {IS_FINAL_FAILURE} GROUP BY boundary, kind, message "
             "ORDER BY samples DESC, boundary, kind, message LIMIT ?"
         )
         with self._database.read_transaction() as transaction:
@@ -235,7 +235,7 @@ class RunReader:
         # A rollout whose scorer failed is paid for once, however often it is rescored.
         query = (
             "SELECT sum(t.cost_usd) FROM assay_attempt t WHERE t.run_no = ? "
-            f"AND (t.boundary <> '{_SCORER}' OR {_IS_FINAL_FAILURE})"
+            f"AND (t.boundary <> '{_SCORER}' OR {IS_FINAL_FAILURE})"
         )
         with self._database.read_transaction() as transaction:
             return float(transaction.execute(query, self._run_no).scalar() or 0.0)
@@ -295,17 +295,7 @@ class RunReader:
         return KeptRollout(sample.trajectory, row.prompt_digest, sample.metadata)
 
     def _parse_body(self, row: Any) -> "Sample":
-        # Not above: lists and gates read numbers only, and need none of these models.
-        from pydantic import ValidationError
-
-        from assay.types import Sample
-
-        where = f"{self._database.where}, key {row.key}"
-        try:
-            return Sample.from_json(decode_body(row.codec, row.blob, where=where))
-        except ValidationError as error:
-            problem = error.errors(include_url=False, include_input=False)[0]["msg"]
-            raise StoreError(f"a stored sample cannot be read: {problem}", where=where) from None
+        return parse_sample(row, where=f"{self._database.where}, key {row.key}")
 
     def _merge_rows(
         self,
@@ -354,7 +344,7 @@ class RunReader:
             source += " JOIN assay_body b ON b.result_no = t.result_no" if bodies else ""
             other = {"boundary": "NULL", "number": number}
         columns = ", ".join(f"{other.get(name, f't.{name}')} AS {name}" for name in _ROW_COLUMNS)
-        where = " AND ".join([*conditions, *([_IS_FINAL_FAILURE] if failures else [])])
+        where = " AND ".join([*conditions, *([IS_FINAL_FAILURE] if failures else [])])
         query = f"SELECT {columns}{body if bodies else ''} FROM {source} WHERE {where}"
         order = f"t.position, t.sample_id, t.repeat, {number}"
         size = _BODIES_PER_PAGE if bodies else _ROWS_PER_PAGE
@@ -374,3 +364,17 @@ class RunReader:
 def _read_place(row: Any) -> tuple[int, str, int]:
     # Databases sort text by its bytes, Python by code points: the same order in UTF-8.
     return (row.position, row.sample_id, row.repeat)
+
+
+def parse_sample(row: Any, *, where: str) -> "Sample":
+    """Parse the body of a row with `codec` and `blob`. Raises `StoreError`."""
+    # Not above: lists and gates read numbers only, and need none of these models.
+    from pydantic import ValidationError
+
+    from assay.types import Sample
+
+    try:
+        return Sample.from_json(decode_body(row.codec, row.blob, where=where))
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_input=False)[0]["msg"]
+        raise StoreError(f"a stored sample cannot be read: {problem}", where=where) from None

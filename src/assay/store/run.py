@@ -1,6 +1,6 @@
 """One run of a store: read its samples and totals, and record more."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -9,8 +9,10 @@ from assay.errors import ConfigError
 from .database import Database
 from .insert_rows import NO_POSITION
 from .insertion import insert_batch
+from .labels import SampleLabel, find_labels, read_labels, write_label
 from .lease import Lease, find_live_holders
 from .result_reader import RunReader
+from .result_table import ResultTable
 from .run_rows import RUN_QUERY, RunRow, RunSpec, RunStatus, Totals, now, parse_run_row
 from .training_steps import StepRow, delete_steps, read_steps, write_step
 
@@ -141,6 +143,49 @@ class Run(RunReader):
         """Delete the steps after this one, which a resumed training repeats."""
         lease = self._require_lease("forget_steps()")
         delete_steps(self._database, self._run_no, lease, after=after)
+
+    def table(self) -> ResultTable:
+        """Return the results as a table: pages in any order, filters and groups."""
+        return ResultTable(self._database, self._run_no)
+
+    def write_label(self, label: SampleLabel) -> SampleLabel:
+        """Record the label that a person gave to a sample, beside its result.
+
+        Raises `ConfigError` if the run has no sample with that key.
+        """
+        return write_label(self._database, self._run_no, label)
+
+    def find_labels(self, keys: Iterable[str]) -> dict[str, SampleLabel]:
+        """Return the last label of each of these keys."""
+        return find_labels(self._database, self._run_no, keys)
+
+    def labels(self, *, history: bool = False) -> Iterator[SampleLabel]:
+        """Yield the last label of each sample, oldest first; with `history` all of them."""
+        return read_labels(self._database, self._run_no, history=history)
+
+    def keep_summary(self, summary: str, totals: Totals) -> None:
+        """Store the statistics of all results as JSON, computed when the run had these totals."""
+        with self._database.write_transaction() as transaction:
+            transaction.execute(
+                "INSERT INTO assay_summary (run_no, recorded, attempts, summary) "
+                "VALUES (?, ?, ?, ?) ON CONFLICT (run_no) DO UPDATE SET "
+                "recorded = excluded.recorded, attempts = excluded.attempts, "
+                "summary = excluded.summary",
+                self._run_no,
+                totals.recorded,
+                totals.attempts,
+                summary,
+            )
+
+    def find_summary(self) -> str | None:
+        """Return the stored statistics; None without any, or if results were added since."""
+        query = (
+            "SELECT s.summary FROM assay_summary s JOIN assay_tally t ON t.run_no = s.run_no "
+            "AND t.recorded = s.recorded AND t.attempts = s.attempts WHERE s.run_no = ?"
+        )
+        with self._database.read_transaction() as transaction:
+            found: str | None = transaction.execute(query, self._run_no).scalar()
+        return found
 
     def finish(self, status: RunStatus) -> None:
         """Record the final status and release the run.

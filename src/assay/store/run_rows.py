@@ -11,7 +11,7 @@ from pydantic_core import PydanticSerializationError, to_json
 from assay.errors import ConfigError
 
 from .database import Transaction
-from .insert_rows import to_column_text
+from .excerpts import to_column_text
 from .lease import Holder
 
 RunStatus = Literal["running", "completed", "interrupted", "failed"]

@@ -21,7 +21,7 @@ from assay.types import (
 
 from .database import Database, StoreSettings, Transaction, open_postgresql, open_sqlite
 from .database_errors import to_store_error
-from .insert_rows import to_column_text
+from .excerpts import to_column_text
 from .insertion import compute_first_result_no
 from .lease import claim_run, create_lease, find_live_holders
 from .migrations import migrate
@@ -39,8 +39,10 @@ from .stored_sessions import SessionStore
 
 STORE_FOLDER = ".assay"
 STORE_FILE = "assay.db"
-# The tables of a run, except the bodies of its results. Referenced tables come last.
+# The tables of a run, except bodies and excerpts of its results. Referenced tables come last.
 _RUN_TABLES = (
+    "assay_label",
+    "assay_summary",
     "assay_result",
     "assay_attempt",
     "assay_step",
@@ -230,6 +232,9 @@ class Store(SessionStore):
                 )
             # Bodies first: only the rows of `assay_result` map them to the run.
             results = "SELECT result_no FROM assay_result WHERE run_no = ?"
+            transaction.execute(
+                f"DELETE FROM assay_excerpt WHERE result_no IN ({results})", row.run_no
+            )
             deleted = transaction.execute(
                 f"DELETE FROM assay_body WHERE result_no IN ({results})", row.run_no
             )
