@@ -28,6 +28,7 @@ from .engine import EvalEngine
 from .eval_config import EvalConfig
 from .eval_report import EvalReport, build_eval_report
 from .gc_tuning import reduce_gc_frequency
+from .git_commit import read_git_commit
 from .kept_rollouts import KeptRollouts, iterate_reused_runs
 from .opening_messages import check_opening
 from .rollout_job import RolloutJob, build_rollout_jobs
@@ -211,10 +212,11 @@ def _count_samples(samples: SampleStream, config: EvalConfig) -> int | None:
 
 def _build_eval_spec(samples: SampleStream, config: EvalConfig, total: int | None) -> RunSpec:
     description = config.describe()
+    commit = read_git_commit(Path.cwd())
     return RunSpec(
         id=create_run_id(config.name),
         name=config.name,
-        config=description,
+        config=description if commit is None else {**description, "commit": commit},
         config_fingerprint=stable_id(description),
         dataset=samples.name,
         dataset_fingerprint=None if samples.file is None else compute_file_sha256(samples.file),

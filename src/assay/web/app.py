@@ -12,12 +12,28 @@ from assay.errors import AssayError, ConfigError, StoreError
 from assay.store import Store
 from assay.types import redact
 
-from . import compare_page, run_page, runs_page, static_files, transcript_pair_page
+from . import (
+    compare_page,
+    failures_page,
+    history_page,
+    run_page,
+    runs_page,
+    static_files,
+    transcript_pair_page,
+)
 from .page import ViewContext, find_context
 from .render import build_templates
 from .security import AccessRules, SecurityMiddleware
 
-PAGES = (runs_page, run_page, compare_page, transcript_pair_page, static_files)
+PAGES = (
+    runs_page,
+    run_page,
+    compare_page,
+    transcript_pair_page,
+    history_page,
+    failures_page,
+    static_files,
+)
 """Modules with `ROUTES`."""
 
 

@@ -5,7 +5,7 @@ Colours and strokes are classes of `view.css`: the pages allow no inline style.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import ceil, floor, isfinite, log10
 from typing import Literal
 
 from markupsafe import Markup, escape
@@ -187,12 +187,17 @@ class CurvePoint:
     """A significant change against the point before."""
 
 
-def draw_difference(mean: float | None, low: float | None, high: float | None) -> Markup:
-    """Draw a difference as a dot on its interval, around 0; empty if unknown."""
+def draw_difference(
+    mean: float | None, low: float | None, high: float | None, *, reach: float | None = None
+) -> Markup:
+    """Draw a difference as a dot on its interval, around 0; empty if unknown.
+
+    With `reach`, the largest difference of several pictures, it is drawn for the cell of a table.
+    """
     if mean is None:
         return Markup("")
-    ends = [abs(value) for value in (mean, low, high) if value is not None]
-    reach = max(*ends, 1e-9) * 1.15
+    ends = [abs(value) for value in (mean, low, high, reach) if value is not None]
+    in_table, reach = reach is not None, max(*ends, 1e-9) * 1.15
 
     def find_x(value: float) -> float:
         span = _INTERVAL_WIDTH - 2 * _INTERVAL_MARGIN
@@ -209,7 +214,7 @@ def draw_difference(mean: float | None, low: float | None, high: float | None) -
         )
     parts.append(draw_element("circle", class_="dot", cx=find_x(mean), cy=y, r=6))
     texts = ((-reach, "start", "worse"), (0.0, "middle", "0"), (reach, "end", "better"))
-    for value, anchor, text in texts:
+    for value, anchor, text in () if in_table else texts:
         parts.append(draw_element("text", text, x=find_x(value), y=46, text_anchor=anchor))
     described = f"difference {format_number(mean, signed=True)}"
     if low is not None and high is not None:
@@ -219,7 +224,7 @@ def draw_difference(mean: float | None, low: float | None, high: float | None) -
         "svg",
         *parts,
         class_="interval",
-        viewBox=f"0 0 {_INTERVAL_WIDTH} {_INTERVAL_HEIGHT}",
+        viewBox=f"0 0 {_INTERVAL_WIDTH} {36 if in_table else _INTERVAL_HEIGHT}",
         role="img",
         aria_label=described,
     )
@@ -245,13 +250,15 @@ def draw_curve(
     ]
     if not known:
         return Markup("")
-    low, high = _choose_range([*known, *(scale or ()), *([] if threshold is None else [threshold])])
-    axes = _CurveAxes(len(points), low, high, *size)
+    ticks = _choose_ticks([*known, *(scale or ()), *([] if threshold is None else [threshold])])
+    axes = _CurveAxes(len(points), ticks, *size)
     parts = [*axes.draw_grid(), *_draw_bands(points, axes), *_draw_lines(points, axes)]
     if threshold is not None:
         y = axes.find_y(threshold)
         ends = {"x1": axes.left, "x2": axes.right, "y1": y, "y2": y}
-        parts.append(draw_element("line", class_="gate", **ends))
+        last = next((each.value for each in reversed(points) if each.value is not None), None)
+        state = "gate missed" if last is not None and last < threshold else "gate"
+        parts.append(draw_element("line", class_=state, **ends))
         text = f"threshold {format_number(threshold)}"
         # Above its line, or below it where the chart ends.
         above = y - 5 if y > _CURVE_TOP + 14 else y + 13
@@ -271,11 +278,49 @@ def draw_curve(
     )
 
 
+def draw_share(count: int, total: int) -> Markup:
+    """Draw a count as a bar of the total, as wide as its place."""
+    share = count / total if total else 0.0
+    return draw_element(
+        "svg",
+        draw_element("rect", class_="bin", x=0, y=0, width=share * 100.0, height=3, rx=1),
+        class_="share",
+        viewBox="0 0 100 3",
+        preserveAspectRatio="none",
+        aria_hidden="true",
+    )
+
+
+def draw_trend(values: Sequence[float | None]) -> Markup:
+    """Draw values in order, small enough for the cell of a table; empty below two."""
+    known = [value for value in values if value is not None]
+    if len(known) < 2:
+        return Markup("")
+    low, high = min(known), max(known)
+    span = _SPARK_WIDTH - 2 * _SPARK_MARGIN
+    places = [
+        (
+            _SPARK_MARGIN + index * span / (len(known) - 1),
+            2 + (_SPARK_HEIGHT - 4) * (1 - find_share(value, (low, high))),
+        )
+        for index, value in enumerate(known)
+    ]
+    x, y = places[-1]
+    return draw_element(
+        "svg",
+        draw_element("polyline", class_="line", points=_join(places)),
+        draw_element("circle", class_="dot", cx=x, cy=y, r=3.5),
+        class_="spark",
+        viewBox=f"0 0 {_SPARK_WIDTH} {_SPARK_HEIGHT}",
+        role="img",
+        aria_label=f"from {format_number(known[0])} to {format_number(known[-1])}",
+    )
+
+
 @dataclass(frozen=True)
 class _CurveAxes:
     count: int
-    low: float
-    high: float
+    ticks: Sequence[float]
     width: int
     height: int
 
@@ -297,29 +342,33 @@ class _CurveAxes:
 
     def find_y(self, value: float) -> float:
         room = self.height - _CURVE_TOP - _CURVE_BOTTOM
-        return _CURVE_TOP + room * (1 - find_share(value, (self.low, self.high)))
+        return _CURVE_TOP + room * (1 - find_share(value, (self.ticks[0], self.ticks[-1])))
 
     def draw_grid(self) -> list[Markup]:
         parts = []
-        for value in (self.low, (self.low + self.high) / 2, self.high):
+        for value in self.ticks:
             y = self.find_y(value)
             parts.append(
                 draw_element("line", class_="grid", x1=self.left, y1=y, x2=self.right, y2=y)
             )
             parts.append(
-                draw_element("text", f"{value:.3g}", x=self.left - 7, y=y + 4, text_anchor="end")
+                draw_element("text", f"{value:.4g}", x=self.left - 7, y=y + 4, text_anchor="end")
             )
         return parts
 
 
-def _choose_range(values: Sequence[float]) -> tuple[float, float]:
+def _choose_ticks(values: Sequence[float]) -> list[float]:
+    """Return round numbers around all values, in equal steps."""
     low, high = min(values), max(values)
     if high - low < 1e-12:
         reach = abs(high) * 0.1 or 1.0
-        return low - reach, high + reach
-    room = (high - low) * 0.06
-    # Scores, costs and counts start at 0; a curve that touches it should not seem negative.
-    return (low if low == 0 else low - room), (high if high == 1 else high + room)
+        low, high = low - reach, high + reach
+    rough = (high - low) / 4
+    power = 10.0 ** floor(log10(rough))
+    step = next(power * each for each in (1, 2, 2.5, 5, 10) if power * each >= rough * 0.999)
+    # A hair inside, so that rounding adds no step.
+    first, last = floor(low / step + 1e-9), ceil(high / step - 1e-9)
+    return [step * each for each in range(first, last + 1)]
 
 
 def _split_at_gaps(points: Sequence[CurvePoint], *, band: bool) -> list[list[int]]:

@@ -115,6 +115,13 @@ class CompareView(PageModel):
     query: str
     """The runs, as parameters of an address."""
 
+    @property
+    def reach(self) -> float:
+        """The largest end of the intervals, for pictures on one scale."""
+        intervals = [found["difference"] for found in self.comparisons]
+        ends = [abs(each[end] or 0.0) for each in intervals for end in ("mean", "low", "high")]
+        return max(ends, default=0.0)
+
 
 def read_comparison(store: Store, request: Request) -> CompareView:
     """Compare the runs of the request."""
@@ -218,8 +225,7 @@ def describe_compared_runs(rows: Sequence[RunRow]) -> tuple[ComparedRun, ...]:
 
 def find_commit(config: Mapping[str, Any]) -> str | None:
     """Return the commit that a run was started from, if it is recorded."""
-    code = config.get("code")
-    commit = code.get("commit") if isinstance(code, dict) else None
+    commit = config.get("commit")
     return commit if isinstance(commit, str) else None
 
 
