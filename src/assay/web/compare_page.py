@@ -25,6 +25,8 @@ _MAX_PICKED = 60
 # Texts of one answer on this page; the page of the sample has the rest.
 _MAX_ANSWER_CHARS = 20_000
 _MAX_PROMPT_CHARS = 200_000
+# Of one answer in a static report, whose size is limited.
+_MAX_REPORT_CHARS = 2_000
 _JOINED = ValueCache(max_results=2_000_000)
 
 Change = Literal["worse", "better", "same", "missing"]
@@ -79,6 +81,22 @@ class ComparedAnswer(PageModel):
 
     parts: tuple[TextPart, ...]
     """The answer with its differences from the baseline's."""
+
+    @property
+    def short_parts(self) -> list[TextPart]:
+        """The first characters of the answer with its differences, for a static report."""
+        parts, room = [], _MAX_REPORT_CHARS
+        for part in self.parts:
+            if room <= 0:
+                break
+            parts.append(part.model_copy(update={"text": part.text[:room]}))
+            room -= len(part.text)
+        return parts
+
+    @property
+    def is_shortened(self) -> bool:
+        """Whether `short_parts` leaves a part of the answer out."""
+        return sum(len(part.text) for part in self.parts) > _MAX_REPORT_CHARS or bool(self.left_out)
 
 
 class ComparedSample(PageModel):
