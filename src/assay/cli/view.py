@@ -37,6 +37,12 @@ def configure(parser: ArgumentParser) -> None:
         type=int,
         help=f"listen on this port (default: {_USUAL_PORT} if it is free, else any free port)",
     )
+    parser.add_argument(
+        "--project",
+        type=Path,
+        metavar="FOLDER",
+        help="show the certificates in this folder as well",
+    )
     add_flag(parser, "--no-open", "do not open a browser")
     add_flag(
         parser,
@@ -65,6 +71,8 @@ def main(args: Namespace) -> int:
         )
     if args.export is not None:
         return _export(args)
+    if args.project is not None and not args.project.is_dir():
+        raise ConfigError(f"--project {args.project} is not a folder")
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
@@ -103,7 +111,8 @@ def _serve(store: Store, args: Namespace, stop: threading.Event) -> None:
         token = secrets.token_urlsafe(24)
 
     def build_server(port: int) -> ViewServer:
-        return ViewServer(store, ViewSettings(host=args.host, port=port, token=token))
+        settings = ViewSettings(host=args.host, port=port, token=token, project=args.project)
+        return ViewServer(store, settings)
 
     server = build_server(_USUAL_PORT if args.port is None else args.port)
     try:

@@ -1,6 +1,7 @@
 """The application: the routes of all pages behind the security rules."""
 
 import secrets
+from pathlib import Path
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -13,12 +14,14 @@ from assay.store import Store
 from assay.types import redact
 
 from . import (
+    certificate_page,
     compare_page,
     failures_page,
     history_page,
     run_page,
     runs_page,
     static_files,
+    training_page,
     transcript_pair_page,
 )
 from .page import ViewContext, find_context
@@ -32,15 +35,24 @@ PAGES = (
     transcript_pair_page,
     history_page,
     failures_page,
+    training_page,
+    certificate_page,
     static_files,
 )
 """Modules with `ROUTES`."""
 
 
-def build_app(store: Store, *, host: str = "127.0.0.1", token: str | None = None) -> Starlette:
+def build_app(
+    store: Store,
+    *,
+    host: str = "127.0.0.1",
+    token: str | None = None,
+    project: Path | None = None,
+) -> Starlette:
     """Build the application over an open store, for a server that listens on `host`.
 
-    `token` is required from every visitor; an address other than loopback needs one.
+    `token` is required from every visitor; an address other than loopback needs one. The
+    certificates of the folder `project` are shown as well.
     """
     rules = AccessRules(host, page_token=secrets.token_urlsafe(24), access_token=token)
     app = Starlette(
@@ -52,7 +64,7 @@ def build_app(store: Store, *, host: str = "127.0.0.1", token: str | None = None
             Exception: _show_internal_error,
         },
     )
-    app.state.view = ViewContext(store, build_templates(), rules.page_token)
+    app.state.view = ViewContext(store, build_templates(), rules.page_token, project)
     return app
 
 

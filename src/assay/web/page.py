@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 from urllib.parse import quote, unquote
 
@@ -17,7 +18,7 @@ from starlette.routing import Route
 from assay.errors import ConfigError
 from assay.store import Run, Store
 
-Section = Literal["runs", "compare", "history", "failures", "sessions"]
+Section = Literal["runs", "compare", "history", "failures", "sessions", "certificates"]
 """The entry of the navigation that a page belongs to."""
 
 # Longer values are refused: filters and searches are typed, ids are at most 400 characters.
@@ -38,6 +39,9 @@ class ViewContext:
     templates: Environment
     page_token: str
     """Sent by our own pages with every write."""
+
+    project: Path | None = None
+    """The folder whose certificates are shown; None for none."""
 
     stopping: threading.Event = field(default_factory=threading.Event)
     """Set when the server shuts down, so that live streams end."""

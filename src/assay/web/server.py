@@ -4,6 +4,7 @@ import asyncio
 import socket
 import threading
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Self
 
 import uvicorn
@@ -29,6 +30,9 @@ class ViewSettings:
     token: str | None = None
     """Required from every visitor. An address other than loopback needs one."""
 
+    project: Path | None = None
+    """A folder with certificates to show."""
+
     def __post_init__(self) -> None:
         if not 0 <= self.port < 65_536:
             raise ConfigError(f"port must be between 0 and 65535, not {self.port!r}")
@@ -43,7 +47,8 @@ class ViewServer:
 
     def __init__(self, store: Store, settings: ViewSettings | None = None) -> None:
         self._settings = settings or ViewSettings()
-        app = build_app(store, host=self._settings.host, token=self._settings.token)
+        given = self._settings
+        app = build_app(store, host=given.host, token=given.token, project=given.project)
         self._stopping: threading.Event = app.state.view.stopping
         self._server = uvicorn.Server(
             uvicorn.Config(
