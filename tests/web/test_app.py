@@ -39,7 +39,7 @@ def test_pages_are_json_too(viewer: ViewServer, pages: RecordedPages) -> None:
     run = get_json(viewer, f"/api/run/{pages.repeats}")
 
     assert pages.repeats in [each["id"] for each in listed["runs"]]
-    assert run["id"] == pages.repeats
+    assert run["run"]["id"] == pages.repeats
 
 
 @pytest.mark.parametrize("path", ["/run/unknown", "/nothing", "/static/..%2fapp.py"])

@@ -38,6 +38,7 @@ from .run_report import find_reason as find_reason
 from .run_report import group_low_scores as group_low_scores
 from .run_report import list_worst as list_worst
 from .run_report import normalize_reason as normalize_reason
+from .run_report import read_summary as read_summary
 from .sent_messages import digest_messages as digest_messages
 from .sent_messages import prepare_messages as prepare_messages
 from .session_label import SessionLabel as SessionLabel

@@ -3,16 +3,26 @@
 Commands and pages show the same report; this module formats nothing.
 """
 
-import heapq
 import json
 import re
-from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from itertools import chain, islice
 from typing import Any, Literal
+
+from pydantic import ValidationError
 
 from assay.errors import ConfigError
 from assay.stats import RunSummary, find_score_range, format_plural, summarise_recorded
-from assay.store import FailureGroup, ResultRow, RetriedAttempts, Run, RunRow
+from assay.store import (
+    FailureGroup,
+    ResultRow,
+    RetriedAttempts,
+    Run,
+    RunRow,
+    TableQuery,
+    TableRow,
+)
 from assay.types import Sample, build_label
 
 from .session_label import SessionLabel, build_session_label
@@ -29,6 +39,14 @@ _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 
 
 ListedKind = Literal["all", "failed", "judged"]
+_FAILED = TableQuery("failed != unknown")
+_LOWEST = TableQuery("score != unknown", sort="score")
+_NOT_JUDGED = TableQuery("score = unknown and failed = unknown")
+_WORST_FIRST = {
+    "all": (_FAILED, _LOWEST, _NOT_JUDGED),
+    "failed": (_FAILED,),
+    "judged": (_LOWEST,),
+}
 
 
 @dataclass(frozen=True)
@@ -147,9 +165,14 @@ class RunReport:
         }
 
 
-def build_run_report(run: Run, *, limit: int = 10, failed_only: bool = False) -> RunReport:
-    """Read the report of a run, with the worst `limit` samples, or only those that failed."""
-    summary = summarise_recorded(run.results(), run.spec.config)
+def build_run_report(
+    run: Run, *, limit: int = 10, failed_only: bool = False, summary: RunSummary | None = None
+) -> RunReport:
+    """Read the report of a run, with the worst `limit` samples, or only those that failed.
+
+    `summary` are statistics that were read before.
+    """
+    summary = read_summary(run) if summary is None else summary
     return RunReport(
         row=run.row(),
         summary=summary,
@@ -159,6 +182,16 @@ def build_run_report(run: Run, *, limit: int = 10, failed_only: bool = False) ->
         training=read_training(run),
         samples=tuple(list_worst(run, limit=limit, which="failed" if failed_only else "all")),
     )
+
+
+def read_summary(run: Run) -> RunSummary:
+    """Return the statistics of a run: those stored when it ended, if nothing was added since."""
+    stored = run.find_summary()
+    if stored is not None:
+        # Another version of assay may have stored other figures.
+        with suppress(ValidationError):
+            return RunSummary.model_validate_json(stored)
+    return summarise_recorded(run.results(), run.spec.config)
 
 
 def describe_run(row: RunRow) -> dict[str, Any]:
@@ -193,18 +226,11 @@ def list_worst(run: Run, *, limit: int, which: ListedKind = "all") -> list[Liste
 
     Each repeat of a sample is listed by itself.
     """
-    wanted = {"all": (0, 1, 2), "failed": (0,), "judged": (1,)}[which]
-    rows = (row for row in run.results() if _rank_result(row)[0] in wanted)
-    # The position in the run breaks ties; rows themselves cannot be compared.
-    numbered = ((_rank_result(row), index, row) for index, row in enumerate(rows))
-    worst = heapq.nsmallest(limit, numbered, key=lambda each: each[:2])
-    return [_describe_sample(row, find_body(run, row)) for _, _, row in worst]
-
-
-def _rank_result(row: ResultRow) -> tuple[int, float]:
-    if row.boundary is not None:
-        return (0, 0.0)
-    return (1, row.score) if row.valid and row.score is not None else (2, 0.0)
+    table = run.table()
+    rows = chain.from_iterable(map(table.rows, _WORST_FIRST[which]))
+    found = (run.find_result(row.key) for row in islice(rows, limit))
+    # A run may be deleted meanwhile.
+    return [_describe_sample(*each) for each in found if each is not None]
 
 
 def _describe_sample(row: ResultRow, sample: Sample) -> ListedSample:
@@ -238,43 +264,22 @@ def find_reason(sample: Sample) -> str:
 
 def find_body(run: Run, row: ResultRow) -> Sample:
     """Load the whole sample of a result row."""
-    for _, sample in _read_bodies(run, [row]):
-        return sample
+    found = run.find_result(row.key)
+    if found is not None:
+        return found[1]
     raise ConfigError(f"sample {row.sample_id!r} was deleted", where=f"run {run.id!r}")
-
-
-def _read_bodies(run: Run, rows: Iterable[ResultRow]) -> Iterator[tuple[ResultRow, Sample]]:
-    """Yield the rows that still exist with their samples; repeats of a sample are read at once."""
-    wanted: dict[str, set[str]] = {}
-    for row in rows:
-        wanted.setdefault(row.sample_id, set()).add(row.key)
-    for sample_id, keys in wanted.items():
-        found = run.results(sample_id=sample_id)
-        # Rows and bodies are read in the same order, but a sample may be recorded in between.
-        for each, sample in zip(found, run.samples(sample_id=sample_id), strict=False):
-            if each.key in keys:
-                yield each, sample
 
 
 def group_low_scores(run: Run, summary: RunSummary) -> LowScores:
     """Group the results below the best possible score by reason, without numbers and quotes."""
-    best = find_score_range(summary)[1]
-    count = 0
-
-    def choose_low() -> Iterator[tuple[float, int, ResultRow]]:
-        nonlocal count
-        for row in run.results(valid=True):
-            if row.score is not None and row.score < best:
-                count += 1
-                yield row.score, count, row
-
-    lowest = heapq.nsmallest(MAX_REASONS_READ, choose_low(), key=lambda each: each[:2])
+    best, table = find_score_range(summary)[1], run.table()
+    query = TableQuery(f"score < {best!r}", sort="score")
     groups: dict[str, _ReasonCounter] = {}
-    for row, sample in _read_bodies(run, (row for _, _, row in lowest)):
-        reason = find_reason(sample)
+    for row in table.read_page(query, size=MAX_REASONS_READ).rows:
         score = 0.0 if row.score is None else row.score
-        group = groups.setdefault(normalize_reason(reason), _ReasonCounter(score))
-        group.add(row, score, reason, build_label(sample))
+        group = groups.setdefault(normalize_reason(row.reason), _ReasonCounter(score))
+        group.add(row, score)
+    count = table.count_rows(query.filter)
     most_lost = sorted(groups.items(), key=lambda item: item[1].total - item[1].results * best)
     shown = [group.build(pattern) for pattern, group in most_lost[:_MAX_REASON_GROUPS]]
     read = sum(group.results for group in groups.values())
@@ -297,9 +302,10 @@ class _ReasonCounter:
         self._reasons: set[str] = set()
         self._example = ("", 0, "", "")
 
-    def add(self, row: ResultRow, score: float, reason: str, label: str) -> None:
+    def add(self, row: TableRow, score: float) -> None:
+        reason = row.reason
         if not self.results or score < self._lowest:
-            self._lowest, self._example = score, (row.sample_id, row.repeat, label, reason)
+            self._lowest, self._example = score, (row.sample_id, row.repeat, row.label, reason)
         self.results += 1
         self.total += score
         # Two are enough to know that they differ.

@@ -54,12 +54,14 @@ from .result_types import ResultLike as ResultLike
 from .result_types import average as average
 from .result_types import check_finite as check_finite
 from .scale import find_shared_bounds as find_shared_bounds
+from .scale import read_recorded_bounds as read_recorded_bounds
 from .scale import refuse_out_of_bounds as refuse_out_of_bounds
 from .scale import summarise_recorded as summarise_recorded
 from .statistics import Bounds as Bounds
 from .statistics import Interval as Interval
 from .statistics import RunningStats as RunningStats
 from .statistics import check_bounds as check_bounds
+from .statistics import estimate_interval as estimate_interval
 from .statistics import mean_interval as mean_interval
 from .statistics import samples_to_prove as samples_to_prove
 from .summary import RunSummary as RunSummary

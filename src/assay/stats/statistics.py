@@ -179,6 +179,21 @@ class RunningStats:
         return compute_t_interval(self.mean, self.stdev, self.n, confidence)
 
 
+def estimate_interval(
+    n: int, total: float, square_total: float, *, bounds: Bounds | None = None
+) -> Interval:
+    """Compute the interval of a mean from sums alone, for runs whose scores are not read.
+
+    Scores whose squares add up to no more than the scores are taken to be within 0..1.
+    """
+    if not n:
+        return Interval(None, None, None, 0, reason="no sample was judged")
+    if bounds is not None or 0 <= square_total <= total * (1 + NOISE):
+        return compute_beta_interval(total, n, 0.95, bounds or (0.0, 1.0))
+    variance = max(square_total - total * total / n, 0.0) / (n - 1) if n > 1 else 0.0
+    return compute_t_interval(total / n, math.sqrt(variance), n, 0.95)
+
+
 def compute_beta_interval(
     total: float, n: int, confidence: float, bounds: Bounds = (0.0, 1.0)
 ) -> Interval:

@@ -6,7 +6,7 @@ sample without a result, so that failed samples are counted.
 
 import heapq
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from assay.errors import StoreError
 
 from .database import Database
+from .excerpts import to_column_text
 from .insert_rows import NO_POSITION, decode_body, to_column_id
 from .insertion import compute_first_result_no
 from .sample_keys import DoneKeys, RecordedPrompts
@@ -147,13 +148,7 @@ class RunReader:
         is False.
         """
         for row in self._merge_rows(status, valid, sample_id, failed=failed, bodies=False):
-            # By position, not by name: looking up attributes of a million rows is slow.
-            *values, metrics, position, _ = row
-            # SQLite has no booleans.
-            values[_VALID], values[_CACHED] = bool(values[_VALID]), bool(values[_CACHED])
-            values.append({} if metrics is None else json.loads(metrics))
-            values.append(None if position == NO_POSITION else position)
-            yield ResultRow(*values)
+            yield _parse_row(row)
 
     def samples(
         self,
@@ -166,6 +161,14 @@ class RunReader:
         """Yield whole samples, ordered and filtered as in `results`, with one page in memory."""
         for row in self._merge_rows(status, valid, sample_id, failed=failed, bodies=True):
             yield self._parse_body(row)
+
+    def find_result(self, key: str) -> "tuple[ResultRow, Sample] | None":
+        """Return the narrow row and the sample of a key: its result, else its last attempt."""
+        for failures in (False, True):
+            conditions = {"t.run_no = ?": self._run_no, "t.key = ?": to_column_text(key)}
+            for row in self._iterate_pages(conditions, failures=failures, bodies=True):
+                return _parse_row(row[: len(_ROW_COLUMNS)]), self._parse_body(row)
+        return None
 
     def read_labels(self, sample_ids: Iterable[str]) -> dict[str, str]:
         """Return the label of each of these samples that the run has."""
@@ -364,6 +367,16 @@ class RunReader:
 def _read_place(row: Any) -> tuple[int, str, int]:
     # Databases sort text by its bytes, Python by code points: the same order in UTF-8.
     return (row.position, row.sample_id, row.repeat)
+
+
+def _parse_row(row: Sequence[Any]) -> ResultRow:
+    # By position, not by name: looking up attributes of a million rows is slow.
+    *values, metrics, position, _ = row
+    # SQLite has no booleans.
+    values[_VALID], values[_CACHED] = bool(values[_VALID]), bool(values[_CACHED])
+    values.append({} if metrics is None else json.loads(metrics))
+    values.append(None if position == NO_POSITION else position)
+    return ResultRow(*values)
 
 
 def parse_sample(row: Any, *, where: str) -> "Sample":

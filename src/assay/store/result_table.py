@@ -6,9 +6,9 @@ values are bound parameters.
 
 import base64
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from assay.errors import ConfigError
 
@@ -24,6 +24,8 @@ MAX_PAGE_ROWS = 500
 MAX_GROUPS = 100
 DATASET_ORDER = "position"
 _ROWS_READ_FOR_FIELDS = 50
+# Many callers need the first rows only.
+_FIRST_PAGE_ROWS = 20
 _MAX_CURSOR_CHARS = 3000
 
 
@@ -106,10 +108,12 @@ class _Phase:
     value: Sql | None = None
 
 
-@dataclass
-class _Cursor:
+class _Place(NamedTuple):
+    """The place of a row in an order: the phase, and the values that the order compares."""
+
     phase: int
-    key: tuple[Any, ...] = field(default_factory=tuple)
+    key: tuple[Any, ...]
+    failures: bool = False
 
 
 class ResultTable:
@@ -147,6 +151,16 @@ class ResultTable:
             previous=first if (more if backwards else wanted is not None) else None,
         )
 
+    def rows(self, query: TableQuery) -> Iterator[TableRow]:
+        """Yield all rows of a query, with one page in memory."""
+        after, size = None, _FIRST_PAGE_ROWS
+        while True:
+            page = self.read_page(query, size=size, after=after)
+            yield from page.rows
+            if page.next is None:
+                return
+            after, size = page.next, MAX_PAGE_ROWS
+
     def find_neighbours(self, key: str, query: TableQuery) -> tuple[str | None, str | None]:
         """Return the keys before and after a result in a table; None at its ends.
 
@@ -159,32 +173,34 @@ class ResultTable:
                 place = reader.locate(key)
                 if place is None:
                     return None, None
-                near = reader.read(place, 1)
-                found.append(near[0][2].key if near else None)
+                near = reader.complete(reader.read(place, 1))
+                found.append(near[0].key if near else None)
         return found[0], found[1]
 
     def count_rows(self, filter_text: str = "") -> int:
         """Return how many results, and samples that failed without one, a filter selects."""
-        return sum(group.results for group in self._count("", filter_text))
+        wanted, total = parse_filter(filter_text), 0
+        with self._database.read_transaction() as transaction:
+            for failures in _choose_sources(transaction, self._run_no):
+                sql = TableSql(transaction.is_postgresql, failures=failures)
+                condition = _build_condition(sql, self._run_no, wanted)
+                query = f"SELECT count(*) FROM {sql.source}{sql.join_if_needed(condition.text)}"
+                total += transaction.execute(
+                    f"{query} WHERE {condition.text}", *condition.values
+                ).scalar()
+        return total
 
     def group_rows(self, column: str, filter_text: str = "") -> tuple[list[TableGroup], bool]:
         """Return the largest groups by one column, and whether there are more."""
-        groups = self._count(column, filter_text)
-        groups.sort(key=lambda group: (-group.results, str(group.value)))
-        return groups[:MAX_GROUPS], len(groups) > MAX_GROUPS
-
-    def _count(self, column: str, filter_text: str) -> list[TableGroup]:
-        wanted = parse_filter(filter_text)
+        wanted, by = parse_filter(filter_text), parse_column(column)
         counted: dict[Any, list[Any]] = {}
         with self._database.read_transaction() as transaction:
             for failures in _choose_sources(transaction, self._run_no):
                 sql = TableSql(transaction.is_postgresql, failures=failures)
-                value = sql.group(parse_column(column)) if column else Sql("0")
+                value = sql.group(by)
                 condition = _build_condition(sql, self._run_no, wanted)
                 score = sql.score_value()
-                texts = (value.text, condition.text)
-                # A filter on numbers reads the narrow rows only.
-                joined = sql.join_excerpts if any("e." in each for each in texts) else ""
+                joined = sql.join_if_needed(f"{value.text} {condition.text}")
                 rows = transaction.execute(
                     f"SELECT {value.text} AS value, count(*) AS results, count({score}) AS scored, "
                     f"sum({score}) AS total FROM {sql.source}{joined} WHERE {condition.text} "
@@ -195,15 +211,19 @@ class ResultTable:
                     10 * MAX_GROUPS,
                 ).all()
                 for row in rows:
-                    sums = counted.setdefault(row.value or None, [0, 0, 0.0, 0])
+                    sums = counted.setdefault(
+                        None if row.value == "" else row.value, [0, 0, 0.0, 0]
+                    )
                     sums[0] += row.results
                     sums[1] += row.scored
                     sums[2] += row.total or 0.0
                     sums[3] += row.results if failures else 0
-        return [
+        groups = [
             TableGroup(value, results, scored, total / scored if scored else None, failed)
             for value, (results, scored, total, failed) in counted.items()
         ]
+        groups.sort(key=lambda group: (-group.results, str(group.value)))
+        return groups[:MAX_GROUPS], len(groups) > MAX_GROUPS
 
     def read_field_names(self) -> list[str]:
         """Return the names of the dataset's columns, as far as the first results have them."""
@@ -245,13 +265,13 @@ class _PageReader:
         self._descending = query.descending
         self._backwards = backwards
 
-    def read(self, cursor: _Cursor | None, limit: int) -> list[tuple[int, tuple[Any, ...], Any]]:
-        """Return phase, key and database row of each row past the cursor."""
+    def read(self, cursor: _Place | None, limit: int) -> list[_Place]:
+        """Return the places of the rows past the cursor."""
         count = self._count_phases()
         if cursor is not None and not 0 <= cursor.phase < count:
             raise ConfigError("the cursor of the page is invalid", hint="open the first page")
         order = range(count - 1, -1, -1) if self._backwards else range(count)
-        found: list[tuple[int, tuple[Any, ...], Any]] = []
+        found: list[_Place] = []
         for phase in order:
             if cursor is not None and (
                 phase > cursor.phase if self._backwards else phase < cursor.phase
@@ -263,19 +283,34 @@ class _PageReader:
                 break
         return found
 
-    def locate(self, key: str) -> _Cursor | None:
+    def locate(self, key: str) -> _Place | None:
         """Return the cursor of a result; None if the filter excludes it."""
         only = Sql("t.key = ?", (to_column_text(key),))
         for phase in range(self._count_phases()):
             if found := self._read_phase(phase, None, 1, only=only):
-                return _Cursor(phase, found[0][1])
+                return found[0]
         return None
 
-    def complete(self, found: Sequence[tuple[int, tuple[Any, ...], Any]]) -> list[TableRow]:
-        """Build the rows, with excerpts from the bodies where none are stored."""
+    def complete(self, found: Sequence[_Place]) -> list[TableRow]:
+        """Read the rows at these places, with excerpts from bodies where none are stored."""
+        # Apart from the search for places: sorting whole rows would read the excerpts of all.
+        rows: dict[tuple[bool, int], Any] = {}
+        for failures in self._sources:
+            numbers = [place.key[-1] for place in found if place.failures == failures]
+            if not numbers:
+                continue
+            sql = TableSql(self._transaction.is_postgresql, failures=failures)
+            marks = ", ".join("?" * len(numbers))
+            query = (
+                f"SELECT {sql.columns} FROM {sql.source}{sql.join_excerpts} "
+                f"WHERE {sql.number} IN ({marks})"
+            )
+            for row in self._transaction.execute(query, *numbers).all():
+                rows[failures, row.number] = row
         return [
-            _parse_row(self._transaction, row, _encode_cursor(_Cursor(phase, key)))
-            for phase, key, row in found
+            _parse_row(self._transaction, row, _encode_cursor(place))
+            for place in found
+            if (row := rows.get((place.failures, place.key[-1]))) is not None
         ]
 
     def _count_phases(self) -> int:
@@ -294,8 +329,8 @@ class _PageReader:
 
     def _read_phase(
         self, number: int, past: tuple[Any, ...] | None, limit: int, *, only: Sql | None = None
-    ) -> list[tuple[int, tuple[Any, ...], Any]]:
-        merged: list[tuple[int, tuple[Any, ...], Any]] = []
+    ) -> list[_Place]:
+        merged: list[_Place] = []
         descending = self._is_descending(number) != self._backwards
         for failures in self._sources:
             sql = TableSql(self._transaction.is_postgresql, failures=failures)
@@ -321,17 +356,18 @@ class _PageReader:
             if not any(each.values for each in order):
                 # By expression, which the databases match with their indexes.
                 places = ", ".join(f"{each.text}{direction}" for each in order)
+            text = f"{', '.join(named)} {' '.join(each.text for each in parts)}"
             rows = self._transaction.execute(
-                f"SELECT {', '.join(named)}, {sql.columns} FROM {sql.source}{sql.join_excerpts} "
+                f"SELECT {', '.join(named)} FROM {sql.source}{sql.join_if_needed(text)} "
                 f"WHERE {' AND '.join(f'({each.text})' for each in parts)} "
                 f"ORDER BY {places} LIMIT ?",
                 *(value for each in order for value in each.values),
                 *(value for each in parts for value in each.values),
                 limit,
             ).all()
-            merged += [(number, tuple(row[: len(order)]), row) for row in rows]
+            merged += [_Place(number, tuple(row), failures) for row in rows]
         if len(self._sources) > 1:
-            merged.sort(key=lambda each: each[1], reverse=descending)
+            merged.sort(key=lambda place: place.key, reverse=descending)
         return merged[:limit]
 
     def _is_descending(self, phase: int) -> bool:
@@ -402,12 +438,12 @@ def _read_excerpt(transaction: Transaction, row: Any) -> Any:
     return build_excerpt(parse_sample(body, where=f"key {row.key}"))
 
 
-def _encode_cursor(cursor: _Cursor) -> str:
+def _encode_cursor(cursor: _Place) -> str:
     text = json.dumps([cursor.phase, *cursor.key], separators=(",", ":"))
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def _decode_cursor(text: str) -> _Cursor:
+def _decode_cursor(text: str) -> _Place:
     invalid = ConfigError("the cursor of the page is invalid", hint="open the first page")
     if len(text) > _MAX_CURSOR_CHARS:
         raise invalid
@@ -425,4 +461,4 @@ def _decode_cursor(text: str) -> _Cursor:
         abs(each) < 2**63 for each in values if type(each) is int
     ):
         raise invalid
-    return _Cursor(values[0], tuple(values[1:]))
+    return _Place(values[0], tuple(values[1:]))

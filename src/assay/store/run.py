@@ -187,6 +187,17 @@ class Run(RunReader):
             found: str | None = transaction.execute(query, self._run_no).scalar()
         return found
 
+    def read_revision(self) -> str:
+        """Return a text that changes whenever something is recorded or the run ends."""
+        query = (
+            "SELECT t.recorded, t.attempts, r.status FROM assay_run r "
+            "JOIN assay_tally t ON t.run_no = r.run_no WHERE r.run_no = ?"
+        )
+        with self._database.read_transaction() as transaction:
+            row = transaction.execute(query, self._run_no).first()
+            is_live = self._run_no in find_live_holders(transaction)
+        return "deleted" if row is None else ".".join(map(str, (*row, int(is_live))))
+
     def finish(self, status: RunStatus) -> None:
         """Record the final status and release the run.
 

@@ -3,7 +3,7 @@
 import json
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -194,6 +194,33 @@ class Store(SessionStore):
             holders = find_live_holders(transaction)
             rows = transaction.execute(query, *([] if limit is None else [limit])).all()
         return [parse_run_row(row, holders.get(row.run_no)) for row in rows]
+
+    def read_revision(self) -> str:
+        """Return a text that changes whenever a run is added, recorded to, ended or deleted."""
+        query = (
+            "SELECT count(*) AS runs, max(r.run_no) AS last, sum(t.recorded) AS recorded, "
+            "sum(t.attempts) AS attempts, count(r.finished_at) AS finished "
+            "FROM assay_run r JOIN assay_tally t ON t.run_no = r.run_no"
+        )
+        with self._database.read_transaction() as transaction:
+            row = transaction.execute(query).first()
+            live = len(find_live_holders(transaction))
+        return ".".join(str(each or 0) for each in (*row, live))
+
+    def read_summaries(self, run_ids: Sequence[str]) -> dict[str, str]:
+        """Return the stored statistics of these runs, as `Run.find_summary` does of one."""
+        if not run_ids:
+            return {}
+        marks = ", ".join("?" * len(run_ids))
+        query = (
+            "SELECT r.id, s.summary FROM assay_run r "
+            "JOIN assay_tally t ON t.run_no = r.run_no JOIN assay_summary s ON s.run_no = r.run_no "
+            "AND s.recorded = t.recorded AND s.attempts = t.attempts "
+            f"WHERE r.id IN ({marks})"
+        )
+        with self._database.read_transaction() as transaction:
+            rows = transaction.execute(query, *run_ids).all()
+        return {row.id: row.summary for row in rows}
 
     def run(self, wanted: str = "latest") -> Run:
         """Open a run read-only, by id, unique prefix of an id, or `latest`."""

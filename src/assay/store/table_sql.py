@@ -1,5 +1,6 @@
 """Columns, filters and orders of a table of results, as SQL for SQLite or PostgreSQL."""
 
+import re
 from typing import NamedTuple
 
 from .excerpts import to_column_text
@@ -54,6 +55,10 @@ class TableSql:
         if self.failures:
             return ""
         return " LEFT JOIN assay_excerpt e ON e.result_no = t.result_no"
+
+    def join_if_needed(self, text: str) -> str:
+        """Return the join of excerpts if `text` uses them: narrow rows alone are read faster."""
+        return self.join_excerpts if re.search(r"\be\.", text) else ""
 
     @property
     def number(self) -> str:

@@ -65,6 +65,7 @@ def build_app(
         },
     )
     app.state.view = ViewContext(store, build_templates(), rules.page_token, project)
+    app.state.streams = {"open": 0}
     return app
 
 

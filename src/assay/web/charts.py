@@ -153,6 +153,24 @@ def draw_bars(counts: Sequence[int], *, first: float, last: float, label: str) -
     )
 
 
+def draw_meter(value: float | None, *, high: float = 1.0) -> Markup:
+    """Draw a value as a bar between 0 and `high`; empty if unknown or outside."""
+    if value is None or high <= 0 or not 0 <= value <= high:
+        return Markup("")
+    width, height = 120.0, 8.0
+    return draw_element(
+        "svg",
+        draw_element("rect", class_="track", x=0, y=0, width=width, height=height, rx=4),
+        draw_element(
+            "rect", class_="bin", x=0, y=0, width=width * value / high, height=height, rx=4
+        ),
+        class_="meter",
+        viewBox=f"0 0 {width:g} {height:g}",
+        role="img",
+        aria_label=format_number(value),
+    )
+
+
 def describe_interval(
     mean: float, low: float | None, high: float | None, *, threshold: float | None = None
 ) -> str:

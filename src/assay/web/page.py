@@ -18,6 +18,8 @@ from starlette.routing import Route
 from assay.errors import ConfigError
 from assay.store import Run, Store
 
+from .figures import FigureCache
+
 Section = Literal["runs", "compare", "history", "failures", "sessions", "certificates"]
 """The entry of the navigation that a page belongs to."""
 
@@ -43,6 +45,7 @@ class ViewContext:
     project: Path | None = None
     """The folder whose certificates are shown; None for none."""
 
+    figures: FigureCache = field(default_factory=FigureCache)
     stopping: threading.Event = field(default_factory=threading.Event)
     """Set when the server shuts down, so that live streams end."""
 
@@ -81,6 +84,12 @@ def build_page_routes(
             headers=_build_timing(read=seen - started, render=time.perf_counter() - seen),
         )
 
+    return [Route(path, show, methods=["GET"]), build_api_route(api_path, read)]
+
+
+def build_api_route(path: str, read: ReadPage) -> Route:
+    """Route a model as JSON at `path`."""
+
     def send_json(request: Request) -> Response:
         started = time.perf_counter()
         body = read(find_context(request).store, request).model_dump_json()
@@ -90,7 +99,7 @@ def build_page_routes(
             headers=_build_timing(read=time.perf_counter() - started),
         )
 
-    return [Route(path, show, methods=["GET"]), Route(api_path, send_json, methods=["GET"])]
+    return Route(path, send_json, methods=["GET"])
 
 
 def _build_timing(**seconds: float) -> dict[str, str]:

@@ -4,6 +4,7 @@ Texts of datasets and models are untrusted. Besides escaping, characters that re
 text are shown as their code points.
 """
 
+import json
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -117,13 +118,13 @@ def format_share(value: float | None) -> str:
 
 def format_moment(value: str | float | None) -> str:
     """Format a time in UTC to the minute: `2026-02-14 09:30`."""
-    moment = _parse_moment(value)
+    moment = parse_moment(value)
     return "unknown" if moment is None else moment.strftime("%Y-%m-%d %H:%M")
 
 
 def format_age(value: str | float | None) -> str:
     """Format the time since then: `just now`, `5 min ago`, `3 days ago`; a date after a month."""
-    moment = _parse_moment(value)
+    moment = parse_moment(value)
     if moment is None:
         return "unknown"
     seconds = (datetime.now(UTC) - moment).total_seconds()
@@ -138,7 +139,8 @@ def format_age(value: str | float | None) -> str:
     return moment.strftime("%Y-%m-%d")
 
 
-def _parse_moment(value: str | float | None) -> datetime | None:
+def parse_moment(value: str | float | None) -> datetime | None:
+    """Parse a stored time, in ISO 8601 or in seconds since 1970; None if it is neither."""
     # Imported runs may have times without an offset, or none at all.
     if value is None:
         return None
@@ -157,6 +159,17 @@ def shorten(text: str, most: int = 200) -> str:
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
+def format_json(value: Any) -> str:
+    """Format plain values as indented JSON."""
+    return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+
+
+def quote_for_filter(text: str) -> str:
+    """Quote a text for a filter expression; only its beginning, without a mark of being cut."""
+    quoted = text[:80].rstrip("…").replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{quoted}"'
+
+
 FILTERS: dict[str, Callable[..., str]] = {
     "count": format_count,
     "short": format_short,
@@ -171,5 +184,7 @@ FILTERS: dict[str, Callable[..., str]] = {
     "cut": shorten,
     "plural": format_plural,
     "segment": encode_segment,
+    "pretty": format_json,
+    "quote_filter": quote_for_filter,
 }
 """Filters of the templates: `{{ view.cost_usd | money }}`."""

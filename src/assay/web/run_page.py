@@ -1,63 +1,389 @@
 """One run: its score against the threshold, its figures, and its samples as a table."""
 
-from itertools import islice
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+from urllib.parse import urlencode
 
 from starlette.requests import Request
+from starlette.responses import StreamingResponse
+from starlette.routing import Route
 
-from assay.store import RunStatus, Store
+from assay.errors import AssayError, ConfigError
+from assay.runner import build_run_report, describe_run
+from assay.stats import RunSummary, find_score_range
+from assay.store import Run, RunRow, Store, TableQuery, TableRow
 
-from .page import PageModel, build_page_routes, find_run, read_segment
+from .event_stream import Change, stream_changes
+from .figures import FigureCache
+from .page import (
+    PageModel,
+    build_api_route,
+    build_page_routes,
+    encode_segment,
+    find_context,
+    find_run,
+    read_parameter,
+    read_segment,
+)
+from .render import parse_moment
+from .runs_page import find_agent_name
 
-_ROWS_PER_PAGE = 100
+ROWS_PER_PAGE = 100
+_MAX_ROWS = 500
+_MAX_SHOWN_METRICS = 4
+SORTS = ("position", "score", "tokens", "seconds", "cost")
+GROUPS = ("status", "failed", "reason", "score", "expected")
 
 
-class TableRow(PageModel):
-    """One result in the table."""
+class SampleRow(PageModel):
+    """One result, or one sample that failed and has none."""
 
     key: str
-    sample_id: str
+    id: str
     repeat: int
+    index: int | None
     status: str
     score: float | None
+    failed: str | None
+    """The boundary at which the sample failed."""
+
+    label: str
+    answer: str
+    expected: str
+    reason: str
+    metrics: dict[str, float | None]
+    fields: dict[str, Any]
+    input_tokens: int | None
+    output_tokens: int | None
+    cost_usd: float | None
     seconds: float | None
+    verdict: str | None
+    """The verdict of a person: `pass` or `fail`."""
+
+    @property
+    def tokens(self) -> int | None:
+        if self.input_tokens is None or self.output_tokens is None:
+            return None
+        return self.input_tokens + self.output_tokens
+
+
+class GroupRow(PageModel):
+    """Results with the same value in one column."""
+
+    value: str | float | None
+    results: int
+    scored: int
+    mean: float | None
+    failed: int
+
+
+class TableView(PageModel):
+    """One page of the results of a run."""
+
+    run: str
+    filter: str
+    sort: str
+    descending: bool
+    rows: tuple[SampleRow, ...]
+    next: str | None
+    """The cursor of the next page; pass it as `after`."""
+
+    previous: str | None
+    """The cursor of the previous page; pass it as `before`."""
+
+    matched: int | None
+    """Results that the filter selects; None where counting them takes long, see `/count`."""
+
+    total: int
+    """Results, and samples that failed without one."""
+
+    metrics: tuple[str, ...]
+    fields: tuple[str, ...]
+    """Columns of the dataset that can be filtered and grouped by."""
+
+    group: str
+    groups: tuple[GroupRow, ...]
+    more_groups: bool
+    searchable: bool
+    """Whether texts and columns can be searched: not in results of older versions of assay."""
+
+    pass_mark: float
+    """The score from which a result is shown as passed."""
+
+    fail_mark: float
+    """The score up to which a result is shown as failed."""
+
+    def link(self, **changes: str | None) -> str:
+        """Return the address of this table with other parameters; None removes one."""
+        given: dict[str, str | None] = {
+            "filter": self.filter,
+            "sort": self.sort if self.sort != "position" else None,
+            "order": "desc" if self.descending else None,
+            "group": self.group,
+            **changes,
+        }
+        query = urlencode({name: value for name, value in given.items() if value})
+        return f"/run/{encode_segment(self.run)}{f'?{query}' if query else ''}#samples"
+
+    def sort_link(self, column: str) -> str:
+        """Return the address that sorts by a column; the other way round if it already does."""
+        turned = self.sort == column and not self.descending
+        return self.link(sort=column, order="desc" if turned else None)
+
+    def sample_link(self, row: SampleRow) -> str:
+        """Return the address of a sample, which knows the table that it was opened from."""
+        query = urlencode(
+            {
+                name: value
+                for name, value in (
+                    ("filter", self.filter),
+                    ("sort", self.sort if self.sort != "position" else ""),
+                    ("order", "desc" if self.descending else ""),
+                )
+                if value
+            }
+        )
+        path = f"/run/{encode_segment(self.run)}/sample/{encode_segment(row.key)}"
+        return f"{path}?{query}" if query else path
+
+    def grade(self, score: float | None) -> str:
+        """Return the class of a score: pass, fail, none if unscored, plain in between."""
+        if score is None:
+            return "none"
+        return "pass" if score >= self.pass_mark else "fail" if score <= self.fail_mark else "plain"
+
+
+class PreviousRun(PageModel):
+    """The run of the same evaluation before this one."""
+
+    id: str
+    change: float | None
+    """The difference of the means."""
+
+    p_value: float | None
+    """Of the paired test; None where the runs are too large to compare on this page."""
+
+    conclusion: str | None
 
 
 class RunView(PageModel):
-    """The page of one run."""
+    """The page of one run. The first keys are those of `assay show RUN --json`."""
 
-    id: str
-    name: str
-    dataset: str
-    status: RunStatus
-    mean: float | None
-    rows: tuple[TableRow, ...]
+    run: dict[str, Any]
+    summary: RunSummary
+    retried: dict[str, Any]
+    failures: tuple[dict[str, Any], ...]
+    low_scores: dict[str, Any]
+    training: dict[str, Any] | None
+    samples: tuple[dict[str, Any], ...]
+    agent: str | None
+    threshold: float | None
+    """The lowest mean score with which the test of the run passes."""
+
+    scale: tuple[float, float]
+    failed: int
+    unscored: int
+    previous: PreviousRun | None
+    is_live: bool
+    table: TableView
+
+    @property
+    def seconds(self) -> float | None:
+        """The wall-clock time of a finished run."""
+        start, end = parse_moment(self.run["created_at"]), parse_moment(self.run["finished_at"])
+        return None if start is None or end is None else (end - start).total_seconds()
 
 
 def read_run(store: Store, request: Request) -> RunView:
-    """Read a run and the first page of its samples."""
+    """Read a run and one page of its samples."""
     run = find_run(store, read_segment(request, "run_id"))
-    row = run.row()
-    rows = tuple(
-        TableRow(
-            key=each.key,
-            sample_id=each.sample_id,
-            repeat=each.repeat,
-            status=each.status,
-            score=each.score if each.valid else None,
-            seconds=each.latency_s,
-        )
-        for each in islice(run.results(), _ROWS_PER_PAGE)
-    )
+    row, figures = run.row(), find_context(request).figures
+    is_live = row.status == "running"
+    summary = figures.read_summary(run, is_live=is_live)
+    report = build_run_report(run, summary=summary)
+    plain = report.plain()
     return RunView(
-        id=row.id,
-        name=row.spec.name,
-        dataset=row.spec.dataset,
-        status=row.status,
-        mean=row.totals.mean,
-        rows=rows,
+        **{**plain, "summary": summary},
+        agent=find_agent_name(run.spec.config),
+        threshold=report.threshold,
+        scale=find_score_range(summary),
+        failed=row.totals.failed,
+        unscored=row.totals.invalid,
+        previous=_find_previous_run(store, run, row, figures),
+        is_live=is_live,
+        table=_read_table(run, row, request, _find_marks(summary)),
     )
 
 
-ROUTES = build_page_routes(
-    "/run/{run_id}", "/api/run/{run_id}", template="run.html", section="runs", read=read_run
-)
+def read_table(store: Store, request: Request) -> TableView:
+    """Read one page of the samples of a run, without the figures of the run."""
+    run = find_run(store, read_segment(request, "run_id"))
+    row, figures = run.row(), find_context(request).figures
+    summary = figures.read_summary(run, is_live=row.status == "running")
+    return _read_table(run, row, request, _find_marks(summary))
+
+
+def _find_marks(summary: RunSummary) -> tuple[float, float]:
+    """Return from which score a result is shown as passed, and up to which as failed."""
+    low, high = find_score_range(summary)
+    distribution = summary.score.distribution
+    bins = None if distribution is None else distribution.bins
+    # Only the ends of the scale occur: everything below the best score failed.
+    is_binary = bins is not None and not any(bins[1:-1])
+    return high, (high if is_binary else low + (high - low) / 2)
+
+
+def _read_table(run: Run, row: RunRow, request: Request, marks: tuple[float, float]) -> TableView:
+    query = TableQuery(
+        filter=read_parameter(request, "filter").strip(),
+        sort=read_parameter(request, "sort", "position") or "position",
+        descending=read_parameter(request, "order") == "desc",
+    )
+    table, group = run.table(), read_parameter(request, "group")
+    size = _read_size(request)
+    after, before = read_parameter(request, "after"), read_parameter(request, "before")
+    page = table.read_page(query, size=size, after=after or None, before=before or None)
+    labels = run.find_labels(each.key for each in page.rows)
+    groups, more = table.group_rows(group, query.filter) if group else ([], False)
+    total = row.totals.recorded + row.totals.failed
+    names = dict.fromkeys(name for each in page.rows for name in each.metrics)
+    verdicts = {key: label.verdict for key, label in labels.items()}
+    return TableView(
+        run=run.id,
+        filter=query.filter,
+        sort=query.sort,
+        descending=query.descending,
+        rows=tuple(_describe_row(each, verdicts.get(each.key)) for each in page.rows),
+        next=page.next,
+        previous=page.previous,
+        matched=_count_quickly(query.filter, total, page.next, page.previous, len(page.rows)),
+        total=total,
+        metrics=tuple(list(names)[:_MAX_SHOWN_METRICS]),
+        fields=tuple(table.read_field_names()),
+        group=group,
+        groups=tuple(GroupRow(**asdict(each)) for each in groups),
+        more_groups=more,
+        searchable=not query.filter or table.has_excerpts(),
+        pass_mark=marks[0],
+        fail_mark=marks[1],
+    )
+
+
+def _count_quickly(
+    filter_text: str, total: int, following: str | None, before: str | None, shown: int
+) -> int | None:
+    if not filter_text:
+        return total
+    return shown if following is None and before is None else None
+
+
+def _read_size(request: Request) -> int:
+    text = read_parameter(request, "size", str(ROWS_PER_PAGE))
+    if not (text.isascii() and text.isdecimal() and 0 < int(text[:9]) <= _MAX_ROWS):
+        raise ConfigError(f"size must be a number from 1 to {_MAX_ROWS}, not {text[:40]!r}")
+    return int(text)
+
+
+def _describe_row(row: TableRow, verdict: str | None) -> SampleRow:
+    return SampleRow(
+        key=row.key,
+        id=row.sample_id,
+        repeat=row.repeat,
+        index=row.index,
+        status=row.status,
+        score=row.score,
+        failed=row.boundary,
+        label=row.label,
+        answer=row.answer,
+        expected=row.expected,
+        reason=row.reason,
+        metrics=row.metrics,
+        fields=row.fields,
+        input_tokens=row.input_tokens,
+        output_tokens=row.output_tokens,
+        cost_usd=row.cost_usd,
+        seconds=row.latency_s,
+        verdict=verdict,
+    )
+
+
+def _find_previous_run(
+    store: Store, run: Run, row: RunRow, figures: FigureCache
+) -> PreviousRun | None:
+    if row.totals.mean is None:
+        return None
+    for run_id in _take_few(store.earlier_runs(run.id)):
+        try:
+            earlier = store.run(run_id)
+            totals = earlier.totals
+        except ConfigError:
+            continue  # deleted meanwhile
+        if totals.mean is None:
+            continue
+        compared = None
+        if row.status != "running":
+            # Runs that cannot be compared, on other scales for instance, still have their means.
+            try:
+                results = row.totals.recorded + totals.recorded
+                compared = figures.compare(earlier, run, results=results)
+            except AssayError:
+                compared = None
+        return PreviousRun(
+            id=run_id,
+            change=row.totals.mean - totals.mean,
+            p_value=None if compared is None else compared.p_value,
+            conclusion=None if compared is None else str(compared.conclusion),
+        )
+    return None
+
+
+def _take_few(run_ids: list[str]) -> Iterator[str]:
+    # Many failed tries in a row are not worth reading for one number.
+    yield from run_ids[:5]
+
+
+class CountView(PageModel):
+    """How many results a filter selects."""
+
+    filter: str
+    matched: int
+
+
+def read_count(store: Store, request: Request) -> CountView:
+    """Count the results that a filter selects."""
+    run = find_run(store, read_segment(request, "run_id"))
+    text = read_parameter(request, "filter").strip()
+    return CountView(filter=text, matched=run.table().count_rows(text))
+
+
+def _stream_run(request: Request) -> StreamingResponse:
+    store = find_context(request).store
+    run = find_run(store, read_segment(request, "run_id"))
+
+    def read(seen: str) -> Change | None:
+        revision = run.read_revision()
+        if revision == seen:
+            return None
+        if revision == "deleted":
+            return Change(revision, {"status": "deleted"}, True)
+        row = run.row()
+        return Change(revision, describe_run(row) | {"config": None}, row.status != "running")
+
+    return stream_changes(request, read)
+
+
+ROUTES = [
+    *build_page_routes(
+        "/run/{run_id}", "/api/run/{run_id}", template="run.html", section="runs", read=read_run
+    ),
+    *build_page_routes(
+        "/run/{run_id}/table",
+        "/api/run/{run_id}/table",
+        template="run_table.html",
+        section="runs",
+        read=read_table,
+    ),
+    build_api_route("/api/run/{run_id}/count", read_count),
+    Route("/api/run/{run_id}/events", _stream_run, methods=["GET"]),
+]

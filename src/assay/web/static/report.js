@@ -1,7 +1,7 @@
 // The filter of a report that is one file: lines without the typed words are hidden.
 
 const field = document.querySelector("[data-find]");
-const lines = [...document.querySelectorAll(".samples > details")];
+const lines = [...document.querySelectorAll(".report-samples > details")];
 
 if (field && lines.length) {
   field.hidden = false;
