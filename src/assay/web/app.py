@@ -20,6 +20,7 @@ from . import (
     history_page,
     run_page,
     runs_page,
+    sessions_page,
     static_files,
     training_page,
     transcript_pair_page,
@@ -37,6 +38,7 @@ PAGES = (
     failures_page,
     training_page,
     certificate_page,
+    sessions_page,
     static_files,
 )
 """Modules with `ROUTES`."""

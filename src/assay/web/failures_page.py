@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from assay.errors import ConfigError
 from assay.export import FORMATS, Selection, export_samples
-from assay.stats import RunSummary, summarise_recorded
+from assay.runner import read_summary
 from assay.store import Run, RunRow, Store
 from assay.types import Sample
 
@@ -61,6 +61,9 @@ class FailureGroupView(PageModel):
     by: GroupedBy
     value: str
     """With `N` and `'…'` where the texts differ in numbers and quoted values."""
+
+    text: str
+    """The reason itself where all have the same one, else `value`."""
 
     results: int
     runs: int
@@ -173,15 +176,10 @@ def _may_have_failures(row: RunRow) -> bool:
 
 def _find_results(store: Store, run: Run) -> BadResults:
     row = run.row()
-
-    def group_results() -> BadResults:
-        kept = run.find_summary()
-        if kept is not None:
-            return find_bad_results(run, RunSummary.model_validate_json(kept))
-        return find_bad_results(run, summarise_recorded(run.results(), run.spec.config))
-
     return _BAD_RESULTS.get(
-        build_run_key(store, row), group_results, results=1 + row.totals.recorded
+        build_run_key(store, row),
+        lambda: find_bad_results(run, read_summary(run)),
+        results=1 + row.totals.recorded,
     )
 
 
@@ -236,11 +234,21 @@ def _describe_group(group: BadGroup, runs: Sequence[tuple[str, str]]) -> Failure
     return FailureGroupView(
         by=group.by,
         value=group.value,
+        text=_choose_text(group),
         results=len(group.samples),
         runs=len({sample.run for sample in group.samples}),
         example=first.label or first.sample_id,
         query=urlencode([*runs, ("by", group.by), ("value", group.value)]),
     )
+
+
+def _choose_text(group: BadGroup) -> str:
+    first = group.samples[0]
+    if group.by in ("metric", "tool") or not first.reason:
+        return group.value
+    if any(sample.reason != first.reason for sample in group.samples):
+        return group.value
+    return first.reason if first.failed is None else f"{first.failed}: {first.reason}"
 
 
 def _describe_bad_sample(sample: BadSample) -> BadSampleView:
