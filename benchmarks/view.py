@@ -58,6 +58,12 @@ PAGES = {
     "text search": "/run/bench-2/table?filter=%22order+99%22",
     "group by column": "/run/bench-2?group=product",
     "run as JSON": "/api/run/bench-2",
+    "compare": "/compare?run=bench-1&run=bench-2",
+    "compare, a late page": "/compare?run=bench-1&run=bench-2&show=all&after=s0000500",
+    "compare transcripts": "/compare/sample?run=bench-1&run=bench-2&id=s0000500",
+    "history": "/history?name=bench",
+    "failures": "/failures?run=bench-2",
+    "failures of a metric": "/failures?run=bench-2&by=metric&value=tone",
 }
 """Pages and their addresses."""
 
