@@ -295,13 +295,22 @@ def _diff_prompt(a: Run, b: Run) -> tuple[TextPart, ...] | None:
 class _RecordedSample:
     row: ResultRow
     sample: Sample
+    scores: tuple[float, ...]
+    """Of all judged repeats."""
 
 
 def _read_sample(runs: Sequence[Run], sample_id: str, joined: JoinedRuns) -> ComparedSample:
     means = joined.table.find_scores(sample_id)
     change = _classify(means)
     chosen = [
-        _choose_repeat(run, sample_id, highest=(change != "better") == (index == 0))
+        _choose_repeat(
+            run,
+            sample_id,
+            joined.table.find_index(index, sample_id),
+            highest=(change != "better") == (index == 0),
+        )
+        if joined.table.has_sample(index, sample_id)
+        else None
         for index, run in enumerate(runs)
     ]
     recorded = [each for each in chosen if each is not None]
@@ -337,31 +346,27 @@ def _classify(means: Sequence[float | None]) -> Change:
     return "same" if len(known) == len(others) else "missing"
 
 
-def _choose_repeat(run: Run, sample_id: str, *, highest: bool) -> _RecordedSample | None:
-    rows, samples = run.results(sample_id=sample_id), run.samples(sample_id=sample_id)
-    found = [_RecordedSample(*each) for each in zip(rows, samples, strict=False)]
-    judged = [each for each in found if each.row.valid and each.row.score is not None]
-    if not judged:
-        return found[-1] if found else None
+def _choose_repeat(
+    run: Run, sample_id: str, index: int | None, *, highest: bool
+) -> _RecordedSample | None:
+    rows = list(run.results(sample_id=sample_id, index=index))
+    judged = [row for row in rows if row.valid and row.score is not None]
+    scores = tuple(row.score for row in judged if row.score is not None)
     choose = max if highest else min
-    return choose(judged, key=lambda each: each.row.score or 0.0)
+    row = choose(judged, key=lambda each: each.score or 0.0) if judged else rows[-1]
+    found = run.find_result(row.key)
+    return None if found is None else _RecordedSample(row, found[1], scores)
 
 
 def _describe_answer(
     run: Run, found: _RecordedSample | None, mean: float | None, *, text: str, of: str
 ) -> ComparedAnswer:
-    scores: tuple[float, ...] = ()
-    if found is not None and run.spec.repeats > 1:
-        rows = run.results(sample_id=found.row.sample_id, valid=True)
-        scores = tuple(row.score for row in rows if row.score is not None)
-    elif mean is not None:
-        scores = (mean,)
     return ComparedAnswer(
         run=run.id,
         key=None if found is None else found.row.key,
         repeat=0 if found is None else found.row.repeat,
         score=mean,
-        scores=scores,
+        scores=() if found is None else found.scores,
         failed=None if found is None else found.row.boundary,
         reason="" if found is None else find_reason(found.sample),
         answer=text,

@@ -14,6 +14,8 @@ Show = Literal["flipped", "regressions", "improvements", "same", "missing", "all
 
 _LISTED = 10
 _NOISE = 1e-12
+_NO_INDEX = -1
+_WORSE, _BETTER, _SAME, _MISSING = range(4)
 
 
 class ScoreColumn:
@@ -23,6 +25,8 @@ class ScoreColumn:
         self._sums = array("d")
         self._judged = array("l")
         self._recorded = bytearray()
+        # The index of the dataset row: finds the sample in a large run at once.
+        self._indexes = array("q")
 
     def add(self, place: int, row: ResultRow) -> None:
         """Add a result. Rows of failed and unjudged samples are recorded without a score."""
@@ -31,7 +35,9 @@ class ScoreColumn:
             self._sums.extend([0.0] * more)
             self._judged.extend([0] * more)
             self._recorded.extend(b"\0" * more)
+            self._indexes.extend([_NO_INDEX] * more)
         self._recorded[place] = 1
+        self._indexes[place] = _NO_INDEX if row.index is None else row.index
         if row.valid and row.score is not None:
             self._sums[place] += row.score
             self._judged[place] += 1
@@ -44,13 +50,14 @@ class ScoreColumn:
     def has_sample(self, place: int) -> bool:
         return place < len(self._recorded) and bool(self._recorded[place])
 
+    def find_index(self, place: int) -> int | None:
+        if not self.has_sample(place) or self._indexes[place] == _NO_INDEX:
+            return None
+        return self._indexes[place]
 
-@dataclass(frozen=True)
-class _Order:
-    """Places of samples, with the key by which they are sorted."""
 
-    keys: list[tuple[int, float, str]]
-    places: "array[int]"
+_Key = tuple[int, float, int]
+"""The order of samples: by kind of change, by its size, then as in the runs."""
 
 
 class PairTable:
@@ -60,7 +67,7 @@ class PairTable:
         self.ids: list[str] = []
         self._places: dict[str, int] = {}
         self.columns = [ScoreColumn() for _ in range(runs)]
-        self._orders: dict[Show, _Order] = {}
+        self._orders: dict[Show, list[_Key]] = {}
 
     def watch(self, run: int, rows: Iterable[ResultRow]) -> Iterator[ResultRow]:
         """Yield the results of a run, and add each to the table as it passes."""
@@ -78,41 +85,50 @@ class PairTable:
         order = self._get_order(show)
         start = 0
         if after is not None and (place := self._places.get(after)) is not None:
-            start = bisect_right(order.keys, self._build_key(place))
-        return [self.ids[place] for place in order.places[start : start + limit]]
+            start = bisect_right(order, self._build_key(place))
+        return [self.ids[place] for _, _, place in order[start : start + limit]]
 
     def count(self, show: Show) -> int:
         """Return the number of samples that would be listed."""
-        return len(self._get_order(show).places)
+        return len(self._get_order(show))
+
+    def find_index(self, run: int, sample_id: str) -> int | None:
+        """Return the index of a sample in one run; None if it has none there."""
+        return self.columns[run].find_index(self._places[sample_id])
+
+    def has_sample(self, run: int, sample_id: str) -> bool:
+        """Whether a run has the sample, judged or not."""
+        return self.columns[run].has_sample(self._places[sample_id])
 
     def find_scores(self, sample_id: str) -> list[float | None]:
         """Return the mean score of a sample in each run."""
         place = self._places[sample_id]
         return [column.find_mean(place) for column in self.columns]
 
-    def _get_order(self, show: Show) -> _Order:
-        order = self._orders.get(show)
-        if order is None:
-            keyed = sorted(
-                (self._build_key(place), place)
-                for place in range(len(self.ids))
-                if self._is_shown(place, show)
-            )
-            order = _Order([key for key, _ in keyed], array("l", [place for _, place in keyed]))
-            self._orders[show] = order
-        return order
+    def _get_order(self, show: Show) -> list[_Key]:
+        if not self._orders:
+            # All of them at once: a page counts each.
+            every = sorted(map(self._build_key, range(len(self.ids))))
+            self._orders = {
+                "all": every,
+                "regressions": [key for key in every if key[0] == _WORSE],
+                "improvements": [key for key in every if self._is_better(key)],
+                "flipped": [key for key in every if key[0] in (_WORSE, _BETTER)],
+                "same": [key for key in every if key[0] == _SAME],
+                "missing": [key for key in every if self._is_missing(key)],
+            }
+        return self._orders[show]
 
-    def _is_shown(self, place: int, show: Show) -> bool:
-        if show == "all":
-            return True
-        lowest, highest, complete = self._find_changes(place)
-        if show == "missing":
-            return not complete
-        worse, better = lowest < -_NOISE, highest > _NOISE
-        if show == "same":
-            return complete and not worse and not better
-        wanted = {"regressions": worse, "improvements": better, "flipped": worse or better}
-        return wanted[show]
+    def _is_better(self, key: _Key) -> bool:
+        # Of several runs one may be worse than the baseline, and another one better.
+        if len(self.columns) == 2 or key[0] != _WORSE:
+            return key[0] == _BETTER
+        return self._find_changes(key[2])[1] > _NOISE
+
+    def _is_missing(self, key: _Key) -> bool:
+        if len(self.columns) == 2 or key[0] in (_SAME, _MISSING):
+            return key[0] == _MISSING
+        return not self._find_changes(key[2])[2]
 
     def _find_changes(self, place: int) -> tuple[float, float, bool]:
         """Return the lowest and highest change against the baseline, and if all runs have it."""
@@ -120,17 +136,16 @@ class PairTable:
         known = [each for each in others if each is not None]
         if baseline is None or not known:
             return 0.0, 0.0, False
-        changes = [each - baseline for each in known]
-        return min(changes), max(changes), len(known) == len(others)
+        return min(known) - baseline, max(known) - baseline, len(known) == len(others)
 
-    def _build_key(self, place: int) -> tuple[int, float, str]:
+    def _build_key(self, place: int) -> _Key:
         # Regressions first, the worst of them before all others; then improvements.
         lowest, highest, complete = self._find_changes(place)
         if lowest < -_NOISE:
-            return (0, lowest, self.ids[place])
+            return (_WORSE, lowest, place)
         if highest > _NOISE:
-            return (1, -highest, self.ids[place])
-        return (2 if complete else 3, 0.0, self.ids[place])
+            return (_BETTER, -highest, place)
+        return (_SAME if complete else _MISSING, 0.0, place)
 
 
 @dataclass(frozen=True)

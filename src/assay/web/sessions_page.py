@@ -197,9 +197,10 @@ def _read_facts(store: Store, run: Run, row: TableRow) -> _Facts:
     with _KEPT_LOCK:
         if key in _KEPT:
             return _KEPT[key]
-    sample = next(run.samples(sample_id=row.sample_id), None)
-    if sample is None:
+    found = run.find_result(row.key)
+    if found is None:
         return _Facts(0, Counter(), 0, None, None, None)
+    sample = found[1]
     label, messages = build_session_label(sample), sample.messages
     facts = _Facts(
         turns=len(messages),

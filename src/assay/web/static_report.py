@@ -171,7 +171,8 @@ def _fill_section(
             break
         transcript: Markup | None = None
         if budget.transcripts > 0:
-            body = next((each for found, each in _read_repeats(run, row) if found == row.key), None)
+            found = run.find_result(row.key)
+            body = None if found is None else found[1]
             turns = [] if body is None else list(_cut_turns(body))
             more = 0 if body is None else len(body.messages) - len(turns)
             text = template.transcript(row, turns, more)  # type: ignore[attr-defined]  # a macro
@@ -200,12 +201,6 @@ def _read_worst_first(run: Run) -> Iterator[TableRow]:
             after = page.next
             if after is None:
                 break
-
-
-def _read_repeats(run: Run, row: TableRow) -> Iterator[tuple[str, Sample]]:
-    rows = run.results(sample_id=row.sample_id)
-    for each, sample in zip(rows, run.samples(sample_id=row.sample_id), strict=False):
-        yield each.key, sample
 
 
 def _cut_turns(sample: Sample) -> Iterator[ReportTurn]:

@@ -206,12 +206,8 @@ def _read_rollouts(run: Run, step: int, settings: Mapping[str, Any]) -> list[_Ro
     for row in rows:
         sample = None
         if len(found) < _MAX_ROLLOUTS:
-            pairs = zip(
-                run.results(sample_id=row.sample_id),
-                run.samples(sample_id=row.sample_id),
-                strict=False,
-            )
-            sample = next((body for each, body in pairs if each.key == row.key), None)
+            body = run.find_result(row.key)
+            sample = None if body is None else body[1]
         found.append(_Rollout(row, sample))
     return found
 
