@@ -1,5 +1,6 @@
 """Kept values: built once, built again after a change, and limited in size."""
 
+from functools import partial
 from pathlib import Path
 
 from assay.store import Store
@@ -19,7 +20,7 @@ def test_a_value_is_built_once() -> None:
 def test_the_oldest_values_make_room() -> None:
     cache, built = ValueCache(max_results=10), []
     for key in "abca":
-        cache.get((key,), lambda key=key: built.append(key), results=5)
+        cache.get((key,), partial(built.append, key), results=5)
 
     assert built == ["a", "b", "c", "a"]
 

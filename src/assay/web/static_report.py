@@ -34,6 +34,9 @@ _COMPARED_SAMPLES = 40
 # Of the size, for the lines of samples; transcripts share the rest.
 _SHARE_OF_LINES = 0.55
 _LINE_MARKUP_BYTES = 420
+# The end of a line without a transcript, and the notes of a run.
+_LINE_END_BYTES = 80
+_NOTES_BYTES = 1000
 _TEXTS_OF_A_LINE = 4
 _MIN_EXCERPT_CHARS, _MAX_EXCERPT_CHARS = 40, 240
 _MAX_TURN_CHARS = 4_000
@@ -122,7 +125,8 @@ def render_static_report(store: Store, run_ids: Sequence[str], *, compared: bool
         comparison = build_comparison(store, runs, limit=_COMPARED_SAMPLES)
     # Rendered without samples first: they get the room that is left.
     empty = [_describe_section(run) for run in runs]
-    room = MAX_REPORT_BYTES - len(_render(templates, empty, comparison).encode())
+    taken = len(_render(templates, empty, comparison).encode()) + _NOTES_BYTES * len(runs)
+    room = MAX_REPORT_BYTES - taken
     budget = _Budget(room, lines=sum(run.totals.recorded + run.totals.failed for run in runs))
     filled = [
         _fill_section(templates, run, each, budget) for run, each in zip(runs, empty, strict=True)
@@ -166,7 +170,7 @@ def _fill_section(
         anchor = f"s-{hashlib.sha256(f'{run.id}/{row.key}'.encode()).hexdigest()[:12]}"
         most = budget.excerpt_chars
         line = template.line(row, anchor, most, section.scale)  # type: ignore[attr-defined]  # a macro
-        budget.lines -= len(line.encode())
+        budget.lines -= len(line.encode()) + _LINE_END_BYTES
         if budget.lines < 0:
             break
         transcript: Markup | None = None

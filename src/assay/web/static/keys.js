@@ -58,7 +58,7 @@ onKey("/", () => document.querySelector("[data-find]")?.select() ?? document.que
 onKey("?", openHelp);
 onKey("Enter", (event) => {
   // A focused link or button handles the key itself.
-  if (event.target instanceof HTMLElement && event.target.closest("a, button, summary, input")) return false;
+  if (event.target instanceof Element && event.target.closest("a, button, summary, input")) return false;
   currentItem()?.querySelector("[data-open]")?.click();
 });
 
