@@ -18,7 +18,8 @@ def test_a_value_is_built_once() -> None:
 
 
 def test_the_oldest_values_make_room() -> None:
-    cache, built = ValueCache(max_results=10), []
+    cache = ValueCache(max_results=10)
+    built: list[str] = []
     for key in "abca":
         cache.get((key,), partial(built.append, key), results=5)
 

@@ -38,7 +38,7 @@ class TextPart(PageModel):
     kind: Literal["same", "old", "new"]
     text: str
     left_out: int = 0
-    """Characters of equal text that this part stands for; then `text` is empty."""
+    """Characters of equal text in place of this part; then `text` is empty."""
 
 
 class ComparedRun(PageModel):
@@ -46,7 +46,7 @@ class ComparedRun(PageModel):
 
     id: str
     title: str
-    """Tells the runs of the page apart: the agent, else the name, else the id."""
+    """Different for each run of the page: the agent, else the name, else the id."""
 
     name: str
     agent: str | None

@@ -1,7 +1,7 @@
 """Word differences of two texts, in time linear in their length.
 
-Words that both texts contain once align them; what is left between is compared with a bounded
-number of edits. A part with more edits is one replacement.
+Words that both texts contain once align them; the parts between are compared with a bounded number
+of edits. A part with more edits is one replacement.
 """
 
 import re
@@ -34,7 +34,7 @@ class Change(NamedTuple):
 
 
 class SidePart(NamedTuple):
-    """A stretch of one side; it may stand for `left_out` characters of equal text."""
+    """A stretch of one side; or `left_out` characters of equal text in its place."""
 
     kind: Kind
     text: str
