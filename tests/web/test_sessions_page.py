@@ -38,7 +38,7 @@ def session(index: int, *, title: str = "Fix the login", failed: bool = False) -
             "title": title,
             "created": f"2026-02-{index + 1:02}T09:00:00Z",
             "project": "shop",
-            "directory": f"/work/me/shop-{index}",
+            "directory": f"/srv/me/shop-{index}",
         },
         prompt=turns,
         trajectory=Trajectory(messages=turns, calls=[ModelCall(usage=usage)]),
@@ -64,7 +64,7 @@ def test_sessions_are_listed_with_their_figures(tmp_path: Path) -> None:
     newest = view.sessions[0]
     assert [each.id for each in view.sessions] == ["ses-1", "ses-0"]
     assert (newest.title, newest.created) == ("Fix the login", "2026-02-02T09:00:00Z")
-    assert (newest.project, newest.directory) == ("shop", "/work/me/shop-1")
+    assert (newest.project, newest.directory) == ("shop", "/srv/me/shop-1")
     assert (newest.tools, newest.tool_errors, newest.turns) == ({"Bash": 1}, 1, 4)
     assert (newest.cost_usd, newest.tokens) == (0.25, 110)
     assert view.runs[0].source == "claude-code"
