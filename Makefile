@@ -19,7 +19,7 @@ PYTEST := $(BIN)/python -m pytest $(WORKERS)
 MEASURING_TESTS := test_benchmarks test_import_cost test_ingest_benchmark
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart quickstart-train check test format lint types tests coverage reference changelog \
+.PHONY: help quickstart quickstart-train check test format lint types tests browser coverage reference changelog \
 	benchmark clean
 
 help: ## list these commands
@@ -48,8 +48,14 @@ lint: .venv/.installed-dev ## check formatting and lint
 types: .venv/.installed-dev ## check types
 	$(BIN)/mypy
 
-tests: .venv/.installed-dev .venv-agents/.installed ## run all tests
+tests: .venv/.installed-dev .venv-agents/.installed browser ## run all tests
 	$(PYTEST)
+
+# Tests of pages run in Debian's Chromium. They are skipped, and name the reason, where it is missing.
+browser:
+	@command -v chromium >/dev/null || \
+		{ [ "$$(id -u)" = 0 ] && apt-get install -y -qq chromium >/dev/null 2>&1; } || \
+		echo "chromium is not installed; the tests of pages are skipped"
 
 # Left out are tests of what a process loads and takes: here it loads coverage as well.
 coverage: .venv/.installed-dev ## measure which lines and branches the tests run: long
@@ -69,6 +75,7 @@ benchmark: .venv/.installed-dev ## measure the budgets: long
 	$(BIN)/python benchmarks/models.py
 	$(BIN)/python benchmarks/harness.py
 	$(BIN)/python benchmarks/environments.py
+	$(BIN)/python benchmarks/view.py --postgresql
 
 clean: ## remove the virtual environments and caches
 	rm -rf .venv .venv-agents .mypy_cache .pytest_cache .ruff_cache .coverage*

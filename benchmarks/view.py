@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from assay.runner import build_eval_report
 from assay.store import Run, RunSpec, Store, build_failure_row, build_result_row, sample_key
@@ -98,7 +99,7 @@ def make_sample(index: int, shift: int) -> Sample:
     chance = random.Random(index * 2 + shift)
     question = f"Can I return the {_PRODUCTS[index % 5]} of order {index}? It arrived broken."
     answer = f"Yes, order {index} can be returned within 30 days of delivery, free of charge."
-    fields = {
+    fields: dict[str, Any] = {
         "id": f"s{index:07}",
         "index": index,
         "input": {"question": question, "product": _PRODUCTS[index % 5], "price": index % 1000},

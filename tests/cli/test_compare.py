@@ -265,6 +265,31 @@ def test_the_diff_of_a_prompt_keeps_its_indentation_and_fits(
     assert cell_len(lines[6]) <= 80
 
 
+def test_a_long_line_of_a_prompt_is_shown_where_it_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    long = "word " * 60
+    diff = (
+        "@@ -1,4 +1,4 @@",
+        f" {long}kept",
+        f"-{long}Be brief.",
+        f"-Short {long}",
+        f"+{long}Be very brief.",
+        f"+Brief {long}",
+        f"-{long}gone",
+    )
+
+    lines = shown(monkeypatch, ConfigDifference(("prompt",), (), diff, None))[2:]
+
+    assert lines[2].startswith("    -…")
+    assert lines[2].endswith("word Be brief.")
+    assert lines[4].endswith("word Be very brief.")
+    assert lines[3].startswith("    -Short word")
+    assert lines[5].startswith("    +Brief word")
+    assert lines[6].startswith("    -word word")
+    assert max(map(cell_len, lines)) <= 80
+
+
 def test_long_differences_are_cut_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = tuple(f"s{number}: 1 -> 2" for number in range(12))
     diff = tuple(f"+ line {number}" for number in range(41))

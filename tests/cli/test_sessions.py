@@ -52,12 +52,12 @@ def test_sessions_are_listed_with_their_model_and_length(
     none = capsys.readouterr().out
     assert main(["sessions", "--json"]) == 0
 
-    assert listed.splitlines()[1] == "chat"
+    assert listed.splitlines()[1] == "chat  hi"
     assert "completed" in listed
     assert "mock:echo" in listed
     assert "the store has no sessions yet" in none
     (row,) = json.loads(capsys.readouterr().out)["sessions"]
-    assert (row["id"], row["messages"]) == ("chat", 2)
+    assert (row["id"], row["messages"], row["label"]) == ("chat", 2, "hi")
 
 
 def test_a_session_is_shown_whole(store: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -156,7 +156,7 @@ def test_reasons_of_more_results_than_are_read_are_named_as_a_part(
 
     main(given(store))
 
-    assert "reasons for scores below 1.000, among the lowest 1 of 2\n" in capsys.readouterr().out
+    assert "reasons for scores below 1.000, in the worst 1 of 2\n" in capsys.readouterr().out
 
 
 def test_expected_answers_are_shown_beside_the_answers(
@@ -184,6 +184,16 @@ def test_the_threshold_of_a_test_is_drawn_into_the_bar(
     record(store, conversation("a", metadata={**metadata, "test": "test_a.py::test_a"}))
     main(given(store))
     assert "┃ threshold 0.900" in capsys.readouterr().out.splitlines()[1]
+
+
+def test_a_list_of_failed_samples_has_no_reasons_of_low_scores(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(given(store, failed=True))
+
+    printed = capsys.readouterr().out
+    assert "reasons for failed samples\n" in printed
+    assert "reasons for scores" not in printed
 
 
 def test_the_list_is_bounded_and_says_so(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -331,8 +341,9 @@ def ingested(store: Path, folder: Path, **info: Any) -> Path:
 
 
 def test_ingested_sessions_are_listed_with_title_date_and_project(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     store = ingested(tmp_path / "a.db", tmp_path, title="Failing \x1b[2J test " + "漢" * 60)
     capsys.readouterr()
 

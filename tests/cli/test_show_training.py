@@ -82,6 +82,20 @@ def test_each_step_has_its_reward_and_what_was_left_out_of_it(tmp_path: Path) ->
     ]
 
 
+def test_a_narrow_terminal_has_the_first_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded(tmp_path / "s.db", [(0.0, 0.5, 1.0, 0.5)], {1: {"loss": 0.5, "kl": 0.25}})
+    monkeypatch.setenv("COLUMNS", "60")
+
+    lines = lines_of(tmp_path / "s.db")
+
+    assert lines[4].split() == ["step", "rollouts", "reward", "95", "%", "failed"]
+    assert lines[6].split() == ["step", "updated", "loss", "KL", "entropy"]
+    assert lines[7].split() == ["1", "-", "0.5", "0.25", "-"]
+    assert max(map(len, lines)) <= 60
+
+
 def test_a_step_in_which_nothing_was_judged_has_no_reward(tmp_path: Path) -> None:
     recorded(tmp_path / "s.db", [(None, None, None, None)])
 

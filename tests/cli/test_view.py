@@ -1,64 +1,104 @@
-"""`assay view --export`: one file, written once, refused before anything is read."""
+"""`assay view`: the address it prints, its ends, and what it refuses."""
 
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
 
-from assay.cli import main
 from assay.store import Store
-from recorded_pages import RecordedPages
+from commands import build_command, build_environment, call_main
+from recorded_pages import record_run, total
+
+_TIMEOUT_S = 120.0
 
 
-def export(store: Store, *words: str) -> int:
-    return main(["view", "--store", store.where, *words])
+def start(folder: Path, *words: str, **environment: str) -> "subprocess.Popen[str]":
+    with Store.open(folder / "assay.db") as store:
+        record_run(store, "r", [total(0, 0)])
+    return subprocess.Popen(
+        build_command("view", "--store", "assay.db", "--no-open", *words),
+        cwd=folder,
+        env=build_environment(**environment),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
-def test_runs_are_written_as_one_file(
-    page_store: Store, pages: RecordedPages, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    target = tmp_path / "report.html"
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+def test_pages_are_served_until_a_signal(tmp_path: Path, ending: signal.Signals) -> None:
+    with start(tmp_path, "--port", "0") as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().strip()
+        with urllib.request.urlopen(f"{address}api/runs", timeout=_TIMEOUT_S) as answer:
+            body = answer.read()
+        os.kill(process.pid, ending)
+        out, err = process.communicate(timeout=_TIMEOUT_S)
 
-    status = export(page_store, "--export", pages.baseline, pages.changed, "-o", str(target))
-
-    printed = capsys.readouterr()
-    assert (status, printed.out) == (0, f"{target}\n")
-    assert "MB; open it in a browser" in printed.err
-    assert "Content-Security-Policy" in target.read_text()
-
-
-def test_an_existing_file_needs_force(
-    page_store: Store, pages: RecordedPages, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    target = tmp_path / "report.html"
-    target.write_text("mine")
-
-    refused = export(page_store, "--export", pages.repeats, "-o", str(target))
-
-    assert (refused, target.read_text()) == (2, "mine")
-    assert "pass --force to overwrite it" in capsys.readouterr().err
-    assert export(page_store, "--export", pages.repeats, "-o", str(target), "--force") == 0
-    assert target.read_text() != "mine"
+    assert b'"id":"r"' in body
+    assert (process.returncode, out) == (0, "")
+    assert err.startswith("showing ")
+    assert "Traceback" not in err
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--export", "sums-1"], "--export and -o need each other"),
-        (["-o", "report.html"], "--export and -o need each other"),
-        (["--export", "nothing", "-o", "report.html"], "run 'nothing' does not exist"),
-        (["--project", "nowhere"], "--project nowhere is not a folder"),
-    ],
-)
-def test_a_wrong_request_is_explained(
-    words: list[str],
-    message: str,
-    page_store: Store,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_token_is_printed_as_a_part_of_the_address(tmp_path: Path) -> None:
+    with start(tmp_path, "--port", "0", "--token") as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().strip()
+        bare = address.partition("?")[0]
+        with pytest.raises(urllib.error.HTTPError, match="401") as refused:
+            urllib.request.urlopen(bare, timeout=_TIMEOUT_S)
+        refused.value.close()
+        opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        with opener.open(address, timeout=_TIMEOUT_S) as answer:
+            assert answer.status == 200
+        process.terminate()
+        process.communicate(timeout=_TIMEOUT_S)
 
-    assert export(page_store, *words) == 2
-    assert message in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
+    assert "?token=" in address
+    assert process.returncode == 0
+
+
+def test_a_missing_store_is_refused(tmp_path: Path) -> None:
+    ended = call_main(tmp_path, "view", "--no-open")
+
+    assert ended.returncode == 3
+    assert "the store does not exist" in ended.stderr
+
+
+def test_a_port_that_is_no_port_is_refused(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "assay.db"):
+        pass
+
+    ended = call_main(tmp_path, "view", "--no-open", "--store", "assay.db", "--port", "70000")
+
+    assert ended.returncode == 2
+    assert "port must be between 0 and 65535" in ended.stderr
+
+
+def test_a_missing_extra_is_named_in_one_line(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "assay.db"):
+        pass
+    code = (
+        "import sys; sys.modules['starlette'] = None; from assay.cli import main; "
+        "sys.exit(main(['view', '--no-open', '--store', 'assay.db']))"
+    )
+
+    ended = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=build_environment(),
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT_S,
+    )
+
+    assert ended.returncode == 2
+    assert "`assay view` needs the package `starlette`" in ended.stderr
+    assert "assay-eval[view]" in ended.stderr
+    assert "Traceback" not in ended.stderr

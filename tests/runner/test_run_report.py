@@ -1,5 +1,6 @@
 """The report of a recorded run, as commands and pages show it."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,8 @@ import pytest
 
 from assay.runner import RunReport, build_run_report, run_report
 from assay.runner.run_report import normalize_reason
-from assay.store import Store
-from assay.types import EvaluateResult, Sample
+from assay.store import RunSpec, Store
+from assay.types import EvaluateResult, Sample, Status
 from recorded_runs import conversation, record, samples
 
 
@@ -51,7 +52,7 @@ def test_low_scores_are_grouped_by_reason_and_the_costliest_comes_first(tmp_path
 
     low = report_of(tmp_path / "a.db").low_scores
 
-    assert (low.below, low.results, low.read, low.others) == (1.0, 6, 6, 0)
+    assert (low.best, low.results, low.read, low.others) == (1.0, 6, 6, 0)
     assert [(group.reason, group.results) for group in low.groups] == [
         ("the answer is '…', not '…'", 2),
         ("too long", 3),
@@ -102,7 +103,44 @@ def test_the_best_score_of_a_scale_is_not_low(tmp_path: Path) -> None:
 
     low = report_of(tmp_path / "a.db").low_scores
 
-    assert (low.below, low.results) == (5.0, 1)
+    assert (low.best, low.results) == (5.0, 1)
+
+
+def test_on_an_unknown_scale_the_best_score_of_the_run_is_not_low(tmp_path: Path) -> None:
+    record(tmp_path / "a.db", *samples(a=-3.0, b=7.5, c=7.5))
+
+    low = report_of(tmp_path / "a.db").low_scores
+
+    assert (low.best, low.results) == (7.5, 1)
+
+
+def test_where_low_scores_are_good_high_ones_have_reasons(tmp_path: Path) -> None:
+    async def write(store: Store) -> None:
+        config = {"direction": "min"}
+        run = store.start_run(
+            RunSpec(id="r", name="words", config=config, config_fingerprint="f", dataset="d")
+        )
+        async with run.writer() as writer:
+            for sample in samples(short=0.0, long=1.0, longer=2.0):
+                score = EvaluateResult(score=sample.metadata["score"], reason="too long")
+                done = {"score": score, "status": Status.COMPLETED}
+                await writer.record(sample.id, sample.model_copy(update=done))
+
+    with Store.open(tmp_path / "a.db") as store:
+        asyncio.run(write(store))
+
+    report = report_of(tmp_path / "a.db")
+
+    (group,) = report.low_scores.groups
+    assert (group.results, group.mean, group.example) == (2, 1.5, "longer")
+    assert report.low_scores.title == "reasons for scores above 0.000"
+    assert [sample.name for sample in report.samples] == ["longer", "long", "short"]
+
+
+def test_a_sum_of_weights_that_is_almost_the_best_score_is_not_low(tmp_path: Path) -> None:
+    record(tmp_path / "a.db", *samples(a=0.1 * 3 + 0.7 - 1e-16, b=1.0))
+
+    assert report_of(tmp_path / "a.db").low_scores.results == 0
 
 
 def test_failed_samples_are_grouped_apart_from_low_scores(tmp_path: Path) -> None:

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 from scipy.special import stdtrit
 
 from assay.errors import ConfigError
-from assay.stats import Interval, RunningStats, mean_interval, samples_to_prove
+from assay.stats import (
+    Interval,
+    RunningStats,
+    estimate_interval,
+    mean_interval,
+    samples_to_prove,
+)
 from assay.stats.statistics import BINS, SMALLEST_T, compute_beta_limits
 
 Scores = numpy.ndarray[tuple[int, ...], numpy.dtype[numpy.float64]]
@@ -353,3 +359,20 @@ def test_one_score_that_cannot_be_averaged_counts_none_of_those_with_it() -> Non
         stats.extend([1.0, math.nan, 0.0])
 
     assert (stats.n, stats.mean) == (0, None)
+
+
+@pytest.mark.parametrize("scores", [[1.0, 0.0, 1.0, 1.0], [0.2, 0.4, 0.9], [5.0, -2.0, 7.5] * 20])
+def test_an_interval_of_sums_is_that_of_the_scores(scores: list[float]) -> None:
+    estimated = estimate_interval(len(scores), sum(scores), sum(each * each for each in scores))
+
+    exact = mean_interval(scores)
+    assert estimated.mean == pytest.approx(exact.mean)
+    assert estimated.low == pytest.approx(exact.low)
+    assert estimated.high == pytest.approx(exact.high)
+
+
+def test_an_interval_of_sums_knows_the_bounds() -> None:
+    estimated = estimate_interval(4, 30.0, 250.0, bounds=(0.0, 10.0))
+
+    assert estimated == mean_interval([5.0, 5.0, 10.0, 10.0], bounds=(0.0, 10.0))
+    assert estimate_interval(0, 0.0, 0.0).mean is None

@@ -6,7 +6,7 @@ from typing import Any
 from assay.store import Run, Store
 from assay.store.insert_rows import InsertRow, build_failure_row, build_result_row
 from assay.types import Boundary, Failure, Message, Sample, Trajectory
-from store_runs import QUICK, broken, key_of, scored, spec
+from store_runs import QUICK, broken, key_of, record, scored, spec
 
 
 def written(run: Run, *entries: tuple[Sample, str | None]) -> None:
@@ -89,3 +89,50 @@ def test_nothing_is_kept_of_what_never_was_rolled_out(store: Store) -> None:
     assert key_of(scored(0)) not in run.read_kept_keys()
     assert run.find_kept_rollout(key_of(scored(0))) is None
     assert run.find_kept_rollout(key_of(scored(1))) is None
+
+
+def test_samples_are_read_by_their_keys_in_the_order_asked_for(store: Store) -> None:
+    run = store.start_run(spec())
+    written(run, (scored(0), None), (broken(1), None), (broken(2), None), (scored(3), None))
+    written(run, (scored(2), None))
+    keys = [key_of(scored(number)) for number in (3, 2, 1, 9, 0)]
+
+    found = dict(run.samples_by_key([*keys, keys[0]]))
+
+    assert list(found) == [key for key in keys if key != key_of(scored(9))]
+    assert found[keys[2]].failure is not None
+    assert [found[keys[number]].failure for number in (0, 1, 4)] == [None, None, None]
+
+
+def test_of_several_failed_attempts_the_last_one_is_read(store: Store) -> None:
+    run = store.start_run(spec())
+    for text in ("first", "second"):
+        written(run, (unscored(0, text), None))
+
+    ((_, found),) = run.samples_by_key([key_of(scored(0))])
+
+    assert found.trajectory is not None
+    assert found.trajectory.messages[0].text == "second"
+
+
+def test_more_keys_than_a_page_are_all_read(store: Store) -> None:
+    run, other = store.start_run(spec()), store.start_run(spec("run-2"))
+    written(run, *((scored(number), None) for number in range(120)))
+    keys = [key_of(scored(number)) for number in range(120)]
+
+    assert [key for key, _ in run.samples_by_key(keys)] == keys
+    assert list(other.samples_by_key(keys)) == []
+
+
+def test_a_result_is_found_by_its_key_with_its_sample(store: Store) -> None:
+    run = store.start_run(spec())
+    record(run, [broken(0), broken(1)])
+    record(run, [scored(0)])
+
+    done, failed = (run.find_result(key_of(each)) for each in (scored(0), broken(1)))
+
+    assert done is not None
+    assert failed is not None
+    assert (done[0].score, done[1].id) == (1.0, "s0")
+    assert (failed[0].boundary, failed[1].id) == ("endpoint", "s1")
+    assert run.find_result("unknown") is None

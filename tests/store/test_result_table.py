@@ -161,6 +161,13 @@ def test_groups_respect_the_filter(run: Run) -> None:
     assert {each.value: each.results for each in groups} == {1.0: 1, 0.25: 1, None: 1}
 
 
+def test_all_rows_come_page_by_page(store: Store) -> None:
+    opened = store.start_run(spec(total=45))
+    record(opened, [row(index) for index in range(45)])
+
+    assert [each.index for each in opened.table().rows(TableQuery(sort="tokens"))] == [*range(45)]
+
+
 def test_rows_have_texts_and_fields(run: Run) -> None:
     found = run.table().read_page(TableQuery("id = s1")).rows[0]
 

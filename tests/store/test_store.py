@@ -424,3 +424,33 @@ def test_earlier_runs_are_those_of_the_same_name_on_the_same_dataset(tmp_path: P
 
         assert store.earlier_runs("three") == ["two", "one"]
         assert store.earlier_runs("one") == []
+
+
+def test_a_revision_changes_with_whatever_happens_to_a_run(store: Store) -> None:
+    seen = [store.read_revision()]
+    run = store.start_run(spec())
+    seen.append(store.read_revision())
+    own = [run.read_revision()]
+    record(run, [scored(0), broken(1)])
+    seen.append(store.read_revision())
+    own.append(run.read_revision())
+    run.finish("completed")
+    seen.append(store.read_revision())
+    own.append(run.read_revision())
+    store.delete_run(run.id)
+    seen.append(store.read_revision())
+
+    assert len(set(seen)) == len(seen) - 1
+    assert seen[0] == seen[-1]
+    assert len(set(own)) == 3
+    assert run.read_revision() == "deleted"
+
+
+def test_kept_summaries_are_read_for_many_runs_at_once(store: Store) -> None:
+    for run_id in ("a", "b", "c"):
+        run = store.start_run(spec(run_id))
+        run.keep_summary(f'"{run_id}"', run.totals)
+    record(store.resume_run("c", spec("c"), take_over=True), [scored(0)])
+
+    assert store.read_summaries(["a", "c", "unknown"]) == {"a": '"a"'}
+    assert store.read_summaries([]) == {}

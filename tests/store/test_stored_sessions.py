@@ -1,5 +1,7 @@
 """Stored conversations: saved, listed, continued, branched, and never with their secrets."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -207,3 +209,27 @@ def test_what_no_column_can_hold_is_told(store: Store) -> None:
     ):
         with pytest.raises(StoreError):
             call()
+
+
+def test_the_label_of_a_session_is_what_its_user_asked_first(store: Store) -> None:
+    brief = Message(role="system", content="Be brief.")
+    store.save_session(session("one", messages=[brief, asked("\nWhy?\nNow."), said("So.")]))
+    store.save_session(session("two", messages=[said("hello")]))
+
+    assert store.read_session_labels(["one", "two", "gone"]) == {
+        "one": "Why?",
+        "two": "",
+        "gone": "",
+    }
+
+
+def test_a_damaged_session_has_no_label(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "a.db") as store:
+        store.save_session(session())
+    with closing(sqlite3.connect(tmp_path / "a.db")) as database, database:
+        database.execute("UPDATE assay_message SET blob = '[]'")
+
+    with Store.open(tmp_path / "a.db") as store:
+        assert store.read_session_labels(["one"]) == {"one": ""}
+        with pytest.raises(StoreError, match="cannot be read"):
+            store.load_session("one")

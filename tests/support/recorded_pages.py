@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from assay.store import RunSpec, Store, sample_key
+from assay.store import Run, RunSpec, Store, sample_key
 from assay.types import (
     Boundary,
     EvaluateResult,
@@ -78,8 +78,11 @@ def record_run(
     name: str = "eval",
     finish: bool = True,
     **spec: Any,
-) -> None:
-    """Record samples, or pairs of a sample and its repeat, as a new run."""
+) -> Run:
+    """Record samples, or pairs of a sample and its repeat, as a new run.
+
+    A run that is not finished is in progress for as long as the returned object is kept.
+    """
     given = [each if isinstance(each, tuple) else (each, 0) for each in samples]
     agent = spec.pop("agent", "openai:gpt-5")
     run = store.start_run(
@@ -109,6 +112,7 @@ def record_run(
         pool.submit(asyncio.run, work()).result()
     if finish:
         run.finish("completed")
+    return run
 
 
 PRODUCTS = ("lamp", "desk", "chair", "rug")

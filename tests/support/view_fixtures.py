@@ -115,3 +115,14 @@ def watched(browser: "tuple[Browser, asyncio.AbstractEventLoop]") -> Iterator[Wa
         context.set_default_timeout(_TIMEOUT_MS)
         yield WatchedPage(context.new_page())
         context.close()
+
+
+@pytest.fixture
+def plain_page(browser: "tuple[Browser, asyncio.AbstractEventLoop]") -> Iterator[WatchedPage]:
+    """A new page in which scripts are switched off."""
+    opened, loop = browser
+    with _set_loop(loop):
+        context = opened.new_context(java_script_enabled=False)
+        context.set_default_timeout(_TIMEOUT_MS)
+        yield WatchedPage(context.new_page())
+        context.close()

@@ -1,74 +1,57 @@
-"""Charts: values become places, gaps stay gaps, and texts are escaped."""
+"""Charts: numbers where they belong, text escaped, nothing for the unknown."""
 
-import re
+import xml.etree.ElementTree as ElementTree
 
-from assay.web.charts import CurvePoint, draw_curve, draw_difference, draw_trend
+import pytest
 
-
-def test_a_curve_has_a_band_a_threshold_and_marks() -> None:
-    points = [
-        CurvePoint(0.5, 0.4, 0.6, name="a", link="/x", title="first"),
-        CurvePoint(0.9, 0.8, 1.0, name="b", link="/y?z=1&w=2", title="second", mark="better"),
-    ]
-
-    svg = draw_curve(points, label="Score", threshold=0.7)
-
-    assert 'class="area"' in svg
-    assert 'class="gate"' in svg
-    assert "threshold 0.700" in svg
-    assert 'class="mark better"' in svg
-    assert 'href="/y?z=1&amp;w=2"' in svg
-    assert 'role="group"' in svg
+from assay.web.charts import draw_bars, draw_element, draw_interval, draw_meter, draw_spark
 
 
-def test_the_threshold_is_missed_if_the_last_value_is_below() -> None:
-    assert 'class="gate missed"' in draw_curve([CurvePoint(0.5)], label="Score", threshold=0.7)
+def test_the_mean_is_a_dot_on_its_interval() -> None:
+    picture = ElementTree.fromstring(draw_interval(0.5, 0.25, 0.75, scale=(0, 1), threshold=0.9))
+
+    dot = picture.find("circle")
+    band = picture.find("line[@class='band']")
+    gate = picture.find("line[@class='gate missed']")
+    assert dot is not None
+    assert band is not None
+    assert gate is not None
+    assert (dot.get("cx"), band.get("x1"), band.get("x2")) == ("200", "105", "295")
+    assert gate.get("x1") == "352"
+    assert picture.get("aria-label") == "score 0.500, interval 0.250 to 0.750, threshold 0.900"
 
 
-def test_unknown_values_leave_a_gap() -> None:
-    values = (0.1, 0.2, None, 0.4, 0.5)
-
-    svg = draw_curve([CurvePoint(value) for value in values], label="KL")
-
-    assert svg.count("<polyline") == 2
-    assert svg.count("<circle") == 4
+def test_a_threshold_that_is_met_looks_different() -> None:
+    assert 'class="gate"' in draw_spark(0.9, None, None, scale=(0, 1), threshold=0.5)
 
 
-def test_a_curve_without_values_is_empty() -> None:
-    assert draw_curve([CurvePoint(None), CurvePoint(float("nan"))], label="KL") == ""
+@pytest.mark.parametrize("draw", [draw_interval, draw_spark])
+def test_an_unknown_mean_draws_nothing(draw: object) -> None:
+    assert callable(draw)
+    assert draw(None, None, None, scale=(0, 1)) == ""
 
 
-def test_equal_and_single_values_can_be_drawn() -> None:
-    assert "<circle" in draw_curve([CurvePoint(0.0)], label="x")
-    assert "<polyline" in draw_curve([CurvePoint(3.0), CurvePoint(3.0)], label="x")
+def test_a_scale_without_width_is_drawn() -> None:
+    ElementTree.fromstring(draw_interval(2.0, None, None, scale=(2.0, 2.0)))
 
 
-def test_the_axis_has_round_numbers() -> None:
-    svg = draw_curve([CurvePoint(0.03), CurvePoint(0.97)], label="x")
+def test_small_bins_stay_visible() -> None:
+    picture = ElementTree.fromstring(draw_bars([1, 0, 100_000], first=0, last=1, label="scores"))
 
-    assert re.findall(r">([\d.]+)</text>", svg) == ["0", "0.25", "0.5", "0.75", "1"]
-
-
-def test_a_long_curve_has_no_dots() -> None:
-    svg = draw_curve([CurvePoint(float(index)) for index in range(500)], label="x")
-
-    assert "<circle" not in svg
+    heights = [float(each.get("height") or 0) for each in picture.findall("rect")]
+    assert heights == [1.5, 0.0, 30.0]
+    assert (
+        draw_bars([], first=0, last=1, label="") == draw_bars([0], first=0, last=1, label="") == ""
+    )
 
 
-def test_texts_are_escaped() -> None:
-    hostile = '"><script>alert(1)</script>'
-    point = CurvePoint(1.0, name=hostile, title=hostile, link=hostile)
-
-    assert "<script" not in draw_curve([point], label=hostile)
+def test_a_meter_is_drawn_within_its_range_only() -> None:
+    assert "<svg" in draw_meter(0.5)
+    assert draw_meter(None) == draw_meter(-1) == draw_meter(2.0) == draw_meter(1, high=0) == ""
 
 
-def test_a_difference_is_drawn_around_zero() -> None:
-    svg = draw_difference(0.1, -0.1, 0.3)
-
-    assert 'aria-label="difference +0.100, interval -0.100 to +0.300"' in svg
-    assert draw_difference(None, None, None) == ""
-
-
-def test_a_trend_needs_two_values() -> None:
-    assert draw_trend([0.5, None]) == ""
-    assert "<polyline" in draw_trend([0.5, None, 0.5])
+def test_text_and_attributes_are_escaped() -> None:
+    assert draw_element("text", '<b> "x" & y', class_='a"><script>', stroke_width=1.50) == (
+        '<text class="a&#34;&gt;&lt;script&gt;" stroke-width="1.5">'
+        "&lt;b&gt; &#34;x&#34; &amp; y</text>"
+    )

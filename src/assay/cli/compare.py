@@ -2,6 +2,7 @@
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 
 from rich.cells import cell_len, set_cell_size
 
@@ -116,7 +117,7 @@ def format_config_difference(found: ConfigDifference) -> Iterator[Line]:
         yield f"  {cut(f'dataset: {found.dataset}', width - 2)}"
     if found.prompt:
         yield "  prompt:"
-    for line in found.prompt[:_MAX_DIFF_LINES]:
+    for line in _shift_to_changes(found.prompt[:_MAX_DIFF_LINES], width - 4):
         # Not `cut`, which would remove the indentation of the prompt.
         text = sanitize_text(line)
         if cell_len(text) > width - 4:
@@ -125,6 +126,33 @@ def format_config_difference(found: ConfigDifference) -> Iterator[Line]:
         yield f"    {text}" if style is None else ("    ", Styled(text, style))
     if (more := len(found.prompt) - _MAX_DIFF_LINES) > 0:
         yield f"    and {more} more lines"
+
+
+def _shift_to_changes(diff: Sequence[str], room: int) -> Iterator[str]:
+    """Yield the lines of a diff; a long line that is replaced begins shortly before its change."""
+    place = 0
+    while place < len(diff):
+        rest = diff[place:]
+        removed = list(takewhile(lambda line: line.startswith("-"), rest))
+        added = list(takewhile(lambda line: line.startswith("+"), rest[len(removed) :]))
+        if not removed or len(removed) != len(added):
+            # At least one line: the next block may begin right behind it.
+            taken = max(len(removed) + len(added), 1)
+            yield from rest[:taken]
+            place += taken
+            continue
+        pairs = list(zip(removed, added, strict=True))
+        starts = [_count_shared(old[1:], new[1:]) - room // 4 for old, new in pairs]
+        for lines in (removed, added):
+            for line, start in zip(lines, starts, strict=True):
+                is_visible = start < room // 2 or len(line) <= room
+                yield line if is_visible else f"{line[0]}…{line[1 + start :]}"
+        place += 2 * len(pairs)
+
+
+def _count_shared(old: str, new: str) -> int:
+    both = zip(old, new, strict=False)
+    return sum(1 for _ in takewhile(lambda characters: characters[0] == characters[1], both))
 
 
 def _format_changes(comparison: Comparison, answers: dict[str, ChangedAnswers]) -> Iterator[Line]:

@@ -176,8 +176,7 @@ def format_low_scores(low: "LowScores", *, show: ShowCommand, max_groups: int) -
     """Format the reasons of low scores with their counts and examples; empty if none is low."""
     if not low.groups:
         return []
-    among = "" if low.read == low.results else f", among the lowest {low.read} of {low.results}"
-    lines: list[Line] = [f"reasons for scores below {format_number(low.below)}{among}"]
+    lines: list[Line] = [low.title]
     shown = low.groups[:max_groups]
     for group in shown:
         name = group.example if not group.repeat else f"{group.example}#{group.repeat}"

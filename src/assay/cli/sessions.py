@@ -2,7 +2,10 @@
 
 import asyncio
 from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
 from dataclasses import asdict
+
+from rich.cells import cell_len
 
 from assay.agents import RolloutFailed, run_agent
 from assay.environments import BasicEnvironment
@@ -14,7 +17,7 @@ from assay.types import AgentSession, Message, Status
 from .arguments import add_count, add_report_options
 from .eval_overrides import add_endpoint_options, apply_endpoint_options
 from .exit_status import InconclusiveError
-from .output import cut, print_report, sanitize_to_line
+from .output import cut, measure_line_width, print_report, sanitize_to_line
 from .store_option import add_store_option, open_store
 
 _SESSIONS_COLUMNS = "{:<12}{:>9}  {:<17}{}"
@@ -67,24 +70,29 @@ def _list_stored_sessions(store: Store, args: Namespace) -> int:
     # One more than is shown, to detect whether there are more.
     found = store.list_sessions(status=status, limit=args.limit + 1)
     shown, more = found[: args.limit], len(found) > args.limit
-    lines = format_sessions(shown)
+    labels = store.read_session_labels(row.id for row in shown)
+    lines = format_sessions(shown, labels)
     if more:
         lines.append("older sessions are not shown; pass --limit to show more")
     if not shown:
         lines = ["the store has no sessions yet; `assay eval FILE.py --save-sessions` stores some"]
-    rows = [asdict(row) for row in shown]
+    rows = [{**asdict(row), "label": labels[row.id]} for row in shown]
     print_report(args, lines, {"store": store.where, "sessions": rows, "more": more})
     return 0
 
 
-def format_sessions(rows: list[SessionRow]) -> list[str]:
+def format_sessions(rows: list[SessionRow], labels: Mapping[str, str]) -> list[str]:
     """Format two lines for each session. Ids are never cut: users copy them."""
+    width = measure_line_width()
     lines = [_SESSIONS_COLUMNS.format("status", "messages", "changed (UTC)", "model")]
     for row in rows:
         changed = row.updated_at[:16].replace("T", " ")
         model = cut(sanitize_to_line(f"{row.provider}:{row.model}"), 40)
         branch = "" if row.parent_id is None else f"  branch of {sanitize_to_line(row.parent_id)}"
-        lines.append(f"{sanitize_to_line(row.id)}{branch}")
+        name = f"{sanitize_to_line(row.id)}{branch}"
+        room = width - cell_len(name) - 2
+        label = labels.get(row.id, "")
+        lines.append(f"{name}  {cut(label, room)}" if label and room > 1 else name)
         lines.append(_SESSIONS_COLUMNS.format(row.status, str(row.messages), changed, model))
     return lines
 

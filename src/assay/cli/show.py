@@ -15,7 +15,6 @@ from .output import (
     Line,
     format_field,
     format_lines,
-    format_wrapped,
     measure_line_width,
     measure_text_width,
     print_json,
@@ -70,7 +69,7 @@ def _show_run(run: Run, args: Namespace) -> None:
         format_field("run", run.id),
         format_field("name", run.spec.name, columns=room),
         format_field("status", row.status),
-        *format_wrapped("dataset", sanitize_to_line(run.spec.dataset + changed)),
+        format_field("dataset", run.spec.dataset, columns=room - len(changed)) + changed,
     ]
     retries = format_retries(report.retried)
 
@@ -78,11 +77,12 @@ def _show_run(run: Run, args: Namespace) -> None:
         return build_next_command(args, "show", args.run, name)
 
     # So many that the reasons of both kinds are on the first screen.
-    max_groups = 2 if report.failures and report.low_scores.groups else 4
+    low = report.low_scores.groups and not args.failed
+    max_groups = 2 if report.failures and low else 4
     failures = report.failures[:max_groups]
     listed = [
         *format_failures(failures, report.failed, show=show),
-        *format_low_scores(report.low_scores, show=show, max_groups=max_groups),
+        *(format_low_scores(report.low_scores, show=show, max_groups=max_groups) if low else []),
         *_format_worst(entries, report.failed if args.failed else summary.results, args),
     ]
     following = []

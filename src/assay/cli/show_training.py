@@ -5,12 +5,13 @@ from collections.abc import Iterator, Sequence
 from assay.runner import Steps, Training
 from assay.stats import average
 
-from .output import format_field
+from .output import format_field, measure_line_width
 
 # A long training is shown in groups of steps, so that the table fits a screen.
 _MAX_TABLE_LINES = 12
-_ROLLOUT_COLUMNS = "  {:<11}{:>9}{:>9}  {:<16}{:>8}{:>12}{:>9}"
-_UPDATE_COLUMNS = "  {:<11}{:>9}{:>12}{:>11}{:>11}{:>11}{:>11}"
+# Widths of columns; in a narrow terminal the last ones are left out, --json has them all.
+_ROLLOUT_COLUMNS = ("<13", ">9", ">9", "<18", ">8", ">12", ">9")
+_UPDATE_COLUMNS = ("<13", ">9", ">12", ">11", ">11", ">11", ">11")
 # The metrics of a step in the table of updates, in the order of its columns.
 _UPDATE_METRICS = ("loss", "kl", "entropy", "clip_fraction", "grad_norm")
 
@@ -47,32 +48,43 @@ def format_reward(mean: float | None, low: float | None, high: float | None) -> 
 
 
 def _format_rollout_table(groups: Sequence[Steps]) -> Iterator[str]:
-    heads = ("step", "rollouts", "reward", "95 %", "failed", "not judged", "tokens")
-    yield _ROLLOUT_COLUMNS.format(*heads)
+    heads = ("step", "rollouts", "reward", "  95 %", "failed", "not judged", "tokens")
+    yield _format_row(_ROLLOUT_COLUMNS, *heads)
     for group in groups:
         reward = group.reward
         known = reward.low is not None and reward.high is not None
-        yield _ROLLOUT_COLUMNS.format(
+        yield _format_row(
+            _ROLLOUT_COLUMNS,
             group.range,
             group.rollouts,
             "none" if reward.mean is None else f"{reward.mean:.3f}",
-            f"{reward.low:.3f} to {reward.high:.3f}" if known else "unknown",
+            f"  {reward.low:.3f} to {reward.high:.3f}" if known else "  unknown",
             group.failed,
             group.not_judged,
             "unknown" if group.tokens is None else f"{group.tokens:.1f}",
-        ).rstrip()
+        )
 
 
 def _format_update_table(groups: Sequence[Steps]) -> Iterator[str]:
     if not any(group.metrics for group in groups):
         yield "loss, KL and entropy: see metrics.jsonl in the output folder"
         return
-    yield _UPDATE_COLUMNS.format("step", "updated", "loss", "KL", "entropy", "clipped", "grad norm")
+    heads = ("step", "updated", "loss", "KL", "entropy", "clipped", "grad norm")
+    yield _format_row(_UPDATE_COLUMNS, *heads)
     for group in groups:
         updated = group.read_metric("updated")
         values = map(group.read_metric, _UPDATE_METRICS)
         means = ("-" if mean is None else f"{mean:.3g}" for mean in map(average, values))
-        yield _UPDATE_COLUMNS.format(group.range, sum(updated) if updated else "-", *means)
+        yield _format_row(_UPDATE_COLUMNS, group.range, sum(updated) if updated else "-", *means)
+
+
+def _format_row(columns: Sequence[str], *cells: object) -> str:
+    width, line = measure_line_width(), ""
+    for cell, column in zip((f"  {cells[0]}", *map(str, cells[1:])), columns, strict=True):
+        if len(line) + int(column[1:]) > width:
+            break
+        line += f"{cell:{column}}"
+    return line.rstrip()
 
 
 def _merge_steps(steps: Sequence[Steps]) -> Steps:

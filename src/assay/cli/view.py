@@ -100,7 +100,9 @@ def _explain_missing_packages() -> Iterator[None]:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("assay"):
             raise
-        raise MissingExtra.build("view", by="`assay view`", package=error.name) from None
+        raise MissingExtra.build(
+            "view", by="`assay view`", package=error.name.partition(".")[0]
+        ) from None
 
 
 def _serve(store: Store, args: Namespace, stop: threading.Event) -> None:

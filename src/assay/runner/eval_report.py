@@ -16,7 +16,6 @@ from assay.stats import (
     find_score_range,
     format_html_table,
     format_interval,
-    format_number,
     format_plural,
     summarise_recorded,
 )
@@ -157,7 +156,7 @@ class EvalReport:
             failed, worst = ([row[:-1] for row in rows] for rows in (failed, worst))
         tables = (
             ("reasons for failed samples", reasons, failures),
-            (f"reasons for scores below {format_number(low.below)}", reasons, low_reasons),
+            (low.title, reasons, low_reasons),
             ("failed samples", head, failed),
             ("worst samples", head, worst),
         )

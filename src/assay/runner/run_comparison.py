@@ -90,13 +90,17 @@ class RunComparison:
 def build_run_comparison(a: Run, b: Run, *, limit: int = 10) -> RunComparison:
     """Compare run `b` with the baseline `a`; at most `limit` samples are listed each way."""
     comparison = compare_results(a, b, limit=limit)
-    changed = (*comparison.regressions, *comparison.improvements)
+    changed = [(pair, True) for pair in comparison.regressions]
+    changed += [(pair, False) for pair in comparison.improvements]
     return RunComparison(
         a=a.row(),
         b=b.row(),
         differing=find_config_difference(a.spec, b.spec),
         comparison=comparison,
-        answers={pair.sample_id: _read_answers(a, b, pair) for pair in changed},
+        answers={
+            pair.sample_id: _read_answers(a, b, pair, is_worse=is_worse)
+            for pair, is_worse in changed
+        },
     )
 
 
@@ -148,12 +152,12 @@ def _describe_datasets(a: RunSpec, b: RunSpec) -> str | None:
     return f"{a.dataset} has changed between the runs"
 
 
-def _read_answers(a: Run, b: Run, pair: Pair) -> ChangedAnswers:
-    is_worse = pair.difference < 0
+def _read_answers(a: Run, b: Run, pair: Pair, *, is_worse: bool) -> ChangedAnswers:
+    has_fallen = pair.difference < 0
     old_repeats, new_repeats = _read_repeats(a, pair), _read_repeats(b, pair)
     # Of several repeats those that show the change best.
-    old_repeat, _, old = _choose_repeat(old_repeats, highest=is_worse)
-    new_repeat, _, new = _choose_repeat(new_repeats, highest=not is_worse)
+    old_repeat, _, old = _choose_repeat(old_repeats, highest=has_fallen)
+    new_repeat, _, new = _choose_repeat(new_repeats, highest=not has_fallen)
     return ChangedAnswers(
         old=old.response,
         new=new.response,

@@ -6,14 +6,14 @@ Commands and pages show the same report; this module formats nothing.
 import json
 import re
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import chain, islice
 from typing import Any, Literal
 
 from pydantic import ValidationError
 
 from assay.errors import ConfigError
-from assay.stats import RunSummary, find_score_range, format_plural, summarise_recorded
+from assay.stats import NOISE, RunSummary, format_number, format_plural, summarise_recorded
 from assay.store import (
     FailureGroup,
     ResultRow,
@@ -101,7 +101,7 @@ class ReasonGroup:
     """The mean score of the results."""
 
     example: str
-    """The id of the sample with the lowest score."""
+    """The id of the sample with the worst score."""
 
     repeat: int
     label: str
@@ -110,20 +110,29 @@ class ReasonGroup:
 
 @dataclass(frozen=True)
 class LowScores:
-    """The results below the best possible score, by the reason that their scorer gave."""
+    """The results worse than the best possible score, by the reason that their scorer gave."""
 
-    below: float
-    """The best possible score; the highest of the run where the scale is unknown."""
+    best: float
+    """The best possible score; the best of the run where the scale is unknown."""
 
     results: int
     read: int
-    """Those of them, the lowest, whose reasons were read."""
+    """Those of them, the worst, whose reasons were read."""
 
     groups: tuple[ReasonGroup, ...]
-    """The reasons that lower the mean most come first."""
+    """The reasons that cost the mean most come first."""
 
     others: int
     """Results that were read, but are in none of the groups."""
+
+    low_is_good: bool = False
+
+    @property
+    def title(self) -> str:
+        """Such as `reasons for scores below 1.000`."""
+        side = "above" if self.low_is_good else "below"
+        part = "" if self.read == self.results else f", in the worst {self.read} of {self.results}"
+        return f"reasons for scores {side} {format_number(self.best)}{part}"
 
 
 @dataclass(frozen=True)
@@ -141,7 +150,7 @@ class RunReport:
     """The steps of a training; None for any other run."""
 
     samples: tuple[ListedSample, ...]
-    """Failed samples first, then the lowest scores, then samples that were not judged."""
+    """Failed samples first, then the worst scores, then samples that were not judged."""
 
     @property
     def failed(self) -> int:
@@ -222,15 +231,21 @@ def build_run_label(row: RunRow) -> str:
 
 
 def list_worst(run: Run, *, limit: int, which: ListedKind = "all") -> list[ListedSample]:
-    """Read failed samples first, then the lowest scores, then samples that were not judged.
+    """Read failed samples first, then the worst scores, then samples that were not judged.
 
     Each repeat of a sample is listed by itself.
     """
-    table = run.table()
-    rows = chain.from_iterable(map(table.rows, _WORST_FIRST[which]))
-    found = (run.find_result(row.key) for row in islice(rows, limit))
+    table, lowest = run.table(), replace(_LOWEST, descending=_find_sign(run) < 0)
+    queries = [lowest if query is _LOWEST else query for query in _WORST_FIRST[which]]
+    rows = islice(chain.from_iterable(map(table.rows, queries)), limit)
+    found = (run.find_result(row.key) for row in rows)
     # A run may be deleted meanwhile.
     return [_describe_sample(*each) for each in found if each is not None]
+
+
+def _find_sign(run: Run) -> int:
+    """Return 1 where high scores are good, -1 where low ones are."""
+    return -1 if run.spec.config.get("direction") == "min" else 1
 
 
 def _describe_sample(row: ResultRow, sample: Sample) -> ListedSample:
@@ -264,27 +279,43 @@ def find_reason(sample: Sample) -> str:
 
 def find_body(run: Run, row: ResultRow) -> Sample:
     """Load the whole sample of a result row."""
-    found = run.find_result(row.key)
-    if found is not None:
-        return found[1]
+    for _, sample in run.samples_by_key([row.key]):
+        return sample
     raise ConfigError(f"sample {row.sample_id!r} was deleted", where=f"run {run.id!r}")
 
 
 def group_low_scores(run: Run, summary: RunSummary) -> LowScores:
-    """Group the results below the best possible score by reason, without numbers and quotes."""
-    best, table = find_score_range(summary)[1], run.table()
-    query = TableQuery(f"score < {best!r}", sort="score")
+    """Group the results worse than the best possible score by reason."""
+    sign, table = _find_sign(run), run.table()
+    best = _find_best_score(summary, sign)
+    # Weighted metrics may sum to 0.9999999999999999, which must count as 1.0.
+    worse = f"score < {best - NOISE!r}" if sign > 0 else f"score > {best + NOISE!r}"
+    query = TableQuery(worse, sort="score", descending=sign < 0)
     groups: dict[str, _ReasonCounter] = {}
     for row in table.read_page(query, size=MAX_REASONS_READ).rows:
-        score = 0.0 if row.score is None else row.score
-        group = groups.setdefault(normalize_reason(row.reason), _ReasonCounter(score))
-        group.add(row, score)
-    count = table.count_rows(query.filter)
-    most_lost = sorted(groups.items(), key=lambda item: item[1].total - item[1].results * best)
-    shown = [group.build(pattern) for pattern, group in most_lost[:_MAX_REASON_GROUPS]]
+        lost = sign * (best - (row.score or 0.0))
+        groups.setdefault(normalize_reason(row.reason), _ReasonCounter()).add(row, lost)
+    count = table.count_rows(worse)
+    costliest = sorted(groups.items(), key=lambda item: -item[1].lost)
+    shown = [group.build(pattern) for pattern, group in costliest[:_MAX_REASON_GROUPS]]
     read = sum(group.results for group in groups.values())
     others = read - sum(group.results for group in shown)
-    return LowScores(below=best, results=count, read=read, groups=tuple(shown), others=others)
+    return LowScores(
+        best=best,
+        results=count,
+        read=read,
+        groups=tuple(shown),
+        others=others,
+        low_is_good=sign < 0,
+    )
+
+
+def _find_best_score(summary: RunSummary, sign: int) -> float:
+    scale, distribution = summary.bounds or (0.0, 1.0), summary.score.distribution
+    # Without bounds, scores outside 0..1 are on an unknown scale.
+    if summary.bounds is None and distribution is not None and distribution.bins is None:
+        scale = (distribution.lowest, distribution.highest)
+    return scale[1 if sign > 0 else 0]
 
 
 def normalize_reason(reason: str) -> str:
@@ -295,19 +326,24 @@ def normalize_reason(reason: str) -> str:
 
 
 class _ReasonCounter:
-    def __init__(self, score: float) -> None:
+    def __init__(self) -> None:
         self.results = 0
-        self.total = 0.0
-        self._lowest = score
+        self.lost = 0.0
+        """The sum of the distances to the best score."""
+
+        self._total = 0.0
+        self._most_lost = 0.0
         self._reasons: set[str] = set()
         self._example = ("", 0, "", "")
 
-    def add(self, row: TableRow, score: float) -> None:
+    def add(self, row: TableRow, lost: float) -> None:
         reason = row.reason
-        if not self.results or score < self._lowest:
-            self._lowest, self._example = score, (row.sample_id, row.repeat, row.label, reason)
+        if lost > self._most_lost:
+            self._most_lost = lost
+            self._example = (row.sample_id, row.repeat, row.label, reason)
         self.results += 1
-        self.total += score
+        self.lost += lost
+        self._total += row.score or 0.0
         # Two are enough to know that they differ.
         if len(self._reasons) < 2:
             self._reasons.add(reason)
@@ -317,7 +353,7 @@ class _ReasonCounter:
         return ReasonGroup(
             reason=(reason if len(self._reasons) == 1 else pattern) or None,
             results=self.results,
-            mean=self.total / self.results,
+            mean=self._total / self.results,
             example=sample_id,
             repeat=repeat,
             label=label,

@@ -182,6 +182,32 @@ class RunReader:
                 return _parse_row(row[: len(_ROW_COLUMNS)]), self._parse_body(row)
         return None
 
+    def samples_by_key(self, keys: Iterable[str]) -> "Iterator[tuple[str, Sample]]":
+        """Yield key and sample of each of these results; of a failure its last attempt.
+
+        Keys are read in the order given, a page at a time; those that do not exist are left out.
+        """
+        # By the index of keys: a search for an id reads the whole run.
+        wanted = list(dict.fromkeys(keys))
+        for start in range(0, len(wanted), _BODIES_PER_PAGE):
+            page = wanted[start : start + _BODIES_PER_PAGE]
+            condition = f"t.run_no = ? AND t.key IN ({', '.join('?' * len(page))})"
+            queries = (
+                # Results last: a sample may have failed before it was completed.
+                f"SELECT t.key, t.codec, t.blob FROM assay_attempt t WHERE {condition} "
+                "ORDER BY t.attempt_no",
+                "SELECT t.key, b.codec, b.blob FROM assay_result t "
+                f"JOIN assay_body b ON b.result_no = t.result_no WHERE {condition}",
+            )
+            found: dict[str, Any] = {}
+            with self._database.read_transaction() as transaction:
+                for query in queries:
+                    rows = transaction.execute(query, self._run_no, *page).all()
+                    found.update((row.key, row) for row in rows)
+            for key in page:
+                if key in found:
+                    yield key, self._parse_body(found[key])
+
     def read_labels(self, sample_ids: Iterable[str]) -> dict[str, str]:
         """Return the label of each of these samples that the run has."""
         from assay.types import build_label

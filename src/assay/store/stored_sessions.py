@@ -1,6 +1,7 @@
 """Stored sessions: save, load, list, continue and branch. Secrets are never stored."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -80,6 +81,25 @@ class SessionStore:
         )
         with self._database.read_transaction() as transaction:
             return [SessionRow(*row) for row in transaction.execute(query, *chosen.values()).all()]
+
+    def read_session_labels(self, session_ids: Iterable[str]) -> dict[str, str]:
+        """Return the first line that the user wrote in each of these sessions; "" for none."""
+        from pydantic import ValidationError
+
+        from assay.types import Message, Sample, build_label
+
+        # The question comes first, or behind the system's message.
+        query = "SELECT blob FROM assay_message WHERE session_id = ? ORDER BY position LIMIT 3"
+        labels = {}
+        with self._database.read_transaction() as transaction:
+            for session_id in session_ids:
+                blobs = transaction.execute(query, session_id).scalars()
+                labels[session_id] = ""
+                # A list does not fail for a damaged session; loading it does.
+                with suppress(ValidationError):
+                    prompt = [Message.from_json(blob) for blob in blobs]
+                    labels[session_id] = build_label(Sample(prompt=prompt))
+        return labels
 
     def continue_session(
         self,

@@ -21,7 +21,7 @@ from assay.stats import (
 )
 from assay.store import RunRow, RunStatus, Store
 
-from .charts import CurvePoint
+from .curves import CurvePoint
 from .compare_page import find_commit
 from .page import PageModel, build_page_routes, encode_segment, read_parameter
 from .render import format_moment, format_money, format_seconds

@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from assay.stats import format_number, format_plural
 
-from . import charts
+from . import charts, curves
 from .page import encode_segment
 
 # Control characters except tab, line feed and carriage return; marks that change the direction of
@@ -24,6 +24,7 @@ _HIDDEN_CHARACTERS = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
     "\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
+MAX_QUOTED_CHARS = 80
 _UNITS = ("", " k", " M", " G", " T")
 
 
@@ -41,6 +42,10 @@ def build_templates() -> Environment:
     )
     environment.filters.update(FILTERS)
     environment.globals["charts"] = charts
+    environment.globals["curves"] = curves
+    # Compiled now, so that the first visit of a page takes no longer than the next.
+    for name in environment.list_templates(extensions=["html"]):
+        environment.get_template(name)
     return environment
 
 
@@ -92,7 +97,10 @@ def format_money(value: float | None) -> str:
         return "unknown"
     if value == 0 or abs(value) >= 0.995:
         return f"${value:,.2f}"
-    return f"${value:.4f}" if abs(value) >= 0.0001 else f"${value:.2g}"
+    if abs(value) >= 0.0001:
+        return f"${value:.4f}"
+    # Shown as more than nothing, which it is.
+    return f"${value:.7f}".rstrip("0") if abs(value) >= 1e-7 else "< $0.0000001"
 
 
 def format_seconds(value: float | None) -> str:
@@ -166,7 +174,7 @@ def format_json(value: Any) -> str:
 
 def quote_for_filter(text: str) -> str:
     """Quote a text for a filter expression; only its beginning, without a mark of being cut."""
-    quoted = text[:80].rstrip("…").replace("\\", "\\\\").replace('"', '\\"')
+    quoted = text[:MAX_QUOTED_CHARS].rstrip("…").replace("\\", "\\\\").replace('"', '\\"')
     return f'"{quoted}"'
 
 

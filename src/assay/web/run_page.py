@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from assay.errors import AssayError, ConfigError
 from assay.runner import build_run_report, describe_run
-from assay.stats import RunSummary, find_score_range
+from assay.stats import NOISE, RunSummary, find_score_range
 from assay.store import Run, RunRow, Store, TableQuery, TableRow
 
 from .event_stream import Change, stream_changes
@@ -26,7 +26,7 @@ from .page import (
     read_parameter,
     read_segment,
 )
-from .render import parse_moment
+from .render import MAX_QUOTED_CHARS, parse_moment, quote_for_filter
 from .runs_page import find_agent_name
 
 ROWS_PER_PAGE = 100
@@ -108,11 +108,12 @@ class TableView(PageModel):
     searchable: bool
     """Whether texts and columns can be searched: not in results of older versions of assay."""
 
+    low_is_good: bool
     pass_mark: float
-    """The score from which a result is shown as passed."""
+    """The best score: results that reach it are shown as passed."""
 
     fail_mark: float
-    """The score up to which a result is shown as failed."""
+    """Results that are worse than the best score, and no better than this, are shown as failed."""
 
     def link(self, **changes: str | None) -> str:
         """Return the address of this table with other parameters; None removes one."""
@@ -130,6 +131,19 @@ class TableView(PageModel):
         """Return the address that sorts by a column; the other way round if it already does."""
         turned = self.sort == column and not self.descending
         return self.link(sort=column, order="desc" if turned else None)
+
+    def group_link(self, value: str | float | None) -> str:
+        """Return the address of the samples of one group."""
+        if value is None:
+            term = "unknown"
+        else:
+            term = f"{value!r}" if isinstance(value, float) else quote_for_filter(str(value))
+        plain = self.group.replace("_", "").replace(".", "").isalnum()
+        name = self.group if plain else f"`{self.group}`"
+        # A long text is known by its beginning only.
+        operator = "~" if isinstance(value, str) and len(value) > MAX_QUOTED_CHARS else "="
+        given = f"({self.filter}) and " if self.filter else ""
+        return self.link(filter=f"{given}{name} {operator} {term}", group=None)
 
     def sample_link(self, row: SampleRow) -> str:
         """Return the address of a sample, which knows the table that it was opened from."""
@@ -151,7 +165,10 @@ class TableView(PageModel):
         """Return the class of a score: pass, fail, none if unscored, plain in between."""
         if score is None:
             return "none"
-        return "pass" if score >= self.pass_mark else "fail" if score <= self.fail_mark else "plain"
+        sign = -1 if self.low_is_good else 1
+        if sign * (score - self.pass_mark) >= -NOISE:
+            return "pass"
+        return "fail" if sign * (score - self.fail_mark) <= 0 else "plain"
 
 
 class PreviousRun(PageModel):
@@ -189,6 +206,25 @@ class RunView(PageModel):
     table: TableView
 
     @property
+    def passes(self) -> bool:
+        """Whether the mean reaches the threshold."""
+        mean = self.summary.score.interval.mean
+        if mean is None or self.threshold is None:
+            return False
+        return mean <= self.threshold if self.table.low_is_good else mean >= self.threshold
+
+    @property
+    def worse_filter(self) -> str:
+        """The filter of the results worse than the best possible score."""
+        side = ">" if self.table.low_is_good else "<"
+        return f"score {side} {self.low_scores['best']:.12g}"
+
+    @property
+    def worst_order(self) -> str | None:
+        """The order that lists the worst scores first; None for ascending."""
+        return "desc" if self.table.low_is_good else None
+
+    @property
     def seconds(self) -> float | None:
         """The wall-clock time of a finished run."""
         start, end = parse_moment(self.run["created_at"]), parse_moment(self.run["finished_at"])
@@ -212,7 +248,7 @@ def read_run(store: Store, request: Request) -> RunView:
         unscored=row.totals.invalid,
         previous=_find_previous_run(store, run, row, figures),
         is_live=is_live,
-        table=_read_table(run, row, request, _find_marks(summary)),
+        table=_read_table(run, row, request, _find_marks(run, summary)),
     )
 
 
@@ -221,17 +257,23 @@ def read_table(store: Store, request: Request) -> TableView:
     run = find_run(store, read_segment(request, "run_id"))
     row, figures = run.row(), find_context(request).figures
     summary = figures.read_summary(run, is_live=row.status == "running")
-    return _read_table(run, row, request, _find_marks(summary))
+    return _read_table(run, row, request, _find_marks(run, summary))
 
 
-def _find_marks(summary: RunSummary) -> tuple[float, float]:
+def _find_marks(run: Run, summary: RunSummary) -> tuple[float, float]:
     """Return from which score a result is shown as passed, and up to which as failed."""
-    low, high = find_score_range(summary)
+    best, worst = find_score_range(summary)
+    if not _is_low_good(run):
+        best, worst = worst, best
     distribution = summary.score.distribution
     bins = None if distribution is None else distribution.bins
     # Only the ends of the scale occur: everything below the best score failed.
     is_binary = bins is not None and not any(bins[1:-1])
-    return high, (high if is_binary else low + (high - low) / 2)
+    return best, (best if is_binary else (best + worst) / 2)
+
+
+def _is_low_good(run: Run) -> bool:
+    return run.spec.config.get("direction") == "min"
 
 
 def _read_table(run: Run, row: RunRow, request: Request, marks: tuple[float, float]) -> TableView:
@@ -265,6 +307,7 @@ def _read_table(run: Run, row: RunRow, request: Request, marks: tuple[float, flo
         groups=tuple(GroupRow(**asdict(each)) for each in groups),
         more_groups=more,
         searchable=not query.filter or table.has_excerpts(),
+        low_is_good=_is_low_good(run),
         pass_mark=marks[0],
         fail_mark=marks[1],
     )

@@ -14,7 +14,7 @@ from assay.store import ResultRow, Run, RunStatus, Store
 from assay.train import compute_advantages
 from assay.types import Sample, build_label
 
-from .charts import CurvePoint
+from .curves import CurvePoint
 from .page import (
     PageModel,
     build_page_routes,

@@ -54,7 +54,12 @@ function isTyping(target) {
 
 onKey("j", () => move(1));
 onKey("k", () => move(-1));
-onKey("/", () => document.querySelector("[data-find]")?.select() ?? document.querySelector("[data-find]")?.focus());
+onKey("/", () => {
+  // The filter of the page's own list comes before the search of the top bar.
+  const field = document.querySelector("main [data-find]") ?? document.querySelector("[data-find]");
+  field?.focus();
+  field?.select();
+});
 onKey("?", openHelp);
 onKey("Enter", (event) => {
   // A focused link or button handles the key itself.

@@ -37,11 +37,13 @@ function keepState(old, fresh) {
 }
 
 function watch(address) {
-  const stream = new EventSource(address);
+  let stream = null;
   let waiting = null;
-  let last = 0;
+  let earliest = 0;
   let busy = false;
-  const run = async () => {
+  let ended = false;
+
+  async function run() {
     waiting = null;
     if (busy) return schedule();
     busy = true;
@@ -51,24 +53,35 @@ function watch(address) {
     } catch {
       // The server may be gone; the stream reconnects when it is back.
     }
+    const now = performance.now();
     // A page that takes long to build is asked for less often.
-    last = performance.now() + 4 * (performance.now() - started);
+    earliest = now + SHORTEST_MS + 4 * (now - started);
     busy = false;
-  };
-  const schedule = () => {
-    waiting ??= setTimeout(run, Math.max(0, last + SHORTEST_MS - performance.now()));
-  };
-  let first = true;
-  stream.addEventListener("change", () => {
-    // The first event repeats what the page was made from.
-    if (first) last = performance.now();
-    first = false;
-    schedule();
-  });
-  stream.addEventListener("end", () => {
-    stream.close();
-    schedule();
-  });
+  }
+
+  function schedule() {
+    waiting ??= setTimeout(run, Math.max(0, earliest - performance.now()));
+  }
+
+  function open() {
+    if (stream || ended) return;
+    stream = new EventSource(address);
+    stream.addEventListener("change", schedule);
+    stream.addEventListener("end", () => {
+      ended = true;
+      close();
+      schedule();
+    });
+  }
+
+  function close() {
+    stream?.close();
+    stream = null;
+  }
+
+  // Browsers open six connections to a server, and each stream takes one: hidden tabs give theirs back.
+  document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
+  if (!document.hidden) open();
 }
 
 if (watched) watch(watched.dataset.live);
