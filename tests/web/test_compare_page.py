@@ -7,7 +7,7 @@ import pytest
 
 from assay.cli import main
 from assay.errors import ConfigError
-from assay.store import Store
+from assay.store import SampleLabel, Store
 from assay.types import EvaluateResult, Sample, Status
 from assay.web import ViewServer
 from assay.web.compare_page import read_comparison
@@ -163,6 +163,22 @@ def test_a_long_answer_is_cut_with_a_note(tmp_path: Path) -> None:
 
     assert view["samples"][0]["answers"][1]["left_out"] == 30_000
     assert "30,000 more characters are not shown here" in page
+
+
+def test_labels_of_people_are_shown(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "s.db") as store:
+        record_run(store, "a", [ticket(1)])
+        record_run(store, "b", [ticket(4, changed=True)])
+        key = next(store.run("a").results()).key
+        store.run("a").write_label(SampleLabel(key, verdict="fail", note="too short", author="Ann"))
+        with ViewServer(store) as viewer:
+            view = fetch_json(viewer, "/api/compare?run=a&run=b&show=all")
+            _, _, page = fetch(viewer, "/compare?run=a&run=b&show=all")
+
+    labels = [answer["label"] for each in view["samples"] for answer in each["answers"]]
+    assert [label["verdict"] for label in labels if label] == ["fail"]
+    assert "labelled fail" in page
+    assert "too short" in page
 
 
 def test_runs_on_different_scales_are_refused(tmp_path: Path) -> None:

@@ -116,5 +116,14 @@ def test_the_chart_has_a_table_behind_it(viewer: ViewServer, pages: RecordedPage
     assert f"/compare?run={pages.baseline}&amp;run={pages.changed}" in page
 
 
+def test_a_run_leads_to_the_history_of_its_evaluation(
+    viewer: ViewServer, pages: RecordedPages
+) -> None:
+    view = fetch_json(viewer, f"/api/history?run={pages.changed}")
+
+    assert view["name"] == "support-bot"
+    assert [point["run"] for point in view["points"]] == [pages.baseline, pages.changed]
+
+
 def test_an_unknown_evaluation_is_not_found(viewer: ViewServer) -> None:
     assert fetch(viewer, "/history?name=nothing")[0] == 404

@@ -59,6 +59,18 @@ class ComparedRun(PageModel):
     failed: int
 
 
+class AnswerLabel(PageModel):
+    """The label that a person gave to an answer."""
+
+    verdict: str | None
+    score: float | None
+    answer: str | None
+    """The corrected answer."""
+
+    note: str | None
+    author: str
+
+
 class ComparedAnswer(PageModel):
     """The answer of one run to one sample."""
 
@@ -81,6 +93,8 @@ class ComparedAnswer(PageModel):
 
     parts: tuple[TextPart, ...]
     """The answer with its differences from the baseline's."""
+
+    label: AnswerLabel | None = None
 
     @property
     def short_parts(self) -> list[TextPart]:
@@ -192,6 +206,7 @@ def build_comparison(
     listed = joined.table.list_samples(show, after=after, limit=limit + 1)
     more, listed = len(listed) > limit, listed[:limit]
     samples = [_read_sample(runs, sample_id, joined) for sample_id in listed]
+    samples = _add_labels(runs, samples)
     return CompareView(
         runs=describe_compared_runs(rows),
         comparisons=tuple(
@@ -332,6 +347,29 @@ def _read_sample(runs: Sequence[Run], sample_id: str, joined: JoinedRuns) -> Com
         change=change,
         answers=tuple(answers),
     )
+
+
+def _add_labels(runs: Sequence[Run], samples: Sequence[ComparedSample]) -> list[ComparedSample]:
+    labels: dict[tuple[str, str], AnswerLabel] = {}
+    for index, run in enumerate(runs):
+        keys = [key for each in samples if (key := each.answers[index].key) is not None]
+        for key, found in run.find_labels(keys).items():
+            labels[run.id, key] = AnswerLabel(
+                verdict=found.verdict,
+                score=found.score,
+                answer=found.answer,
+                note=found.note,
+                author=found.author,
+            )
+    if not labels:
+        return list(samples)
+
+    def add_label(answer: ComparedAnswer) -> ComparedAnswer:
+        return answer.model_copy(update={"label": labels.get((answer.run, answer.key or ""))})
+
+    return [
+        each.model_copy(update={"answers": tuple(map(add_label, each.answers))}) for each in samples
+    ]
 
 
 def _classify(means: Sequence[float | None]) -> Change:

@@ -21,9 +21,9 @@ from assay.stats import (
 )
 from assay.store import RunRow, RunStatus, Store
 
-from .curves import CurvePoint
 from .compare_page import find_commit
-from .page import PageModel, build_page_routes, encode_segment, read_parameter
+from .curves import CurvePoint
+from .page import PageModel, build_page_routes, encode_segment, find_run, read_parameter
 from .render import format_moment, format_money, format_seconds
 from .runs_page import find_agent_name
 from .value_cache import ValueCache, build_run_key
@@ -151,9 +151,12 @@ class HistoryView(PageModel):
 
 
 def read_history(store: Store, request: Request) -> HistoryView:
-    """Read the history of an evaluation, or the list of evaluations without `name`."""
+    """Read the history of the evaluation with this name, or of this run; without both a list."""
     name = read_parameter(request, "name") or None
     dataset = read_parameter(request, "dataset") or None
+    if name is None and (run_id := read_parameter(request, "run")):
+        spec = find_run(store, run_id).spec
+        name, dataset = spec.name, spec.dataset
     agent = read_parameter(request, "agent") or None
     rows = [row for row in store.runs(limit=_MAX_RUNS_READ) if "ingest" not in row.spec.config]
     if name is None:

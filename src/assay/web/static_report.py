@@ -20,6 +20,7 @@ from assay.stats import find_score_range
 from assay.store import Run, Store, TableQuery, TableRow, now
 from assay.types import Sample, write_private
 
+from .charts import draw_element
 from .compare_page import MAX_RUNS, CompareView, build_comparison, find_commit
 from .render import build_templates
 from .runs_page import find_agent_name
@@ -226,8 +227,8 @@ def _render(
     return templates.get_template("report.html").render(
         policy=policy,
         # Files of the package, not data: neither contains the end of its own element.
-        style=Markup(style),
-        script=Markup(script),
+        style=draw_element("style", Markup(style)),
+        script=draw_element("script", Markup(script), type="module"),
         sections=sections,
         view=comparison,
         max_bytes=MAX_REPORT_BYTES,
