@@ -63,6 +63,12 @@ PAGES = {
     "run as JSON": "/api/run/bench-2",
     "sample": "/run/bench-2/sample/KEY",
     "sample in a sorted table": "/run/bench-2/sample/KEY?sort=score&filter=price+%3E+1",
+    "compare": "/compare?run=bench-1&run=bench-2",
+    "compare, a late page": "/compare?run=bench-1&run=bench-2&show=all&after=s0000500",
+    "compare transcripts": "/compare/sample?run=bench-1&run=bench-2&id=s0000500",
+    "history": "/history?name=bench",
+    "failures": "/failures?run=bench-2",
+    "failures of a metric": "/failures?run=bench-2&by=metric&value=tone",
 }
 """Pages and their addresses."""
 

@@ -89,5 +89,5 @@ PUBLIC = {
         TextBlock ToolCall ToolDefinition ToolPackDefinition ToolSpec Trajectory Usage Workflow
         WorkflowStep info_schema stable_id
     """,
-    "assay.web": "ViewServer ViewSettings",
+    "assay.web": "ViewServer ViewSettings write_static_report",
 }

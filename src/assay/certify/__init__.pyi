@@ -8,7 +8,9 @@ from .certificate_checks import CertificateFinding as CertificateFinding
 from .certificate_checks import CertificateRequirements as CertificateRequirements
 from .certificate_checks import VerifyPolicy as VerifyPolicy
 from .certificate_checks import check_certificate as check_certificate
+from .certificate_file import MAX_CERTIFICATE_BYTES as MAX_CERTIFICATE_BYTES
 from .certificate_file import read_certificate as read_certificate
+from .certificate_file import read_unverified_statement as read_unverified_statement
 from .certified import CertificationResult as CertificationResult
 from .certified import CertifiedAgent as CertifiedAgent
 from .certified import CertifiedDataset as CertifiedDataset

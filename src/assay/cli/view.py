@@ -7,6 +7,8 @@ import sys
 import threading
 import webbrowser
 from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -41,6 +43,12 @@ def configure(parser: ArgumentParser) -> None:
         metavar="FOLDER",
         help="show recorded tokens as text with this tokenizer (default: their ids)",
     )
+    parser.add_argument(
+        "--project",
+        type=Path,
+        metavar="FOLDER",
+        help="show the certificates in this folder as well",
+    )
     add_flag(parser, "--no-open", "do not open a browser")
     add_flag(
         parser,
@@ -48,10 +56,29 @@ def configure(parser: ArgumentParser) -> None:
         f"require a token, read from ${TOKEN_VARIABLE} or else generated and shown once; always "
         "required when the address is not a loopback one",
     )
+    parser.add_argument(
+        "--export",
+        nargs="+",
+        metavar="RUN",
+        help="write a report of these runs as one HTML file instead, and compare them: run ids, "
+        "unique prefixes, or `latest`",
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="file to write with --export"
+    )
+    add_flag(parser, "--force", "overwrite the file if it exists")
 
 
 def main(args: Namespace) -> int:
     """Serve the pages until interrupted. Exit status 0 after SIGINT or SIGTERM."""
+    if (args.export is None) != (args.output is None):
+        raise ConfigError(
+            "--export and -o need each other", hint="assay view --export latest -o report.html"
+        )
+    if args.export is not None:
+        return _export(args)
+    if args.project is not None and not args.project.is_dir():
+        raise ConfigError(f"--project {args.project} is not a folder")
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
@@ -60,21 +87,41 @@ def main(args: Namespace) -> int:
     return 0
 
 
-def _serve(store: Store, args: Namespace, stop: threading.Event) -> None:
+def _export(args: Namespace) -> int:
+    with _explain_missing_packages():
+        from assay.web import check_report_target, write_static_report
+    # Before anything is read: a large run takes seconds.
+    check_report_target(args.output, force=args.force)
+    with open_store(args) as store:
+        size = write_static_report(store, args.export, args.output, force=args.force)
+    print(args.output)
+    print_message(f"{size / 1_000_000:.2f} MB; open it in a browser")
+    return 0
+
+
+@contextmanager
+def _explain_missing_packages() -> Iterator[None]:
     try:
-        from assay.web import ViewServer, ViewSettings
+        yield
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("assay"):
             raise
         raise MissingExtra.build(
             "view", by="`assay view`", package=error.name.partition(".")[0]
         ) from None
+
+
+def _serve(store: Store, args: Namespace, stop: threading.Event) -> None:
+    with _explain_missing_packages():
+        from assay.web import ViewServer, ViewSettings
     token = os.environ.get(TOKEN_VARIABLE) or None
     if token is None and (args.token or not is_loopback(args.host)):
         token = secrets.token_urlsafe(24)
 
     def build_server(port: int) -> ViewServer:
-        settings = ViewSettings(args.host, port=port, token=token, tokenizer=args.tokenizer)
+        settings = ViewSettings(
+            args.host, port=port, token=token, tokenizer=args.tokenizer, project=args.project
+        )
         return ViewServer(store, settings)
 
     server = build_server(_USUAL_PORT if args.port is None else args.port)

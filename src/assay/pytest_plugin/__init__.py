@@ -33,6 +33,11 @@ def pytest_addoption(parser: "pytest.Parser") -> None:
         help=f"Write the summary of all evaluations to PATH (default: {DEFAULT_SUMMARY})",
     )
     group.addoption(
+        "--assay-html",
+        metavar="PATH",
+        help="Write the runs and samples of all evaluations as one HTML file to PATH",
+    )
+    group.addoption(
         "--assay-baseline",
         metavar="PATH",
         help="Fail every evaluation that is worse than in this earlier summary",
@@ -92,7 +97,7 @@ def pytest_configure(config: "pytest.Config") -> None:
             "--assay-update-baseline",
             "--assay-max-samples",
         ),
-        *("--assay-fail-on-error", "--assay-max-cost-usd", "--assay-rows"),
+        *("--assay-fail-on-error", "--assay-max-cost-usd", "--assay-rows", "--assay-html"),
     )
     # Without any of these options nothing can be wrong, and nothing more is imported.
     changed = config.getoption("--assay-summary") != DEFAULT_SUMMARY

@@ -85,6 +85,7 @@ class Evaluations:
             write_summary(self.settings.summary, self._records, samples, root=root)
             self.files.remove()
             self._update_baseline(session)
+            self._write_html_report()
             write_step_summary(self._records, self._comparisons)
         except (AssayError, OSError) as error:
             self._error = self._error or error
@@ -119,6 +120,28 @@ class Evaluations:
             self._notes.append(f"the baseline no longer contains a test that did not run: {test}")
         copy_summary(self.settings.summary, baseline)
         self._notes.append(f"baseline written: {self._shorten_path(baseline)}")
+
+    def _write_html_report(self) -> None:
+        target = self.settings.html
+        if target is None:
+            return
+        # Not above: only sessions with the option need the packages of the pages.
+        from assay.store import Store
+        from assay.web import MAX_REPORT_RUNS, write_static_report
+
+        # Failed tests first: the others are cut off where there are too many.
+        records = sorted((test.record for test in self._tests), key=lambda record: record.passed)
+        runs = list(dict.fromkeys(each.run for each in records if each.run is not None))
+        if not runs:
+            self._notes.append("no evaluation was recorded: no HTML report was written")
+            return
+        with Store.open(self.settings.store, create=False) as store:
+            # Runs of different tests have nothing to compare.
+            shown = runs[:MAX_REPORT_RUNS]
+            write_static_report(store, shown, target, compared=False, force=True)
+        self._notes.append(f"report: {self._shorten_path(target)}")
+        if left_out := len(runs) - len(shown):
+            self._notes.append(f"{format_plural(left_out, 'run')} did not fit into the report")
 
     def write_terminal_section(self, reporter: "pytest.TerminalReporter") -> None:
         """Write the terminal's section about evaluations, at most 80 columns wide."""

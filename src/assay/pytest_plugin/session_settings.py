@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from assay.errors import AssayError
+from assay.errors import AssayError, MissingExtra
 
 from .summary_file import check_rows, read_summary, rows_path_of
 
@@ -33,6 +33,9 @@ class Settings:
     max_cost_usd: float | None = None
     rows: Path | None = None
     """The dataset of a bundle, which replaces the datasets of the tests."""
+
+    html: Path | None = None
+    """The report to write at the end; an earlier one is overwritten, as the summary is."""
 
     def limits(self) -> dict[str, Any]:
         """Return the limits that override those of the tests. Raises `ConfigError`."""
@@ -73,6 +76,7 @@ def read_settings(config: "pytest.Config") -> Settings:
         fail_on_error=option("--assay-fail-on-error"),
         max_cost_usd=option("--assay-max-cost-usd"),
         rows=None if option("--assay-rows") is None else config.rootpath / option("--assay-rows"),
+        html=None if option("--assay-html") is None else config.rootpath / option("--assay-html"),
     )
 
 
@@ -98,6 +102,8 @@ def check_settings(settings: Settings) -> None:
             raise pytest.UsageError(f"--assay-{problem}") from error
     if settings.rows is not None and not settings.rows.is_file():
         raise pytest.UsageError(f"--assay-rows: {settings.rows} does not exist")
+    if settings.html is not None:
+        _check_report(settings.html)
     for path in (settings.summary, settings.baseline):
         if path is not None and rows_path_of(path) == path:
             raise pytest.UsageError(
@@ -105,6 +111,18 @@ def check_settings(settings: Settings) -> None:
             )
     if settings.baseline is not None:
         _check_baseline(settings.baseline, settings)
+
+
+def _check_report(html: Path) -> None:
+    try:
+        from assay.web import check_report_target
+
+        check_report_target(html, force=True)
+    except ModuleNotFoundError as error:
+        missing = MissingExtra.build("view", by="--assay-html", package=error.name or "jinja2")
+        raise pytest.UsageError(str(missing)) from None
+    except AssayError as error:
+        raise pytest.UsageError(f"--assay-html: {error}") from None
 
 
 def _check_baseline(baseline: Path, settings: Settings) -> None:

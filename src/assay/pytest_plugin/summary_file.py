@@ -5,7 +5,6 @@ import json
 import os
 import platform
 import shutil
-import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -17,6 +16,7 @@ from pydantic_core import to_json
 
 from assay import __version__
 from assay.errors import ConfigError
+from assay.runner import read_git_commit
 from assay.scorers import hash_loaded_files
 from assay.types import (
     Sample,
@@ -56,7 +56,7 @@ def write_summary(
     plain = {
         "format": SUMMARY_FORMAT,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "git_commit": _read_git_commit(root),
+        "git_commit": read_git_commit(root),
         "versions": {"assay": __version__, "python": platform.python_version()},
         "score": sum(scores) / len(scores) if scores else None,
         "passed": all(record.passed for record in records),
@@ -116,16 +116,6 @@ def digest_rows(rows: Iterable[object]) -> str:
             plain = type(row).__name__.encode()  # loading the row will report the problem
         digest.update(plain + b"\n")
     return digest.hexdigest()
-
-
-def _read_git_commit(root: Path) -> str | None:
-    try:
-        completed = subprocess.run(
-            ["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, timeout=10
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return completed.stdout.strip() if completed.returncode == 0 else None
 
 
 def copy_summary(summary: Path, target: Path) -> None:

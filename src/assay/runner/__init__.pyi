@@ -12,6 +12,7 @@ from .evaluation import Resume as Resume
 from .evaluation import create_run_id as create_run_id
 from .evaluation import evaluate as evaluate
 from .evaluation import start_or_resume as start_or_resume
+from .git_commit import read_git_commit as read_git_commit
 from .label_counts import LabelCounts as LabelCounts
 from .label_counts import count_labels as count_labels
 from .progress_line import format_duration as format_duration
@@ -41,6 +42,7 @@ from .run_report import find_body as find_body
 from .run_report import find_reason as find_reason
 from .run_report import group_low_scores as group_low_scores
 from .run_report import list_worst as list_worst
+from .run_report import normalize_reason as normalize_reason
 from .run_report import read_summary as read_summary
 from .sent_messages import digest_messages as digest_messages
 from .sent_messages import prepare_messages as prepare_messages

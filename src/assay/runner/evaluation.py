@@ -28,6 +28,7 @@ from .engine import EvalEngine
 from .eval_config import EvalConfig
 from .eval_report import EvalReport, build_eval_report
 from .gc_tuning import reduce_gc_frequency
+from .git_commit import read_git_commit
 from .kept_rollouts import KeptRollouts, iterate_reused_runs
 from .opening_messages import check_opening
 from .rollout_job import RolloutJob, build_rollout_jobs
@@ -81,10 +82,11 @@ async def evaluate(
         samples = _open_sample_stream(dataset, config)
         total = _count_samples(samples, config)
         description = config.describe()
+        commit = read_git_commit(Path.cwd())
         spec = RunSpec(
             id=create_run_id(config.name),
             name=config.name,
-            config=description,
+            config=description if commit is None else {**description, "commit": commit},
             config_fingerprint=stable_id(description),
             dataset=samples.name,
             dataset_fingerprint=None if samples.file is None else compute_file_sha256(samples.file),

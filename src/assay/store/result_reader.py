@@ -138,6 +138,14 @@ class KeptRollout:
     """Metadata of the sample, including entries of its scorer before it failed."""
 
 
+@dataclass(frozen=True)
+class _Place:
+    """The sample to read; None for each that does not matter."""
+
+    sample_id: str | None = None
+    index: int | None = None
+
+
 class RunReader:
     """What a run has recorded. No transaction is open while its rows are used."""
 
@@ -151,14 +159,16 @@ class RunReader:
         status: "Status | None" = None,
         valid: bool | None = None,
         sample_id: str | None = None,
+        index: int | None = None,
         failed: bool = True,
     ) -> Iterator[ResultRow]:
         """Yield narrow rows in dataset order; repeats of a sample are adjacent.
 
         A sample whose attempts all failed is included once, with its `boundary`, unless `failed`
-        is False.
+        is False. With its `index` as well, one sample of a large run is found at once.
         """
-        for row in self._merge_rows(status, valid, sample_id, failed=failed, bodies=False):
+        place = _Place(sample_id, index)
+        for row in self._merge_rows(status, valid, place, failed=failed, bodies=False):
             yield _parse_row(row)
 
     def samples(
@@ -167,10 +177,12 @@ class RunReader:
         status: "Status | None" = None,
         valid: bool | None = None,
         sample_id: str | None = None,
+        index: int | None = None,
         failed: bool = True,
     ) -> "Iterator[Sample]":
         """Yield whole samples, ordered and filtered as in `results`, with one page in memory."""
-        for row in self._merge_rows(status, valid, sample_id, failed=failed, bodies=True):
+        place = _Place(sample_id, index)
+        for row in self._merge_rows(status, valid, place, failed=failed, bodies=True):
             yield self._parse_body(row)
 
     def samples_with_keys(self) -> Iterator[RecordedSample]:
@@ -408,7 +420,7 @@ class RunReader:
         self,
         status: "Status | None",
         valid: bool | None,
-        sample_id: str | None,
+        wanted: "_Place | None" = None,
         *,
         failed: bool,
         bodies: bool,
@@ -417,8 +429,10 @@ class RunReader:
         conditions: dict[str, object] = {"t.run_no = ?": self._run_no}
         if status is not None:
             conditions["t.status = ?"] = str(status)
-        if sample_id is not None:
-            conditions["t.sample_id = ?"] = to_column_id(sample_id)
+        if wanted is not None and wanted.sample_id is not None:
+            conditions["t.sample_id = ?"] = to_column_id(wanted.sample_id)
+        if wanted is not None and wanted.index is not None:
+            conditions["t.position = ?"] = wanted.index
         of_results = conditions if valid is None else {**conditions, "t.valid = ?": valid}
         results = self._iterate_pages(of_results, failures=False, bodies=bodies)
         query = "SELECT attempts FROM assay_tally WHERE run_no = ?"

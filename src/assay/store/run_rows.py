@@ -238,7 +238,7 @@ def find_run_row(transaction: Transaction, wanted: str, *, where: str, lock: boo
 SCORER_SETTINGS = frozenset({"score_fn", "bounds"})
 """The settings of an evaluation that affect only the scoring of trajectories."""
 
-PROVENANCE = frozenset({"code", "bundle"})
+PROVENANCE = frozenset({"code", "bundle", "commit"})
 """Entries of a run's configuration that describe its origin. Not settings, and not part of its
 fingerprint."""
 

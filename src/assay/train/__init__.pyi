@@ -1,3 +1,4 @@
+from .batches import compute_advantages as compute_advantages
 from .chat_template import ChatTokenizer as ChatTokenizer
 from .grpo import GRPOResult as GRPOResult
 from .grpo import grpo_train as grpo_train

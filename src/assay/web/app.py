@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Callable
+from pathlib import Path
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -13,12 +14,40 @@ from assay.errors import AssayError, ConfigError, StoreError
 from assay.store import Store
 from assay.types import redact
 
-from . import label_page, run_page, runs_page, sample_page, static_files, token_page
+from . import (
+    certificate_page,
+    compare_page,
+    failures_page,
+    history_page,
+    label_page,
+    run_page,
+    runs_page,
+    sample_page,
+    sessions_page,
+    static_files,
+    token_page,
+    training_page,
+    transcript_pair_page,
+)
 from .page import ViewContext, find_context
 from .render import build_templates
 from .security import AccessRules, SecurityMiddleware
 
-PAGES = (runs_page, run_page, label_page, sample_page, token_page, static_files)
+PAGES = (
+    runs_page,
+    run_page,
+    label_page,
+    sample_page,
+    token_page,
+    compare_page,
+    transcript_pair_page,
+    history_page,
+    failures_page,
+    training_page,
+    certificate_page,
+    sessions_page,
+    static_files,
+)
 """Modules with `ROUTES`."""
 
 
@@ -28,11 +57,13 @@ def build_app(
     host: str = "127.0.0.1",
     token: str | None = None,
     decode_token: Callable[[int], str] | None = None,
+    project: Path | None = None,
 ) -> Starlette:
     """Build the application over an open store, for a server that listens on `host`.
 
     `token` is required from every visitor; an address other than loopback needs one.
-    `decode_token` returns the text of a token id.
+    `decode_token` returns the text of a token id. The certificates of the folder `project` are
+    shown as well.
     """
     rules = AccessRules(host, page_token=secrets.token_urlsafe(24), access_token=token)
     app = Starlette(
@@ -44,7 +75,7 @@ def build_app(
             Exception: _show_internal_error,
         },
     )
-    app.state.view = ViewContext(store, build_templates(), rules.page_token, decode_token)
+    app.state.view = ViewContext(store, build_templates(), rules.page_token, decode_token, project)
     app.state.streams = {"open": 0}
     return app
 

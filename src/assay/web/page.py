@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 from urllib.parse import quote, unquote
 
@@ -19,7 +20,7 @@ from assay.store import Run, Store
 
 from .figures import FigureCache
 
-Section = Literal["runs", "compare", "history", "failures", "sessions"]
+Section = Literal["runs", "compare", "history", "failures", "sessions", "certificates"]
 """The entry of the navigation that a page belongs to."""
 
 # Longer values are refused: filters and searches are typed, ids are at most 400 characters.
@@ -43,6 +44,9 @@ class ViewContext:
 
     decode_token: Callable[[int], str] | None = None
     """Returns the text of a token id; None without a tokenizer."""
+
+    project: Path | None = None
+    """The folder whose certificates are shown; None for none."""
 
     figures: FigureCache = field(default_factory=FigureCache)
     stopping: threading.Event = field(default_factory=threading.Event)

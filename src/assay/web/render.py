@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from assay.stats import format_number, format_plural
 
-from . import charts
+from . import charts, curves
 from .page import encode_segment
 
 # Control characters except tab, line feed and carriage return; marks that change the direction of
@@ -42,6 +42,7 @@ def build_templates() -> Environment:
     )
     environment.filters.update(FILTERS)
     environment.globals["charts"] = charts
+    environment.globals["curves"] = curves
     # Compiled now, so that the first visit of a page takes no longer than the next.
     for name in environment.list_templates(extensions=["html"]):
         environment.get_template(name)

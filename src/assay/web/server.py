@@ -36,6 +36,9 @@ class ViewSettings:
     tokenizer: Path | None = None
     """A folder with a tokenizer, which turns recorded token ids into text."""
 
+    project: Path | None = None
+    """A folder with certificates to show."""
+
     def __post_init__(self) -> None:
         if not 0 <= self.port < 65_536:
             raise ConfigError(f"port must be between 0 and 65535, not {self.port!r}")
@@ -50,11 +53,13 @@ class ViewServer:
 
     def __init__(self, store: Store, settings: ViewSettings | None = None) -> None:
         self._settings = settings or ViewSettings()
+        given = self._settings
         app = build_app(
             store,
-            host=self._settings.host,
-            token=self._settings.token,
-            decode_token=_load_decoder(self._settings.tokenizer),
+            host=given.host,
+            token=given.token,
+            decode_token=_load_decoder(given.tokenizer),
+            project=given.project,
         )
         self._stopping: threading.Event = app.state.view.stopping
         self._server = uvicorn.Server(

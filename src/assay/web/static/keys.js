@@ -63,7 +63,7 @@ onKey("/", () => {
 onKey("?", openHelp);
 onKey("Enter", (event) => {
   // A focused link or button handles the key itself.
-  if (event.target instanceof HTMLElement && event.target.closest("a, button, summary, input")) return false;
+  if (event.target instanceof Element && event.target.closest("a, button, summary, input")) return false;
   currentItem()?.querySelector("[data-open]")?.click();
 });
 

@@ -1,0 +1,161 @@
+"""The bad results of a run, grouped by reason, metric and tool error, with their samples."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from assay.runner import normalize_reason
+from assay.stats import RunSummary, find_score_range
+from assay.store import Run, TableQuery, TableRow
+from assay.types import Message, Sample
+
+GroupedBy = Literal["failure", "reason", "metric", "tool"]
+"""`failure`: the error of a failed sample; `reason`: a scorer's; `metric`: a metric or check."""
+
+MAX_RESULTS_GROUPED = 50_000
+MAX_TRANSCRIPTS_READ = 200
+_ROWS_PER_PAGE = 500
+_MAX_GROUPS_OF_A_KIND = 500
+_MAX_TOOL_ERROR_CHARS = 200
+_FAILED = "not failed = unknown"
+
+
+class BadSample(NamedTuple):
+    """One bad result."""
+
+    run: str
+    key: str
+    sample_id: str
+    repeat: int
+    label: str
+    score: float | None
+    failed: str | None
+    reason: str
+
+
+@dataclass
+class BadGroup:
+    """Bad results that have something in common."""
+
+    by: GroupedBy
+    value: str
+    samples: list[BadSample] = field(default_factory=list)
+
+
+@dataclass
+class BadResults:
+    """The bad results of one run."""
+
+    failed: int
+    low: int
+    below: float
+    """The best possible score; lower ones are bad."""
+
+    samples: list[BadSample] = field(default_factory=list)
+    """Failed ones first, then the lowest scores."""
+
+    groups: dict[tuple[GroupedBy, str], BadGroup] = field(default_factory=dict)
+    transcripts_read: int = 0
+    """The first of `samples`, in which tool errors were counted."""
+
+    ungrouped: int = 0
+    """Results beyond the limits of grouping."""
+
+    def add(self, by: GroupedBy, value: str, sample: BadSample) -> None:
+        key = (by, value)
+        if key not in self.groups:
+            if sum(each[0] == by for each in self.groups) >= _MAX_GROUPS_OF_A_KIND:
+                self.ungrouped += 1
+                return
+            self.groups[key] = BadGroup(by, value)
+        found = self.groups[key].samples
+        if not found or found[-1].key != sample.key:
+            found.append(sample)
+
+
+def find_bad_results(run: Run, summary: RunSummary) -> BadResults:
+    """Group the failed samples of a run, and the results below the best possible score."""
+    best = find_score_range(summary)[1]
+    table = run.table()
+    low = f"score < {best!r}"
+    found = BadResults(failed=table.count_rows(_FAILED), low=table.count_rows(low), below=best)
+    best_metrics = {
+        name: 1.0
+        if each.distribution is None or each.distribution.bins
+        else each.distribution.highest
+        for name, each in summary.metrics.items()
+    }
+    for row in _read_rows(run, (_FAILED, low)):
+        sample = BadSample(
+            run.id,
+            row.key,
+            row.sample_id,
+            row.repeat,
+            row.label,
+            row.score,
+            row.boundary,
+            row.reason,
+        )
+        found.samples.append(sample)
+        by: GroupedBy = "reason" if row.boundary is None else "failure"
+        prefix = "" if row.boundary is None else f"{row.boundary}: "
+        found.add(by, prefix + (normalize_reason(row.reason) or "no reason given"), sample)
+        for name, value in row.metrics.items():
+            if value is not None and value < best_metrics.get(name, 1.0):
+                found.add("metric", name, sample)
+        if len(found.samples) == MAX_RESULTS_GROUPED:
+            break
+    # Here, not in the query: pages in the order of the dataset are read quicker.
+    for samples in (found.samples, *(group.samples for group in found.groups.values())):
+        samples.sort(key=lambda each: (each.failed is None, each.score or 0.0))
+    found.ungrouped += found.failed + found.low - len(found.samples)
+    for sample, body in read_bodies(run, found.samples[:MAX_TRANSCRIPTS_READ]):
+        found.transcripts_read += 1
+        for error in list_tool_errors(body.messages):
+            found.add("tool", error, sample)
+    return found
+
+
+def _read_rows(run: Run, filters: Sequence[str]) -> Iterator[TableRow]:
+    table = run.table()
+    for query in map(TableQuery, filters):
+        after: str | None = None
+        while True:
+            page = table.read_page(query, size=_ROWS_PER_PAGE, after=after)
+            yield from page.rows
+            after = page.next
+            if after is None:
+                break
+
+
+def read_bodies(run: Run, samples: Sequence[BadSample]) -> Iterator[tuple[BadSample, Sample]]:
+    """Yield the whole samples of bad results, in their order; deleted ones are left out."""
+    for sample in samples:
+        found = run.find_result(sample.key)
+        if found is not None:
+            yield sample, found[1]
+
+
+def list_tool_errors(messages: Sequence[Message]) -> list[str]:
+    """Return the failed tool calls of a transcript, such as `search: no such file`."""
+    names = {call.id: call.name for message in messages for call in message.tool_calls if call.id}
+    found = []
+    for message in messages:
+        if message.role not in ("tool", "function") or not is_tool_error(message):
+            continue
+        name = names.get(message.tool_call_id or "", message.name or "tool")
+        first = next(filter(str.strip, message.text.splitlines()), "no message")
+        found.append(f"{name}: {normalize_reason(first)[:_MAX_TOOL_ERROR_CHARS]}")
+    return found
+
+
+def is_tool_error(message: Message) -> bool:
+    """Whether the recorded details of a tool's answer mark it as failed."""
+    details = message.details or {}
+    code = details.get("exit_code")
+    return (
+        details.get("failed") is True
+        or details.get("is_error") is True
+        or details.get("status") == "error"
+        or (type(code) is int and code != 0)
+    )

@@ -1,0 +1,302 @@
+"""A training: rewards and updates by step as curves, and the rollouts of a step."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from assay.errors import ConfigError
+from assay.runner import Steps, Training, read_training
+from assay.stats import Comparison, Interval, compare, format_number, mean_interval
+from assay.store import ResultRow, Run, RunStatus, Store
+from assay.train import compute_advantages
+from assay.types import Sample, build_label
+
+from .curves import CurvePoint
+from .page import (
+    PageModel,
+    build_page_routes,
+    encode_segment,
+    find_run,
+    read_parameter,
+    read_segment,
+)
+from .value_cache import ValueCache, build_run_key
+
+CURVES = {
+    "kl": "KL divergence",
+    "entropy": "Entropy",
+    "clip_fraction": "Clipped tokens, share",
+    "tokens_per_s": "Sampled tokens a second",
+    "loss": "Loss",
+    "grad_norm": "Gradient norm",
+}
+"""The metrics of a step that are drawn, with their titles."""
+
+_MAX_POINTS = 300
+_MAX_ROLLOUTS = 64
+_MAX_ANSWER_CHARS = 2_000
+_TRAININGS = ValueCache(max_results=2_000_000)
+
+
+class TrainingStep(PageModel):
+    """One step, as `assay show RUN --json` prints it."""
+
+    step: int
+    rollouts: int
+    judged: int
+    failed: int
+    not_judged: int
+    reward: float | None
+    reward_low: float | None
+    reward_high: float | None
+    output_tokens: float | None
+    metrics: dict[str, Any] | None
+
+
+class TrainedRolloutView(PageModel):
+    """One rollout of a step."""
+
+    key: str
+    id: str
+    prompt: int
+    """Rollouts of one group are answers to the same prompt."""
+
+    label: str
+    answer: str
+    left_out: int
+    """Characters at the end of the answer that are left out."""
+
+    reward: float | None
+    advantage: float | None
+    """Against the other rollouts of its prompt; None if its reward is unknown."""
+
+    failed: str | None
+
+
+class RewardChange(PageModel):
+    """The first steps of a training against the last ones."""
+
+    steps: int
+    """How many steps are on each side."""
+
+    before: float | None
+    before_low: float | None
+    before_high: float | None
+    after: float | None
+    after_low: float | None
+    after_high: float | None
+    pairs: int
+    """Prompts on both sides; the figures below are over them."""
+
+    difference: float | None
+    low: float | None
+    high: float | None
+    p_value: float | None
+    conclusion: str
+
+
+class TrainingView(PageModel):
+    """The page of one training."""
+
+    id: str
+    name: str
+    dataset: str
+    status: RunStatus
+    created_at: str
+    steps: tuple[TrainingStep, ...]
+    unfinished_rollouts: int
+    change: RewardChange | None
+    """None with fewer than two steps."""
+
+    step: int | None
+    """The step whose rollouts are listed."""
+
+    rollouts: tuple[TrainedRolloutView, ...]
+    rollouts_left_out: int
+
+    @property
+    def reward_curve(self) -> list[CurvePoint]:
+        """The mean reward by step; a point leads to the rollouts of its step."""
+        return [
+            CurvePoint(
+                value=each.reward,
+                low=each.reward_low,
+                high=each.reward_high,
+                name=str(each.step),
+                title=f"step {each.step}: reward {format_number(each.reward)}",
+                link=f"/training/{encode_segment(self.id)}?step={each.step}#rollouts",
+            )
+            for each in _thin_out(self.steps)
+        ]
+
+    @property
+    def curves(self) -> dict[str, list[CurvePoint]]:
+        """The metrics that any step has, by title."""
+        shown = _thin_out(self.steps)
+        found = {
+            title: [_build_metric_point(each, name) for each in shown]
+            for name, title in CURVES.items()
+        }
+        return {
+            title: points
+            for title, points in found.items()
+            if any(point.value is not None for point in points)
+        }
+
+
+def read_training_page(store: Store, request: Request) -> TrainingView:
+    """Read a training, with the rollouts of the step that is asked for."""
+    run = find_run(store, read_segment(request, "run_id"))
+    row = run.row()
+    found = _TRAININGS.get(
+        (*build_run_key(store, row), len(run.steps())),
+        lambda: read_training(run),
+        results=1 + row.totals.recorded,
+    )
+    if found is None:
+        raise HTTPException(404, f"run {run.id!r} is not a training")
+    settings = run.spec.config["training"]
+    step = _read_step(request)
+    listed = [] if step is None else _read_rollouts(run, step, settings)
+    steps = tuple(TrainingStep(**each) for each in found.plain()["steps"])
+    return TrainingView(
+        id=run.id,
+        name=run.spec.name,
+        dataset=run.spec.dataset,
+        status=row.status,
+        created_at=run.spec.created_at,
+        steps=steps,
+        unfinished_rollouts=found.unfinished,
+        change=_compare_ends(run, found, settings),
+        step=step,
+        rollouts=tuple(_describe_rollouts(listed, settings))[:_MAX_ROLLOUTS],
+        rollouts_left_out=max(len(listed) - _MAX_ROLLOUTS, 0),
+    )
+
+
+def _read_step(request: Request) -> int | None:
+    text = read_parameter(request, "step")
+    if not text:
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise ConfigError(f"step must be a whole number, not {text[:60]!r}")
+    return int(text)
+
+
+@dataclass(frozen=True)
+class _Rollout:
+    row: ResultRow
+    sample: Sample | None
+
+
+def _read_rollouts(run: Run, step: int, settings: Mapping[str, Any]) -> list[_Rollout]:
+    if settings["zero_variance"] == "resample":
+        # Only the samples record their steps: see `read_training`.
+        pairs = zip(run.results(), run.samples(), strict=False)
+        return [
+            _Rollout(row, sample)
+            for row, sample in pairs
+            if sample.metadata.get("training_step") == step
+        ]
+    rows = [row for row in run.results() if _find_step(row, settings) == step]
+    found: list[_Rollout] = []
+    for row in rows:
+        sample = None
+        if len(found) < _MAX_ROLLOUTS:
+            body = run.find_result(row.key)
+            sample = None if body is None else body[1]
+        found.append(_Rollout(row, sample))
+    return found
+
+
+def _find_step(row: ResultRow, settings: Mapping[str, Any]) -> int:
+    return int((row.group_index or 0) // settings["prompts_per_step"] + 1)
+
+
+def _describe_rollouts(
+    listed: Sequence[_Rollout], settings: Mapping[str, Any]
+) -> Iterator[TrainedRolloutView]:
+    groups: dict[int, list[_Rollout]] = {}
+    for each in listed:
+        groups.setdefault(each.row.group_index or 0, []).append(each)
+    for prompt, group in groups.items():
+        rewards = [each.row.score if each.row.valid else None for each in group]
+        advantages = compute_advantages(rewards, scaling=settings.get("advantage", "std"))
+        for each, reward, advantage in zip(group, rewards, advantages, strict=True):
+            answer = "" if each.sample is None else each.sample.response
+            yield TrainedRolloutView(
+                key=each.row.key,
+                id=each.row.sample_id,
+                prompt=prompt,
+                label="" if each.sample is None else build_label(each.sample),
+                answer=answer[:_MAX_ANSWER_CHARS],
+                left_out=max(len(answer) - _MAX_ANSWER_CHARS, 0),
+                reward=reward,
+                advantage=advantage,
+                failed=each.row.boundary,
+            )
+
+
+def _compare_ends(run: Run, training: Training, settings: Mapping[str, Any]) -> RewardChange | None:
+    steps = training.steps
+    if len(steps) < 2:
+        return None
+    size = max(len(steps) // 5, 1)
+    before, after = (_average_steps(part) for part in (steps[:size], steps[-size:]))
+    paired: Comparison | None = None
+    if settings["zero_variance"] != "resample":
+        ends = [{each.first for each in part} for part in (steps[:size], steps[-size:])]
+        paired = compare(*(_select_rows(run, wanted, settings) for wanted in ends), limit=0)
+    return RewardChange(
+        steps=size,
+        before=before.mean,
+        before_low=before.low,
+        before_high=before.high,
+        after=after.mean,
+        after_low=after.low,
+        after_high=after.high,
+        pairs=0 if paired is None else paired.pairs,
+        difference=None if paired is None else paired.difference.mean,
+        low=None if paired is None else paired.difference.low,
+        high=None if paired is None else paired.difference.high,
+        p_value=None if paired is None else paired.p_value,
+        conclusion="not compared" if paired is None else str(paired.conclusion),
+    )
+
+
+def _average_steps(steps: Sequence[Steps]) -> Interval:
+    prompts = (each for step in steps for each in step.rewards.values())
+    return mean_interval(total / count for total, count in prompts)
+
+
+def _select_rows(run: Run, steps: set[int], settings: Mapping[str, Any]) -> list[ResultRow]:
+    # Sorted by sample: a prompt may be in several steps, and pairs are made by sample.
+    rows = [row for row in run.results() if _find_step(row, settings) in steps]
+    return sorted(rows, key=lambda row: row.sample_id)
+
+
+def _thin_out(steps: Sequence[TrainingStep]) -> Sequence[TrainingStep]:
+    every = -(-len(steps) // _MAX_POINTS) or 1
+    return steps[::every]
+
+
+def _build_metric_point(step: TrainingStep, name: str) -> CurvePoint:
+    value = (step.metrics or {}).get(name)
+    known = isinstance(value, int | float) and not isinstance(value, bool)
+    return CurvePoint(
+        value=float(value) if known and value is not None else None,
+        name=str(step.step),
+        title=f"step {step.step}: {value}",
+    )
+
+
+ROUTES = build_page_routes(
+    "/training/{run_id}",
+    "/api/training/{run_id}",
+    template="training.html",
+    section="runs",
+    read=read_training_page,
+)

@@ -1,0 +1,197 @@
+"""The page of a comparison, as JSON and as HTML."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from assay.cli import main
+from assay.errors import ConfigError
+from assay.store import SampleLabel, Store
+from assay.types import EvaluateResult, Sample, Status
+from assay.web import ViewServer
+from assay.web.compare_page import read_comparison
+from make import asked, said, sample
+from recorded_pages import HOSTILE_TEXTS, RecordedPages, record_run, ticket
+from view_requests import ask, fetch, fetch_json
+
+
+def choose(pages: RecordedPages) -> str:
+    return f"run={pages.baseline}&run={pages.changed}"
+
+
+def test_the_flipped_samples_come_first_with_both_answers(
+    viewer: ViewServer, pages: RecordedPages
+) -> None:
+    view = fetch_json(viewer, f"/api/compare?{choose(pages)}")
+
+    assert [run["id"] for run in view["runs"]] == [pages.baseline, pages.changed]
+    assert view["show"] == "flipped"
+    assert (
+        view["counts"]["flipped"] == view["counts"]["regressions"] + view["counts"]["improvements"]
+    )
+    first = view["samples"][0]
+    old, new = first["answers"]
+    assert (first["change"], old["score"], new["score"]) == ("worse", 1.0, 0.0)
+    assert (old["answer"], new["answer"]) == (
+        "Yes, within 30 days.",
+        "Yes, returns are accepted within 60 days.",
+    )
+    assert {"kind": "old", "text": "30", "left_out": 0} in old["parts"]
+    assert {"kind": "new", "text": "60", "left_out": 0} in new["parts"]
+
+
+def test_the_json_has_the_shape_of_the_command(
+    viewer: ViewServer, pages: RecordedPages, page_store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = fetch_json(viewer, f"/api/compare?{choose(pages)}")["comparisons"][0]
+    main(["compare", pages.baseline, pages.changed, "--json", "--store", page_store.where])
+    printed = json.loads(capsys.readouterr().out)
+
+    assert found.keys() - printed.keys() == {"adjusted_p"}
+    assert printed.keys() <= found.keys()
+    same = printed.keys() - {"answers", "labels"}
+    assert {key: found[key] for key in same} == {key: printed[key] for key in same}
+
+
+def test_missing_samples_are_counted(viewer: ViewServer, pages: RecordedPages) -> None:
+    view = fetch_json(viewer, f"/api/compare?{choose(pages)}&show=missing")
+
+    assert view["counts"]["missing"] == 3
+    assert [each["answers"][1]["failed"] for each in view["samples"]].count(None) == 0
+    assert view["comparisons"][0]["not_judged_in_b"]["count"] == 3
+
+
+def test_pages_continue_after_the_last_sample(viewer: ViewServer, pages: RecordedPages) -> None:
+    first = fetch_json(viewer, f"/api/compare?{choose(pages)}&show=all")
+    second = fetch_json(viewer, f"/api/compare?{choose(pages)}&show=all&after={first['next']}")
+
+    names = [each["id"] for view in (first, second) for each in view["samples"]]
+    assert len(names) == len(set(names)) == 40
+    assert second["next"] is None
+
+
+def test_three_runs_are_compared_with_the_first(viewer: ViewServer, pages: RecordedPages) -> None:
+    runs = f"{choose(pages)}&run={pages.repeats}"
+    view = fetch_json(viewer, f"/api/compare?{runs}")
+    status, _, page = fetch(viewer, f"/compare?{runs}")
+
+    assert [each["b"] for each in view["comparisons"]] == [pages.changed, pages.repeats]
+    assert view["comparisons"][1]["missing_in_b"]["count"] == 40
+    assert status == 200
+    assert "Holm" in page
+
+
+def test_the_oldest_run_is_the_baseline_if_asked(viewer: ViewServer, pages: RecordedPages) -> None:
+    path = f"/api/compare?run={pages.changed}&run={pages.baseline}"
+
+    given = fetch_json(viewer, path)["runs"][0]["id"]
+    ordered = fetch_json(viewer, f"{path}&order=oldest")["runs"][0]["id"]
+
+    assert (given, ordered) == (pages.changed, pages.baseline)
+
+
+def test_without_runs_the_page_offers_them(viewer: ViewServer, pages: RecordedPages) -> None:
+    status, _, page = fetch(viewer, "/compare")
+
+    assert status == 200
+    assert f'value="{pages.baseline}"' in page
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "words"),
+    [
+        ("run=tickets-1&run=nothing", 404, "does not exist"),
+        ("run=tickets-1&run=tickets-2&show=nothing", 400, "show must be one of"),
+        ("&".join(f"run=r{index}" for index in range(7)), 400, "at most 6 runs"),
+    ],
+)
+def test_a_wrong_request_is_explained(
+    query: str, status: int, words: str, viewer: ViewServer
+) -> None:
+    found, _, page = fetch(viewer, f"/compare?{query}")
+
+    assert found == status
+    assert words in page
+
+
+def test_the_prompts_are_compared_word_by_word(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "s.db") as store:
+        for run, text in {"a": "Answer. Be friendly.", "b": "Answer. Be brief."}.items():
+            config = {"agent": {"name": run}, "prompt": {"text": text}}
+            record_run(store, run, [ticket(1)], config=config)
+        view = read_comparison(store, ask(("run", "a"), ("run", "b")))
+
+    assert view.prompts[0] is not None
+    assert [(part.kind, part.text) for part in view.prompts[0]] == [
+        ("same", "Answer. Be "),
+        ("old", "friendly"),
+        ("new", "brief"),
+        ("same", "."),
+    ]
+    assert [run.title for run in view.runs] == ["a", "b"]
+
+
+def test_of_repeats_the_answer_that_shows_the_change_is_chosen(tmp_path: Path) -> None:
+    def answer(text: str, score: float) -> Sample:
+        result = EvaluateResult(score=score)
+        return sample(
+            asked("Why?"), said(text), id="q", index=0, score=result, status=Status.COMPLETED
+        )
+
+    with Store.open(tmp_path / "s.db") as store:
+        record_run(store, "a", [(answer("bad", 0.0), 0), (answer("good", 1.0), 1)], repeats=2)
+        record_run(store, "b", [(answer("worst", 0.0), 0), (answer("low", 0.1), 1)], repeats=2)
+        view = read_comparison(store, ask(("run", "a"), ("run", "b")))
+
+    old, new = view.samples[0].answers
+    assert (old.answer, old.repeat, old.scores) == ("good", 1, (0.0, 1.0))
+    assert (new.answer, new.score) == ("worst", 0.05)
+
+
+def test_a_long_answer_is_cut_with_a_note(tmp_path: Path) -> None:
+    def answer(text: str, score: float) -> Sample:
+        result = EvaluateResult(score=score)
+        return sample(asked("Why?"), said(text), id="q", score=result, status=Status.COMPLETED)
+
+    with Store.open(tmp_path / "s.db") as store:
+        record_run(store, "a", [answer("short", 1.0)])
+        record_run(store, "b", [answer("long " * 10_000, 0.0)])
+        with ViewServer(store) as viewer:
+            view = fetch_json(viewer, "/api/compare?run=a&run=b")
+            _, _, page = fetch(viewer, "/compare?run=a&run=b")
+
+    assert view["samples"][0]["answers"][1]["left_out"] == 30_000
+    assert "30,000 more characters are not shown here" in page
+
+
+def test_labels_of_people_are_shown(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "s.db") as store:
+        record_run(store, "a", [ticket(1)])
+        record_run(store, "b", [ticket(4, changed=True)])
+        key = next(store.run("a").results()).key
+        store.run("a").write_label(SampleLabel(key, verdict="fail", note="too short", author="Ann"))
+        with ViewServer(store) as viewer:
+            view = fetch_json(viewer, "/api/compare?run=a&run=b&show=all")
+            _, _, page = fetch(viewer, "/compare?run=a&run=b&show=all")
+
+    labels = [answer["label"] for each in view["samples"] for answer in each["answers"]]
+    assert [label["verdict"] for label in labels if label] == ["fail"]
+    assert "labelled fail" in page
+    assert "too short" in page
+
+
+def test_runs_on_different_scales_are_refused(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "s.db") as store:
+        record_run(store, "a", [ticket(1)], config={"bounds": [0, 10]})
+        record_run(store, "b", [ticket(1)], config={})
+        with pytest.raises(ConfigError, match="different scales"):
+            read_comparison(store, ask(("run", "a"), ("run", "b")))
+
+
+def test_hostile_answers_stay_text(viewer: ViewServer, pages: RecordedPages) -> None:
+    _, _, page = fetch(viewer, f"/compare?run={pages.hostile}&run={pages.baseline}&show=all")
+
+    assert HOSTILE_TEXTS[0] not in page
+    assert "<img" not in page.lower()
+    assert "\u202e" not in page

@@ -1,0 +1,85 @@
+"""Groups of bad results: which results are bad, and what groups them."""
+
+from pathlib import Path
+
+import pytest
+
+from assay.runner import read_summary
+from assay.store import Store
+from assay.types import EvaluateResult, Message, Sample, Status, ToolCall, Trajectory
+from assay.web import failure_groups
+from assay.web.failure_groups import BadResults, find_bad_results, is_tool_error, list_tool_errors
+from make import said
+from recorded_pages import RecordedPages, record_run
+
+
+def analyse(store: Store, run: str) -> BadResults:
+    return find_bad_results(store.run(run), read_summary(store.run(run)))
+
+
+def test_failures_and_low_scores_are_grouped_by_reason(
+    page_store: Store, pages: RecordedPages
+) -> None:
+    found = analyse(page_store, pages.changed)
+
+    sizes = {key: len(group.samples) for key, group in found.groups.items()}
+    assert (found.failed, found.low, found.below) == (3, 10, 1.0)
+    assert sizes == {
+        ("failure", "agent: TimeoutError: no answer within N s"): 2,
+        ("failure", "endpoint: TimeoutError: no answer within N s"): 1,
+        ("reason", "contradicts policy §N: N days, not N"): 10,
+        ("metric", "policy"): 10,
+        ("metric", "tone"): 10,
+    }
+    assert found.ungrouped == 0
+
+
+def test_tool_errors_are_found_in_transcripts(tmp_path: Path) -> None:
+    call = ToolCall(id="a", name="search", arguments={})
+    failed = Message(
+        role="tool", tool_call_id="a", content="no file 'x'\nat line 3", details={"failed": True}
+    )
+    sample = Sample(
+        id="q",
+        prompt="Why?",
+        trajectory=Trajectory(messages=[said(None, call), failed, said("Sorry.")]),
+        score=EvaluateResult(score=0.0),
+        status=Status.COMPLETED,
+    )
+    with Store.open(tmp_path / "s.db") as store:
+        record_run(store, "a", [sample])
+        found = analyse(store, "a")
+
+    assert ("tool", "search: no file '…'") in found.groups
+    assert ("reason", "no reason given") in found.groups
+
+
+@pytest.mark.parametrize(
+    ("details", "expected"),
+    [
+        ({"is_error": True}, True),
+        ({"status": "error"}, True),
+        ({"exit_code": 2}, True),
+        ({"exit_code": 0, "failed": False}, False),
+        ({"exit_code": True}, False),
+        (None, False),
+    ],
+)
+def test_recorded_details_mark_a_failed_tool(
+    details: dict[str, object] | None, expected: bool
+) -> None:
+    assert is_tool_error(Message(role="tool", content="x", details=details)) is expected
+
+
+def test_an_unmarked_tool_answer_is_not_an_error() -> None:
+    assert list_tool_errors([Message(role="tool", content="error: no")]) == []
+
+
+def test_results_beyond_the_limit_are_counted(
+    page_store: Store, pages: RecordedPages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(failure_groups, "MAX_RESULTS_GROUPED", 5)
+
+    found = analyse(page_store, pages.changed)
+
+    assert (len(found.samples), found.ungrouped) == (5, 8)

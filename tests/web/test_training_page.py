@@ -1,0 +1,117 @@
+"""The page of a training: curves, rollouts with advantages, and the reward before and after."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.store import RunSpec, Store
+from assay.types import EvaluateResult, Sample, Status
+from assay.web import ViewServer
+from assay.web.training_page import TrainingView, read_training_page
+from make import asked, said, sample
+from recorded_pages import RecordedPages
+from store_runs import QUICK
+from view_requests import ask, fetch, fetch_json
+
+
+def rollout(step: int, place: int, score: float | None) -> Sample:
+    result = EvaluateResult(score=score) if score is not None else EvaluateResult(reason="unclear")
+    return sample(
+        asked(f"question {place // 2}"),
+        said(f"answer {step}"),
+        id=f"row-{place // 2}",
+        group_index=(step - 1) * 2 + place // 2,
+        score=result,
+        status=Status.COMPLETED,
+        metadata={"training_step": step},
+    )
+
+
+def record_training(store: Store, steps: list[list[float | None]], **settings: Any) -> None:
+    given = {"prompts_per_step": 2, "group_size": 2, "zero_variance": "keep", **settings}
+    run = store.start_run(RunSpec("t", "grpo", {"training": given}, "f", "d"))
+
+    async def write() -> None:
+        async with run.writer(QUICK) as writer:
+            for step, scores in enumerate(steps, start=1):
+                for place, score in enumerate(scores):
+                    body = rollout(step, place, score)
+                    await writer.record(f"{step}-{place}", body, repeat=2 * step + place % 2)
+
+    # In a thread: an open browser occupies the event loop of this one.
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(asyncio.run, write()).result()
+    for step in range(1, len(steps) + 1):
+        run.record_step(step, {"kl": 0.1 * step, "entropy": None, "tokens_per_s": 50.0})
+    run.finish("completed")
+
+
+def read(store: Store, **given: str) -> TrainingView:
+    return read_training_page(store, ask(*given.items(), run_id="t"))
+
+
+def test_steps_have_rewards_and_metrics(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "s.db") as store:
+        record_training(store, [[0.0, 0.0, 0.0, 1.0], [1.0, 1.0, 1.0, 0.0]])
+        view = read(store)
+
+    assert [step.reward for step in view.steps] == [0.25, 0.75]
+    assert [point.value for point in view.curves["KL divergence"]] == [0.1, 0.2]
+    assert "Entropy" not in view.curves
+    assert view.reward_curve[1].link == "/training/t?step=2#rollouts"
+    assert view.rollouts == ()
+
+
+@pytest.mark.parametrize("zero_variance", ["keep", "resample"])
+def test_rollouts_of_a_step_have_their_advantage(tmp_path: Path, zero_variance: str) -> None:
+    with Store.open(tmp_path / "s.db") as store:
+        record_training(
+            store,
+            [[0.0, 0.0, 0.0, 0.0], [1.0, 0.0, None, 1.0]],
+            zero_variance=zero_variance,
+            advantage="mean",
+        )
+        view = read(store, step="2")
+
+    assert [each.reward for each in view.rollouts] == [1.0, 0.0, None, 1.0]
+    assert [each.advantage for each in view.rollouts] == [0.5, -0.5, None, 0.0]
+    assert view.rollouts[0].answer == "answer 2"
+
+
+def test_the_first_steps_are_compared_with_the_last(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "s.db") as store:
+        record_training(store, [[0.0, 0.0, 0.0, 1.0], [1.0, 1.0, 1.0, 0.0]])
+        change = read(store).change
+
+    assert change is not None
+    assert (change.steps, change.before, change.after) == (1, 0.25, 0.75)
+    assert (change.pairs, change.difference) == (2, 0.5)
+    assert change.conclusion == "too few to tell"
+
+
+def test_the_page_draws_curves(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "s.db") as store:
+        record_training(store, [[0.0, 0.0, 0.0, 1.0], [1.0, 1.0, 1.0, 0.0]])
+        with ViewServer(store) as viewer:
+            status, _, page = fetch(viewer, "/training/t?step=1")
+            view = fetch_json(viewer, "/api/training/t")
+
+    assert status == 200
+    assert "Rollouts of step 1" in page
+    assert page.count('class="curve"') == 3
+    assert view["steps"][0]["metrics"] == {"kl": 0.1, "entropy": None, "tokens_per_s": 50.0}
+
+
+def test_another_run_is_not_a_training(viewer: ViewServer, pages: RecordedPages) -> None:
+    assert fetch(viewer, f"/training/{pages.baseline}")[0] == 404
+
+
+def test_a_wrong_step_is_refused(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "s.db") as store:
+        record_training(store, [[0.0, 0.0, 0.0, 1.0]])
+        with ViewServer(store) as viewer:
+            assert fetch(viewer, "/training/t?step=x")[0] == 400
+            assert "This step has no rollouts" in fetch(viewer, "/training/t?step=9")[2]
