@@ -100,15 +100,18 @@ class EndpointError(AssayError):
         hint: str | None = None,
         status: int | None = None,
         retryable: bool = True,
+        retry_after_s: float | None = None,
     ) -> None:
         super().__init__(message, where=where, hint=hint)
         self.status = status
         self.retryable = retryable
+        self.retry_after_s = retry_after_s
 
     def __reduce__(self) -> tuple[object, ...]:
         # The third element is the state that pickle adds to `__dict__` after the rebuild.
         rebuild, arguments = super().__reduce__()
-        return (rebuild, arguments, {"status": self.status, "retryable": self.retryable})
+        state = {name: self.__dict__[name] for name in ("status", "retryable", "retry_after_s")}
+        return (rebuild, arguments, state)
 
 
 class AccessDenied(EndpointError):

@@ -35,6 +35,7 @@ PUBLIC = {
         TokenError TrainingError WireError install_command
     """,
     "assay.export": "ExportOptions ExportReport FORMATS Format Selection Split export_samples",
+    "assay.gateway": "Gateway GatewayLimits GatewaySession GatewaySettings expand_request",
     "assay.formats": """
         AgentOutput AnthropicChat Converted Dropped GeminiChat attach_result
         attach_trajectory_result convert_agent_output eval_record_schema from_anthropic from_atif

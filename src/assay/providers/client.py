@@ -113,6 +113,17 @@ class Client:
             return self._ask(messages, tools, seed)
         return self._ask_cached(self.cache, messages, tools, seed)
 
+    def read_answer(self, answer: Any, *, latency_s: float, message_index: int) -> Reply:
+        """Parse an answer of the server that was requested without this client.
+
+        Raises `EndpointError` if it contains no reply.
+        """
+        attempt = Attempt(latency_s, 1, None, message_index, None)
+        try:
+            return self._adapter.read(answer, attempt)
+        except AttemptError as fault:
+            raise fault.error(where=self._where, attempts=1) from None
+
     async def _ask_cached(
         self,
         cache: ResponseCache,

@@ -1,0 +1,5 @@
+from .gateway_server import Gateway as Gateway
+from .gateway_server import GatewaySettings as GatewaySettings
+from .gateway_session import GatewaySession as GatewaySession
+from .request_parts import expand_request as expand_request
+from .spending import GatewayLimits as GatewayLimits

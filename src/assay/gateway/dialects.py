@@ -1,0 +1,88 @@
+"""The model APIs that agents may call, and how each writes requests, answers and errors."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from assay.formats import (
+    ChatStream,
+    ModelAnswer,
+    ModelRequest,
+    StreamEvent,
+    read_chat_conversation,
+    read_chat_request,
+    write_chat_answer,
+    write_chat_error,
+    write_chat_events,
+    write_event,
+)
+from assay.types import Message
+
+
+class AnswerStream(Protocol):
+    """Assembles the events of a stream to one answer."""
+
+    error: object
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the model ended its answer."""
+
+    def add(self, event: StreamEvent) -> None:
+        """Add one event. Raises `WireError` if it is not one of this API."""
+
+    def build_answer(self) -> dict[str, Any]:
+        """Return the answer as the same request without streaming would return it."""
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """One API."""
+
+    name: str
+    """The name of its format, as in the extras of messages."""
+
+    protocol: str
+    """The protocol of the providers with the same API."""
+
+    path: str
+    """After the base URL, which ends with /v1."""
+
+    list_field: str
+    """The field of a request with the conversation."""
+
+    setting_names: Mapping[str, str]
+    """The names of an endpoint's settings in a request."""
+
+    read_request: Callable[[Mapping[str, Any]], ModelRequest]
+    read_conversation: Callable[[Mapping[str, Any]], list[Message]]
+    write_answer: Callable[[ModelAnswer], dict[str, Any]]
+    write_events: Callable[[Mapping[str, Any], Mapping[str, Any]], Iterator[bytes]]
+    make_stream: Callable[[], AnswerStream]
+    write_error: Callable[[int, str, str | None], dict[str, Any]]
+    write_error_event: Callable[[dict[str, Any]], bytes]
+
+
+OPENAI_CHAT = Dialect(
+    name="openai_chat",
+    protocol="openai",
+    path="/chat/completions",
+    list_field="messages",
+    setting_names={
+        "temperature": "temperature",
+        "top_p": "top_p",
+        "max_tokens": "max_tokens",
+        "stop": "stop",
+        "reasoning_effort": "reasoning_effort",
+        "seed": "seed",
+    },
+    read_request=read_chat_request,
+    read_conversation=read_chat_conversation,
+    write_answer=write_chat_answer,
+    write_events=write_chat_events,
+    make_stream=ChatStream,
+    write_error=write_chat_error,
+    write_error_event=write_event,
+)
+
+DIALECTS = (OPENAI_CHAT,)
