@@ -6,6 +6,12 @@ from .agent_turns import split_agent_turns as split_agent_turns
 from .anthropic import AnthropicChat as AnthropicChat
 from .anthropic import from_anthropic as from_anthropic
 from .anthropic import to_anthropic as to_anthropic
+from .anthropic_calls import MessagesStream as MessagesStream
+from .anthropic_calls import read_messages_conversation as read_messages_conversation
+from .anthropic_calls import read_messages_request as read_messages_request
+from .anthropic_calls import write_messages_answer as write_messages_answer
+from .anthropic_calls import write_messages_error as write_messages_error
+from .anthropic_calls import write_messages_events as write_messages_events
 from .atif import ATIF_CALL_FIELDS as ATIF_CALL_FIELDS
 from .atif import ATIF_DOCUMENT_FIELDS as ATIF_DOCUMENT_FIELDS
 from .atif import ATIF_METRIC_FIELDS as ATIF_METRIC_FIELDS
@@ -58,6 +64,12 @@ from .openai_finetuning import to_openai_rft as to_openai_rft
 from .openai_finetuning import to_openai_sft as to_openai_sft
 from .openai_responses import read_responses_answer as read_responses_answer
 from .openai_responses import to_openai_responses as to_openai_responses
+from .openai_responses_calls import ResponsesStream as ResponsesStream
+from .openai_responses_calls import read_responses_conversation as read_responses_conversation
+from .openai_responses_calls import read_responses_request as read_responses_request
+from .openai_responses_calls import write_responses_answer as write_responses_answer
+from .openai_responses_calls import write_responses_error_event as write_responses_error_event
+from .openai_responses_calls import write_responses_events as write_responses_events
 from .openenv_trace import from_openenv_trace as from_openenv_trace
 from .openenv_trace import to_openenv_trace as to_openenv_trace
 from .output_limits import cut_outputs as cut_outputs

@@ -2,19 +2,32 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from assay.formats import (
     ChatStream,
+    MessagesStream,
     ModelAnswer,
     ModelRequest,
+    ResponsesStream,
     StreamEvent,
     read_chat_conversation,
     read_chat_request,
+    read_messages_conversation,
+    read_messages_request,
+    read_responses_conversation,
+    read_responses_request,
     write_chat_answer,
     write_chat_error,
     write_chat_events,
     write_event,
+    write_messages_answer,
+    write_messages_error,
+    write_messages_events,
+    write_responses_answer,
+    write_responses_error_event,
+    write_responses_events,
 )
 from assay.types import Message
 
@@ -85,4 +98,45 @@ OPENAI_CHAT = Dialect(
     write_error_event=write_event,
 )
 
-DIALECTS = (OPENAI_CHAT,)
+OPENAI_RESPONSES = Dialect(
+    name="openai_responses",
+    protocol="openai-responses",
+    path="/responses",
+    list_field="input",
+    setting_names={
+        "temperature": "temperature",
+        "top_p": "top_p",
+        "max_tokens": "max_output_tokens",
+        "reasoning_effort": "reasoning",
+    },
+    read_request=read_responses_request,
+    read_conversation=read_responses_conversation,
+    write_answer=write_responses_answer,
+    write_events=write_responses_events,
+    make_stream=ResponsesStream,
+    write_error=write_chat_error,
+    write_error_event=write_responses_error_event,
+)
+
+ANTHROPIC = Dialect(
+    name="anthropic",
+    protocol="anthropic",
+    path="/messages",
+    list_field="messages",
+    setting_names={
+        "temperature": "temperature",
+        "top_p": "top_p",
+        "max_tokens": "max_tokens",
+        "stop": "stop_sequences",
+        "thinking": "thinking",
+    },
+    read_request=read_messages_request,
+    read_conversation=read_messages_conversation,
+    write_answer=write_messages_answer,
+    write_events=write_messages_events,
+    make_stream=MessagesStream,
+    write_error=write_messages_error,
+    write_error_event=partial(write_event, name="error"),
+)
+
+DIALECTS = (OPENAI_CHAT, OPENAI_RESPONSES, ANTHROPIC)

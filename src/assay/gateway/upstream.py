@@ -21,6 +21,12 @@ from .dialects import DIALECTS, Dialect
 _SETTING_FIELDS = ("temperature", "top_p", "max_tokens", "stop", "reasoning_effort", "thinking")
 # An agent uses few combinations of settings; one that varies them must not fill the memory.
 _MAX_CLIENTS = 32
+# Wishes about reasoning that other APIs have no equivalent for.
+_HINTS = {
+    "openai": ("thinking",),
+    "openai-responses": ("thinking",),
+    "anthropic": ("reasoning_effort",),
+}
 _DEFAULT_TIMEOUT_S = 600.0
 _TOKEN_ID_PARAMS = ("return_token_ids", "return_tokens_as_token_ids", "logprobs")
 _SAMPLING_NAMES = frozenset(
@@ -109,6 +115,8 @@ class Upstream:
             if name not in _SETTING_FIELDS or getattr(self.endpoint, name) is None
         }
         given.pop("seed", None)
+        for name in _HINTS.get(self.protocol, ("thinking", "reasoning_effort")):
+            given.pop(name, None)
         if not self._is_ours:
             # Such a client fixes its own sampling. What is asked of the model must not differ.
             for name in ("tool_choice", "response_schema"):

@@ -1,0 +1,283 @@
+"""Agents of each API in front of models of each API: text, tools, streams and errors.
+
+The agents use the real clients of OpenAI, and of Anthropic where it is installed.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession, web
+from openai import APIStatusError, AsyncOpenAI
+
+from assay.formats import EventReader
+from assay.gateway import Gateway, GatewaySession
+from assay.providers import connect
+from assay.types import Trajectory
+from model_apis import ModelApi
+
+PROVIDERS = ("openai", "openai-responses", "anthropic")
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+TEMPERATURE = "7 degrees"
+
+Agent = Callable[[GatewaySession, str, bool], Awaitable[str]]
+"""Asks with the weather tool if the question is about weather, and returns the last answer."""
+
+
+async def chat_agent(session: GatewaySession, question: str, stream: bool) -> str:
+    messages: list[Any] = [{"role": "user", "content": question}]
+    function = {"name": "weather", "description": "Look up.", "parameters": SCHEMA}
+    tools: Any = [{"type": "function", "function": function}] if "weather" in question else None
+    more: Any = {"tools": tools} if tools else {}
+    async with AsyncOpenAI(base_url=session.base_url, api_key=session.key, max_retries=0) as sdk:
+        while True:
+            if stream:
+                async with sdk.chat.completions.stream(
+                    model="gpt", messages=messages, **more
+                ) as events:
+                    answer: Any = await events.get_final_completion()
+            else:
+                answer = await sdk.chat.completions.create(model="gpt", messages=messages, **more)
+            message = answer.choices[0].message
+            if not message.tool_calls:
+                assert answer.choices[0].finish_reason == "stop"
+                return message.content or ""
+            assert answer.choices[0].finish_reason == "tool_calls"
+            (call,) = message.tool_calls
+            assert json.loads(call.function.arguments) == {"city": "Ulm"}
+            function = {"name": call.function.name, "arguments": call.function.arguments}
+            kept = {"id": call.id, "type": "function", "function": function}
+            messages += [
+                {"role": "assistant", "content": message.content, "tool_calls": [kept]},
+                {"role": "tool", "tool_call_id": call.id, "content": TEMPERATURE},
+            ]
+
+
+async def responses_agent(session: GatewaySession, question: str, stream: bool) -> str:
+    items: list[Any] = [{"role": "user", "content": question}]
+    tool = {"type": "function", "name": "weather", "parameters": SCHEMA, "strict": False}
+    more: Any = {"tools": [tool]} if "weather" in question else {}
+    async with AsyncOpenAI(base_url=session.base_url, api_key=session.key, max_retries=0) as sdk:
+        while True:
+            if stream:
+                async with sdk.responses.stream(
+                    model="gpt", input=items, store=False, **more
+                ) as events:
+                    answer: Any = await events.get_final_response()
+            else:
+                answer = await sdk.responses.create(model="gpt", input=items, store=False, **more)
+            calls = [item for item in answer.output if item.type == "function_call"]
+            if not calls:
+                return str(answer.output_text)
+            (call,) = calls
+            assert json.loads(call.arguments) == {"city": "Ulm"}
+            kept = {"type": "function_call", "call_id": call.call_id, "name": call.name}
+            items += [
+                {**kept, "arguments": call.arguments},
+                {"type": "function_call_output", "call_id": call.call_id, "output": TEMPERATURE},
+            ]
+
+
+async def messages_agent(session: GatewaySession, question: str, stream: bool) -> str:
+    turns: list[Any] = [{"role": "user", "content": question}]
+    tools = [{"name": "weather", "description": "Look up.", "input_schema": SCHEMA}]
+    body: dict[str, Any] = {"model": "claude", "max_tokens": 100, "stream": stream}
+    if "weather" in question:
+        body["tools"] = tools
+    while True:
+        answer = await post_messages(session, {**body, "messages": turns})
+        calls = [block for block in answer["content"] if block["type"] == "tool_use"]
+        if not calls:
+            assert answer["stop_reason"] == "end_turn"
+            return "".join(block.get("text", "") for block in answer["content"])
+        assert answer["stop_reason"] == "tool_use"
+        (call,) = calls
+        assert call["input"] == {"city": "Ulm"}
+        result = {"type": "tool_result", "tool_use_id": call["id"], "content": TEMPERATURE}
+        turns += [
+            {"role": "assistant", "content": answer["content"]},
+            {"role": "user", "content": [result]},
+        ]
+
+
+async def post_messages(session: GatewaySession, body: dict[str, Any]) -> dict[str, Any]:
+    """Ask as Claude Code does; the events of a stream are put together by hand."""
+    url = f"{session.root_url}/v1/messages?beta=true"
+    headers = {"x-api-key": session.key, "anthropic-version": "2023-06-01"}
+    async with ClientSession() as http, http.post(url, json=body, headers=headers) as response:
+        if not body["stream"] or response.status != 200:
+            answer: dict[str, Any] = await response.json()
+            if response.status != 200:
+                raise AssertionError(answer)
+            return answer
+        assert response.content_type == "text/event-stream"
+        message: dict[str, Any] = {}
+        blocks: list[dict[str, Any]] = []
+        for event in EventReader().feed(await response.read()):
+            data = json.loads(event.data)
+            assert event.name == data["type"]
+            if event.name == "message_start":
+                message = data["message"]
+            elif event.name == "content_block_start":
+                blocks.append({**data["content_block"], "partial": ""})
+            elif event.name == "content_block_delta":
+                for key in ("text", "thinking", "signature"):
+                    if key in data["delta"]:
+                        blocks[-1][key] += data["delta"][key]
+                blocks[-1]["partial"] += data["delta"].get("partial_json", "")
+            elif event.name == "message_delta":
+                message |= data["delta"]
+        for block in blocks:
+            if partial := block.pop("partial"):
+                block["input"] = json.loads(partial)
+        return {**message, "content": blocks}
+
+
+AGENTS: dict[str, Agent] = {
+    "openai": chat_agent,
+    "openai-responses": responses_agent,
+    "anthropic": messages_agent,
+}
+
+
+async def ask(agent: Agent, api: ModelApi, question: str, *, stream: bool) -> tuple[str, Trajectory]:
+    async with connect(api.endpoint()) as client, Gateway(client) as gateway:
+        session = gateway.open_session()
+        answer = await agent(session, question, stream)
+        return answer, await session.seal()
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("dialect", PROVIDERS)
+def test_an_agent_of_each_api_gets_the_text_of_each_model(
+    dialect: str, provider: str, stream: bool
+) -> None:
+    async def scenario() -> tuple[str, Trajectory, dict[str, Any]]:
+        async with ModelApi(provider) as api:
+            answer, trajectory = await ask(AGENTS[dialect], api, "hello", stream=stream)
+            return answer, trajectory, api.asked[0]
+
+    answer, trajectory, asked = asyncio.run(scenario())
+
+    assert answer == "HELLO"
+    assert [message.text for message in trajectory.messages] == ["hello", "HELLO"]
+    assert asked["model"] == "upstream-model"
+    (call,) = trajectory.calls
+    assert call.usage is not None
+    assert (call.usage.input_tokens, call.usage.output_tokens) == (20, 5)
+    assert trajectory == Trajectory.from_json(trajectory.to_json())
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("dialect", PROVIDERS)
+def test_an_agent_of_each_api_uses_tools_with_each_model(
+    dialect: str, provider: str, stream: bool
+) -> None:
+    async def scenario() -> tuple[str, Trajectory, list[dict[str, Any]]]:
+        async with ModelApi(provider) as api:
+            question = "weather in Ulm?"
+            answer, trajectory = await ask(AGENTS[dialect], api, question, stream=stream)
+            return answer, trajectory, api.asked
+
+    answer, trajectory, asked = asyncio.run(scenario())
+
+    assert answer == f"It is {TEMPERATURE}."
+    roles = [message.role for message in trajectory.messages]
+    assert roles == ["user", "assistant", "tool", "assistant"]
+    assert trajectory.messages[1].tool_calls[0].arguments == {"city": "Ulm"}
+    assert trajectory.messages[2].text == TEMPERATURE
+    assert len(trajectory.calls) == len(asked) == 2
+    assert [call.finish_reason for call in trajectory.calls][0] in ("tool_calls", "tool_use")
+
+
+@pytest.mark.parametrize("provider", ["openai-responses", "anthropic"])
+@pytest.mark.parametrize("dialect", PROVIDERS)
+def test_reasoning_returns_to_the_model_although_the_agents_api_has_no_place_for_it(
+    dialect: str, provider: str
+) -> None:
+    if dialect == provider:
+        return  # passed on as the agent sends it
+
+    async def scenario() -> dict[str, Any]:
+        async with ModelApi(provider) as api:
+            await ask(AGENTS[dialect], api, "weather in Ulm?", stream=True)
+            return api.asked[1]
+
+    sent = json.dumps(asyncio.run(scenario()))
+
+    assert ("ENCRYPTED" if provider == "openai-responses" else "SIGNED") in sent
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_an_error_of_the_model_reaches_openais_client(provider: str, stream: bool) -> None:
+    async def refuse(request: web.Request, body: dict[str, Any]) -> web.Response:
+        error = {"type": "rate_limit_error", "message": "too many", "code": "slow_down"}
+        return web.json_response({"error": error}, status=429, headers={"Retry-After": "7"})
+
+    async def scenario(agent: Agent) -> tuple[APIStatusError, Trajectory]:
+        async with ModelApi(provider) as api, connect(api.endpoint()) as client:
+            api.behave(refuse)
+            async with Gateway(client) as gateway:
+                session = gateway.open_session()
+                with pytest.raises(APIStatusError) as caught:
+                    await agent(session, "hello", stream)
+                return caught.value, await session.seal()
+
+    for agent in (chat_agent, responses_agent):
+        error, trajectory = asyncio.run(scenario(agent))
+
+        assert error.status_code == 429
+        assert "too many" in error.message
+        assert error.response.headers["Retry-After"] == "7"
+        assert trajectory.messages == []
+        assert "too many" in (trajectory.calls[0].error or "")
+        assert trajectory.calls[0].completion_ids is None
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_anthropics_client_uses_tools_and_reads_errors(provider: str, stream: bool) -> None:
+    anthropic = pytest.importorskip("anthropic")
+
+    async def refuse(request: web.Request, body: dict[str, Any]) -> web.Response:
+        error = {"type": "overloaded_error", "message": "too busy"}
+        return web.json_response({"error": error}, status=529, headers={"Retry-After": "3"})
+
+    async def scenario() -> tuple[str, int, str]:
+        async with ModelApi(provider) as api, connect(api.endpoint()) as client:
+            async with Gateway(client) as gateway:
+                session = gateway.open_session()
+                async with anthropic.AsyncAnthropic(
+                    base_url=session.root_url, api_key=session.key, max_retries=0
+                ) as sdk:
+                    tools = [{"name": "weather", "input_schema": SCHEMA}]
+                    turns = [{"role": "user", "content": "weather?"}]
+                    fields = {"model": "claude", "max_tokens": 9, "tools": tools}
+                    for _ in range(2):
+                        if stream:
+                            async with sdk.messages.stream(messages=turns, **fields) as events:
+                                answer = await events.get_final_message()
+                        else:
+                            answer = await sdk.messages.create(messages=turns, **fields)
+                        block = answer.content[-1]
+                        if block.type == "tool_use":
+                            result = {"type": "tool_result", "tool_use_id": block.id}
+                            turns += [
+                                {"role": "assistant", "content": answer.content},
+                                {"role": "user", "content": [{**result, "content": TEMPERATURE}]},
+                            ]
+                    assert answer.usage.output_tokens == 5
+                    api.behave(refuse)
+                    with pytest.raises(anthropic.APIStatusError) as caught:
+                        await sdk.messages.create(messages=turns, stream=stream, **fields)
+                    return block.text, caught.value.status_code, str(caught.value)
+
+    text, status, message = asyncio.run(scenario())
+
+    assert (text, status) == (f"It is {TEMPERATURE}.", 529)
+    assert "too busy" in message
