@@ -10,6 +10,7 @@
     ├── WireError          a foreign format cannot be read, or cannot represent a value
     ├── EndpointError      a model call failed, or its answer was not understood
     │   └── AccessDenied   the endpoint refuses the key: no call of this run can succeed
+    ├── GatewayFault       the recording gateway broke; never the agent's mistake
     ├── EnvironmentFault   an environment broke; never the agent's mistake
     ├── ScorerFault        a scorer returned something that is not a result
     ├── TokenError         training tokens unavailable or loss mask unreliable
@@ -120,6 +121,10 @@ class AccessDenied(EndpointError):
 
 class JudgeRefused(AccessDenied):
     """The judge of a certification refuses the key: no sample of the run can be graded."""
+
+
+class GatewayFault(AssayError):
+    """The gateway that records an agent's calls failed."""
 
 
 class EnvironmentFault(AssayError):

@@ -142,7 +142,9 @@ AGENTS: dict[str, Agent] = {
 }
 
 
-async def ask(agent: Agent, api: ModelApi, question: str, *, stream: bool) -> tuple[str, Trajectory]:
+async def ask(
+    agent: Agent, api: ModelApi, question: str, *, stream: bool
+) -> tuple[str, Trajectory]:
     async with connect(api.endpoint()) as client, Gateway(client) as gateway:
         session = gateway.open_session()
         answer = await agent(session, question, stream)
@@ -191,7 +193,7 @@ def test_an_agent_of_each_api_uses_tools_with_each_model(
     assert trajectory.messages[1].tool_calls[0].arguments == {"city": "Ulm"}
     assert trajectory.messages[2].text == TEMPERATURE
     assert len(trajectory.calls) == len(asked) == 2
-    assert [call.finish_reason for call in trajectory.calls][0] in ("tool_calls", "tool_use")
+    assert trajectory.calls[0].finish_reason in ("tool_calls", "tool_use")
 
 
 @pytest.mark.parametrize("provider", ["openai-responses", "anthropic"])
@@ -249,33 +251,36 @@ def test_anthropics_client_uses_tools_and_reads_errors(provider: str, stream: bo
         return web.json_response({"error": error}, status=529, headers={"Retry-After": "3"})
 
     async def scenario() -> tuple[str, int, str]:
-        async with ModelApi(provider) as api, connect(api.endpoint()) as client:
-            async with Gateway(client) as gateway:
-                session = gateway.open_session()
-                async with anthropic.AsyncAnthropic(
-                    base_url=session.root_url, api_key=session.key, max_retries=0
-                ) as sdk:
-                    tools = [{"name": "weather", "input_schema": SCHEMA}]
-                    turns = [{"role": "user", "content": "weather?"}]
-                    fields = {"model": "claude", "max_tokens": 9, "tools": tools}
-                    for _ in range(2):
-                        if stream:
-                            async with sdk.messages.stream(messages=turns, **fields) as events:
-                                answer = await events.get_final_message()
-                        else:
-                            answer = await sdk.messages.create(messages=turns, **fields)
-                        block = answer.content[-1]
-                        if block.type == "tool_use":
-                            result = {"type": "tool_result", "tool_use_id": block.id}
-                            turns += [
-                                {"role": "assistant", "content": answer.content},
-                                {"role": "user", "content": [{**result, "content": TEMPERATURE}]},
-                            ]
-                    assert answer.usage.output_tokens == 5
-                    api.behave(refuse)
-                    with pytest.raises(anthropic.APIStatusError) as caught:
-                        await sdk.messages.create(messages=turns, stream=stream, **fields)
-                    return block.text, caught.value.status_code, str(caught.value)
+        async with (
+            ModelApi(provider) as api,
+            connect(api.endpoint()) as client,
+            Gateway(client) as gateway,
+        ):
+            session = gateway.open_session()
+            async with anthropic.AsyncAnthropic(
+                base_url=session.root_url, api_key=session.key, max_retries=0
+            ) as sdk:
+                tools = [{"name": "weather", "input_schema": SCHEMA}]
+                turns: list[Any] = [{"role": "user", "content": "weather?"}]
+                fields = {"model": "claude", "max_tokens": 9, "tools": tools}
+                for _ in range(2):
+                    if stream:
+                        async with sdk.messages.stream(messages=turns, **fields) as events:
+                            answer = await events.get_final_message()
+                    else:
+                        answer = await sdk.messages.create(messages=turns, **fields)
+                    block = answer.content[-1]
+                    if block.type == "tool_use":
+                        result = {"type": "tool_result", "tool_use_id": block.id}
+                        turns += [
+                            {"role": "assistant", "content": answer.content},
+                            {"role": "user", "content": [{**result, "content": TEMPERATURE}]},
+                        ]
+                assert answer.usage.output_tokens == 5
+                api.behave(refuse)
+                with pytest.raises(anthropic.APIStatusError) as caught:
+                    await sdk.messages.create(messages=turns, stream=stream, **fields)
+                return block.text, caught.value.status_code, str(caught.value)
 
     text, status, message = asyncio.run(scenario())
 

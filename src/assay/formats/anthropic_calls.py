@@ -68,7 +68,9 @@ def read_messages_request(body: Mapping[str, Any]) -> ModelRequest:
         if not isinstance(form, Mapping) or form.get("type") != "json_schema":
             raise build_translation_error("output_config.format")
         settings["response_schema"] = {"name": "answer", "schema": form.get("schema") or {}}
-    tools = read_items(body.get("tools") or [], "tools", lambda *each: _read_tool(*each, dropped))
+    tools = read_items(
+        body.get("tools") or [], "tools", lambda tool, where: _read_tool(tool, where, dropped)
+    )
     return ModelRequest(
         read_messages_conversation(body), tuple(tools), settings, dropped=tuple(dropped)
     )

@@ -35,6 +35,12 @@ _IGNORED = frozenset(
 )
 # Notes of the reader on parts of the conversation, as opposed to fields of a part.
 _LOST_PARTS = ("an item of type", "a part of type", "a value of type", "unreadable")
+_EMPTY_ITEMS: dict[str, dict[str, Any]] = {
+    "message": {"content": []},
+    "reasoning": {"summary": []},
+    "function_call": {"arguments": ""},
+    "custom_tool_call": {"input": ""},
+}
 _RESPONSE_ENDS = ("response.completed", "response.incomplete")
 
 
@@ -221,9 +227,7 @@ def _split_item(item: Mapping[str, Any], place: int) -> Iterator[tuple[str, dict
     at = {"output_index": place}
     within = {**at, "item_id": item.get("id")}
     kind = item.get("type")
-    empty = {"message": {"content": []}, "function_call": {"arguments": ""}}
-    empty |= {"reasoning": {"summary": []}, "custom_tool_call": {"input": ""}}
-    opened = {**item, **empty.get(str(kind), {})}
+    opened = {**item, **_EMPTY_ITEMS.get(str(kind), {})}
     if "status" in item:
         opened["status"] = "in_progress"
     yield "response.output_item.added", {**at, "item": opened}
@@ -256,7 +260,7 @@ def _split_part(
     is_refusal = part.get("type") == "refusal"
     key, kind = ("refusal", "refusal") if is_refusal else ("text", "output_text")
     text = part.get(key, "")
-    more = {} if is_refusal else {"logprobs": []}
+    more: dict[str, Any] = {} if is_refusal else {"logprobs": []}
     yield "response.content_part.added", {**at, "part": {**part, key: ""}}
     yield f"response.{kind}.delta", {**at, "delta": text, **more}
     yield f"response.{kind}.done", {**at, key: text, **more}

@@ -10,11 +10,14 @@ from typing import Any
 
 from assay.types import REDACTED, Redactor, Trajectory
 
+from .declared_lineage import read_declared_lineage
 from .dialects import Dialect
+from .purposes import classify_call
 from .recorded_call import RecordedCall
 from .recorded_trajectory import build_recorded_trajectory
 from .request_parts import PartPool
 from .spending import GatewayLimits, Spending
+from .translation import AnswerMemory
 
 _LINEAGE_PREFIXES = ("x-claude-code-", "x-codex-", "x-session-", "x-parent-session-")
 _LINEAGE_HEADERS = frozenset({"thread-id", "session-id"})
@@ -41,7 +44,9 @@ class GatewaySession:
         self.fault: str | None = None
         """Why the gateway itself failed."""
 
-        self._limits = limits
+        self.answers = AnswerMemory()
+        """The answers as the model wrote them, where its API is not that of the agent."""
+
         self._sealed = False
         self._tasks: set[asyncio.Task[Any]] = set()
         # Kept alive, so that errors anywhere redact the key.
@@ -98,12 +103,16 @@ class GatewaySession:
         self, dialect: Dialect, body: Mapping[str, Any], raw: bytes, headers: Mapping[str, str]
     ) -> RecordedCall:
         """Record the request of a call."""
+        declared = self._collect_lineage_headers(headers)
         call = RecordedCall(
             number=len(self.calls),
             dialect=dialect,
             request=self._pool.split(body, dialect.list_field),
             digest=compute_body_digest(raw),
-            headers=self._collect_lineage_headers(headers),
+            hide_secrets=self.hide_secrets,
+            size_bytes=len(raw),
+            headers=declared,
+            purpose=classify_call(body, read_declared_lineage(declared)),
             streamed=bool(body.get("stream")),
         )
         self.calls.append(call)

@@ -2,12 +2,15 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from pydantic_core import from_json, to_json
+
 from assay.providers import Reply
-from assay.types import CallPurpose
+from assay.types import CallPurpose, Message
 
 from .dialects import Dialect
 from .request_parts import RequestParts
@@ -28,6 +31,12 @@ class RecordedCall:
     request: RequestParts
     digest: bytes
     """Of the body as received."""
+
+    hide_secrets: Callable[[bytes], bytes]
+    """Returns JSON without keys."""
+
+    size_bytes: int
+    """The size of the body as received."""
 
     headers: dict[str, str] = field(default_factory=dict)
     """Those that declare the agent's conversation."""
@@ -69,7 +78,13 @@ class RecordedCall:
             self.first_byte_s = self.elapsed_s
 
     def finish(self, answer: dict[str, Any], reply: Reply | None, *, status: int = 200) -> None:
-        """Record a whole answer."""
+        """Record a whole answer, without keys that a model or a tool has repeated."""
+        written = to_json(answer)
+        if (cleaned := self.hide_secrets(written)) != written:
+            answer = from_json(cleaned)
+            if reply is not None:
+                message = self.hide_secrets(reply.message.to_json_bytes())
+                reply = reply._replace(message=Message.from_json(message))
         self.status, self.answer, self.reply = status, answer, reply
         self.latency_s = self.elapsed_s
         self.done.set()
@@ -77,6 +92,7 @@ class RecordedCall:
     def fail(self, error: str, *, status: int | None = None) -> None:
         """Record the reason for a missing or incomplete answer. The first one counts."""
         if not self.done.is_set():
-            self.status, self.error = status, error
+            self.status = status
+            self.error = self.hide_secrets(error.encode()).decode("utf-8", "replace")
             self.latency_s = self.elapsed_s
             self.done.set()

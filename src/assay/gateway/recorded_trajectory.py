@@ -1,15 +1,16 @@
 """The trajectory of a session, built from its recorded calls."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from assay.errors import AssayError
-from assay.types import Message, ModelCall, Trajectory, Usage
+from assay.types import Branch, Message, ModelCall, Trajectory, Usage
 
+from .lineage import CallBranch, CallPlace, Lineage
 from .recorded_call import RecordedCall
 from .request_parts import write_difference
 
-# A repeated answer was not requested from the model.
+# Of calls that no tokens are paid for: repeated answers, counts and errors.
 _FREE = Usage(input_tokens=0, output_tokens=0, cost_usd=0.0)
 
 
@@ -17,15 +18,32 @@ def build_recorded_trajectory(
     calls: Sequence[RecordedCall], *, reason: str | None = None
 ) -> Trajectory:
     """Build the trajectory of all calls; its messages are the main conversation."""
-    turns = [call for call in calls if call.purpose == "turn" and call.succeeded]
-    messages = read_messages(turns[-1]) if turns else []
+    lineage = Lineage()
+    for call in calls:
+        lineage.add(call)
+    line = _choose_main_line(lineage.branches)
+    # The main conversation starts with the first branch of its line.
+    ordered = [*line[:1], *(branch for branch in lineage.branches if branch not in line[:1])]
+    places = {branch: place for place, branch in enumerate(ordered)}
+    numbers = {call: number for number, call in enumerate(calls)}
+    messages = _join_line(line)
+    positions = _match_answers(messages, [call for branch in line for call in branch.calls])
     written = [
-        build_model_call(call, like=call.number - 1 if call.number else None, calls=calls)
+        _build_model_call(
+            call,
+            calls,
+            numbers,
+            branch=0 if place is None else places[place.branch],
+            place=place,
+            message_index=positions.get(call),
+        )
         for call in calls
+        for place in (lineage.places.get(call),)
     ]
     return Trajectory(
         messages=messages,
         calls=written,
+        branches=_write_branches(ordered, numbers, messages) if len(ordered) > 1 else [],
         termination_reason=reason or "agent",
         truncated=reason is not None,
     )
@@ -40,11 +58,108 @@ def read_messages(call: RecordedCall) -> list[Message]:
     return messages if call.reply is None else [*messages, call.reply.message]
 
 
-def build_model_call(
-    call: RecordedCall, *, like: int | None, calls: Sequence[RecordedCall], **fields: Any
+def _choose_main_line(branches: Sequence[CallBranch]) -> list[CallBranch]:
+    """Return the branches of the main conversation, from its start to its last turn.
+
+    It is the one with most turns; of several, the last one.
+    """
+    lines: dict[CallBranch, list[CallBranch]] = {}
+    for branch in branches:
+        own = branch.reason in ("root", "subagent") or branch.parent is None
+        lines[branch] = [branch] if own else [*lines[branch.parent], branch]  # type: ignore[index]  # not None
+    found = [
+        line
+        for branch, line in lines.items()
+        if branch.last is not None and line[0].reason != "subagent"
+    ]
+    if not found:
+        return list(branches[:1])
+    turns: dict[CallBranch, int] = {}
+    for branch, line in lines.items():
+        turns[line[0]] = turns.get(line[0], 0) + len(branch.calls)
+    return max(found, key=lambda line: (turns[line[0]], _get_last_number(line[-1])))
+
+
+def _get_last_number(branch: CallBranch) -> int:
+    return -1 if branch.last is None else branch.last.number
+
+
+def _join_line(line: Sequence[CallBranch]) -> list[Message]:
+    """Return the conversation along a line of branches.
+
+    After a compaction, the messages before it are kept. Other forks replace them: the agent
+    itself sent another history.
+    """
+    messages: list[Message] = []
+    for branch in line:
+        if branch.last is None:
+            continue
+        own = read_messages(branch.last)
+        if branch.reason == "compaction":
+            known = {_identify_message(message) for message in messages}
+            own = [*messages, *(each for each in own if _identify_message(each) not in known)]
+        messages = own
+    return messages
+
+
+def _identify_message(message: Message) -> object:
+    calls = tuple((call.id, call.name) for call in message.tool_calls)
+    return message.role, message.text.strip(), calls, message.tool_call_id
+
+
+def _match_answers(
+    messages: Sequence[Message], calls: Sequence[RecordedCall]
+) -> dict[RecordedCall, int]:
+    """Return the positions of answers in the conversation."""
+    found: dict[RecordedCall, int] = {}
+    start = 0
+    for call in sorted(calls, key=lambda each: each.number):
+        if call.reply is None or not call.succeeded:
+            continue
+        wanted = _identify_message(call.reply.message)
+        for position in range(start, len(messages)):
+            if _identify_message(messages[position]) == wanted:
+                found[call], start = position, position + 1
+                break
+    return found
+
+
+def _write_branches(
+    ordered: Sequence[CallBranch], numbers: Mapping[RecordedCall, int], messages: list[Message]
+) -> list[Branch]:
+    places = {branch: place for place, branch in enumerate(ordered)}
+    written = []
+    for branch in ordered:
+        own = [] if branch.last is None else read_messages(branch.last)
+        written.append(
+            Branch(
+                reason=branch.reason,
+                parent=None if branch.parent is None else places[branch.parent],
+                parent_call=None if branch.parent_call is None else numbers[branch.parent_call],
+                name=branch.name,
+                decided_by=branch.decided_by,
+                ambiguous=branch.ambiguous,
+                messages=[] if own == messages else own,
+            )
+        )
+    return written
+
+
+def _build_model_call(
+    call: RecordedCall,
+    calls: Sequence[RecordedCall],
+    numbers: Mapping[RecordedCall, int],
+    *,
+    branch: int,
+    place: CallPlace | None,
+    message_index: int | None,
 ) -> ModelCall:
-    """Write the record of one call."""
-    earlier = None if like is None else calls[like].request
+    parent = None if place is None else place.parent
+    # Most of a request is in the one that it continues, else often in the one before.
+    like = numbers[parent] if parent is not None else numbers[call] - 1
+    earlier = calls[like].request if like >= 0 else None
+    if earlier is not None and earlier.list_field != call.request.list_field:
+        earlier = None
     wire: dict[str, Any] = {
         "dialect": call.dialect.name,
         "list_field": call.dialect.list_field,
@@ -59,20 +174,25 @@ def build_model_call(
         wire["headers"] = call.headers
     if call.first_byte_s is not None:
         wire["first_byte_s"] = round(call.first_byte_s, 6)
-    base = ModelCall() if call.reply is None else call.reply.call
-    more: dict[str, Any] = {
+    if place is not None and place.decided_by is not None:
+        wire["lineage_by"] = place.decided_by
+    fields: dict[str, Any] = {
         "latency_s": call.latency_s,
         "error": call.error,
         "purpose": call.purpose,
+        "branch": branch,
+        "parent": None if parent is None else numbers[parent],
+        "message_index": message_index,
         "wire": wire,
-        **fields,
     }
-    if call.sampling:
-        more["sampling"] = {**base.sampling, **call.sampling}
     if call.dropped:
-        more["lost"] = call.dropped
+        fields["lost"] = call.dropped
+    base = ModelCall() if call.reply is None else call.reply.call
     if call.purpose == "retry":
         # Tokens and usage are those of the first call, and count once.
-        kept = ModelCall(model=base.model, finish_reason=base.finish_reason, usage=_FREE)
-        return kept.model_copy(update=more)
-    return base.model_copy(update=more)
+        base = ModelCall(model=base.model, finish_reason=base.finish_reason, usage=_FREE)
+    elif call.purpose == "count_tokens" or (call.status is not None and call.status >= 400):
+        fields["usage"] = _FREE
+    if call.sampling:
+        fields["sampling"] = {**base.sampling, **call.sampling}
+    return base.model_copy(update=fields)
