@@ -1,6 +1,7 @@
 """Requests, answers and event streams of Anthropic's messages API."""
 
 from collections.abc import Iterator, Mapping
+from itertools import groupby
 from typing import Any
 
 from pydantic_core import from_json, to_json
@@ -8,7 +9,14 @@ from pydantic_core import from_json, to_json
 from assay.types import Message, ToolSpec, Usage
 
 from .anthropic import from_anthropic
-from .conversion import Dropped, expect_mapping, expect_text, read_items, validate_wire
+from .conversion import (
+    Dropped,
+    expect_mapping,
+    expect_sequence,
+    expect_text,
+    read_items,
+    validate_wire,
+)
 from .event_stream import StreamEvent, parse_event_json, write_event
 from .model_request import (
     FinishReason,
@@ -63,7 +71,9 @@ def read_messages_request(body: Mapping[str, Any]) -> ModelRequest:
         _read_tool_choice(expect_mapping(choice, "tool_choice"), settings)
     config = expect_mapping(body.get("output_config") or {}, "output_config")
     if config.get("effort") is not None:
-        dropped.append(Dropped("output_config.effort", "no equivalent; left out"))
+        dropped.append(
+            Dropped("output_config.effort", "`output_config.effort` has no equivalent; left out")
+        )
     if (form := config.get("format")) is not None:
         if not isinstance(form, Mapping) or form.get("type") != "json_schema":
             raise build_translation_error("output_config.format")
@@ -77,8 +87,23 @@ def read_messages_request(body: Mapping[str, Any]) -> ModelRequest:
 
 
 def read_messages_conversation(body: Mapping[str, Any]) -> list[Message]:
-    """Read the system prompt and the turns of a request."""
-    return from_anthropic(body.get("messages") or [], system=body.get("system") or None)
+    """Read the system prompt and the turns of a request.
+
+    Claude Code also sends turns of the role `system`, which become messages of that role.
+    """
+    turns = expect_sequence(body.get("messages") or [], "messages")
+    messages = from_anthropic([], system=body.get("system") or None)
+    for is_system, run in groupby(turns, _is_system_turn):
+        if is_system:
+            for turn in run:
+                messages += from_anthropic([], system=turn.get("content") or "")
+        else:
+            messages += from_anthropic(list(run))
+    return messages
+
+
+def _is_system_turn(turn: object) -> bool:
+    return isinstance(turn, Mapping) and turn.get("role") == "system"
 
 
 def _read_tool(tool: object, where: str, dropped: list[Dropped]) -> ToolSpec:

@@ -23,7 +23,7 @@ _FINISH_REASONS: dict[str, FinishReason] = {
     "tool_calls": "tool_calls",
     "tool_use": "tool_calls",
 }
-_OTHER_API_HINT = "remove it, or use a model with the API that the request is written for"
+_OTHER_API_HINT = "turn it off in the agent, or use a model with the agent's own API"
 # The schema of a tool that takes free text: APIs without such tools pass it as one argument.
 _FREE_TEXT_ARGUMENT = "input"
 _FREE_TEXT_SCHEMA = {
@@ -48,6 +48,9 @@ class ModelRequest:
     free_text_tools: frozenset[str] = frozenset()
     """Names of the tools that take text instead of arguments."""
 
+    namespaces: dict[str, str] = field(default_factory=dict)
+    """The namespaces of tools that are in one, by their names here: `namespace__name`."""
+
     dropped: tuple[Dropped, ...] = ()
     """Fields of the request that do not change what the model is asked."""
 
@@ -67,6 +70,7 @@ class ModelAnswer:
     """Seconds since 1970."""
 
     free_text_tools: frozenset[str] = frozenset()
+    namespaces: dict[str, str] = field(default_factory=dict)
 
 
 def normalize_finish_reason(reason: str | None, message: Message) -> FinishReason:
@@ -108,6 +112,11 @@ def build_translation_error(field: str) -> WireError:
         where=field,
         hint=_OTHER_API_HINT,
     )
+
+
+def join_namespace(namespace: str, name: str) -> str:
+    """Return the name of a tool of a namespace, for APIs without namespaces."""
+    return f"{namespace}__{name}"
 
 
 def build_free_text_tool(name: str, description: str) -> ToolSpec:

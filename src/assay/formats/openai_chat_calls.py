@@ -57,7 +57,11 @@ def read_chat_request(body: Mapping[str, Any]) -> ModelRequest:
         settings["response_schema"] = schema
     tools, free_text = _read_chat_tools(body.get("tools") or [], dropped)
     return ModelRequest(
-        read_chat_conversation(body), tools, settings, frozenset(free_text), tuple(dropped)
+        read_chat_conversation(body),
+        tools,
+        settings,
+        frozenset(free_text),
+        dropped=tuple(dropped),
     )
 
 
@@ -83,7 +87,11 @@ def _read_chat_tools(
             raise build_translation_error(f"{where}.type={kind!r}")
         function = dict(expect_mapping(data.get("function"), f"{where}.function"))
         if function.pop("strict", None):
-            dropped.append(Dropped(f"{where}.function.strict", "no equivalent; left out"))
+            dropped.append(
+                Dropped(
+                    f"{where}.function.strict", "`strict` of a tool has no equivalent; left out"
+                )
+            )
         fields = {key: value for key, value in function.items() if value is not None}
         return validate_wire(ToolSpec, fields, where)
 

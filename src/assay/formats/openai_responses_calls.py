@@ -14,6 +14,7 @@ from .model_request import (
     build_translation_error,
     collect_settings,
     get_free_text,
+    join_namespace,
     wrap_free_text_calls,
 )
 from .openai_responses import read_responses_items
@@ -60,13 +61,21 @@ def read_responses_request(body: Mapping[str, Any]) -> ModelRequest:
     for name, given in (("reasoning.summary", reasoning), ("text.verbosity", text)):
         if given.get(name.partition(".")[2]) is not None:
             dropped.append(Dropped(name, f"`{name}` has no equivalent; left out"))
-    tools, free_text = _read_responses_tools(body.get("tools") or [], dropped)
+    reader = _ToolReader(dropped)
+    read_items(body.get("tools") or [], "tools", reader.read)
     notes: list[Dropped] = []
     messages = _read_conversation(body, notes)
     for note in notes:
         if note.what.startswith(_LOST_PARTS):
             raise build_translation_error(f"input: {note.where}: {note.what}")
-    return ModelRequest(messages, tools, settings, frozenset(free_text), (*dropped, *notes))
+    return ModelRequest(
+        messages,
+        tuple(reader.tools),
+        settings,
+        frozenset(reader.free_text),
+        reader.namespaces,
+        (*dropped, *notes),
+    )
 
 
 def read_responses_conversation(body: Mapping[str, Any]) -> list[Message]:
@@ -79,35 +88,59 @@ def _read_conversation(body: Mapping[str, Any], notes: list[Dropped]) -> list[Me
     if isinstance(given, str):
         messages = [Message(role="user", content=given)]
     else:
-        messages = read_responses_items(given if isinstance(given, list) else [], notes)
+        items = given if isinstance(given, list) else []
+        messages = read_responses_items(list(map(_join_item_namespace, items)), notes)
     if isinstance(body.get("instructions"), str):
         messages.insert(0, Message(role="system", content=body["instructions"]))
     return wrap_free_text_calls(messages)
 
 
-def _read_responses_tools(
-    given: object, dropped: list[Dropped]
-) -> tuple[tuple[ToolSpec, ...], list[str]]:
-    free_text: list[str] = []
+def _join_item_namespace(item: Any) -> Any:
+    if not isinstance(item, Mapping) or not isinstance(item.get("namespace"), str):
+        return item
+    rest = {key: value for key, value in item.items() if key != "namespace"}
+    return {**rest, "name": join_namespace(item["namespace"], str(item.get("name")))}
 
-    def read(tool: object, where: str) -> ToolSpec:
+
+class _ToolReader:
+    """Reads tools as functions: those with free text, and those of a namespace."""
+
+    def __init__(self, dropped: list[Dropped]) -> None:
+        self.tools: list[ToolSpec] = []
+        self.free_text: list[str] = []
+        self.namespaces: dict[str, str] = {}
+        self._dropped = dropped
+
+    def read(self, tool: object, where: str, namespace: str | None = None) -> None:
         data = expect_mapping(tool, where)
-        if data.get("type") == "custom":
-            name = expect_text(data.get("name"), f"{where}.name")
-            free_text.append(name)
-            return build_free_text_tool(name, _describe_free_text_tool(data))
-        if data.get("type") != "function":
-            raise build_translation_error(f"{where}.type={data.get('type')!r}")
+        kind = data.get("type")
+        if kind not in ("function", "custom", "namespace"):
+            raise build_translation_error(f"{where}.type={kind!r}")
+        name = expect_text(data.get("name"), f"{where}.name")
+        if kind == "namespace" and namespace is None:
+            read_items(
+                data.get("tools") or [],
+                f"{where}.tools",
+                lambda inner, place: self.read(inner, place, name),
+            )
+            return
+        if namespace is not None:
+            name = join_namespace(namespace, name)
+            self.namespaces[name] = namespace
+        if kind == "custom":
+            self.free_text.append(name)
+            self.tools.append(build_free_text_tool(name, _describe_free_text_tool(data)))
+            return
         if data.get("strict"):
-            dropped.append(Dropped(f"{where}.strict", "no equivalent; left out"))
+            self._dropped.append(
+                Dropped(f"{where}.strict", "`strict` of a tool has no equivalent; left out")
+            )
         fields = {
             key: value
             for key, value in data.items()
-            if key in ("name", "description", "parameters") and value is not None
+            if key in ("description", "parameters") and value is not None
         }
-        return validate_wire(ToolSpec, fields, where)
-
-    return tuple(read_items(given, "tools", read)), free_text
+        self.tools.append(validate_wire(ToolSpec, {**fields, "name": name}, where))
 
 
 def _describe_free_text_tool(tool: Mapping[str, Any]) -> str:
@@ -184,12 +217,14 @@ def _write_items(answer: ModelAnswer) -> Iterator[dict[str, Any]]:
             "content": parts or [{"type": "output_text", "text": "", "annotations": []}],
         }
     for place, call in enumerate(message.tool_calls):
-        yield _write_call(call, f"{answer.id}{place}", call.name in answer.free_text_tools)
+        yield _write_call(call, f"{answer.id}{place}", answer)
 
 
-def _write_call(call: ToolCall, place: str, is_free_text: bool) -> dict[str, Any]:
+def _write_call(call: ToolCall, place: str, answer: ModelAnswer) -> dict[str, Any]:
     shared = {"call_id": call.id, "name": call.name, "status": "completed"}
-    if is_free_text:
+    if (namespace := answer.namespaces.get(call.name)) is not None:
+        shared |= {"namespace": namespace, "name": call.name[len(join_namespace(namespace, "")) :]}
+    if call.name in answer.free_text_tools:
         text = get_free_text(call)
         return {"type": "custom_tool_call", "id": f"ctc_{place}", **shared, "input": text}
     arguments = call.arguments_text

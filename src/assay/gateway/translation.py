@@ -3,19 +3,33 @@
 import secrets
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from aiohttp import web
 
 from assay.errors import AccessDenied, ConfigError, EndpointError, WireError
-from assay.formats import ModelAnswer, ModelRequest, normalize_finish_reason
+from assay.formats import (
+    Converted,
+    ModelAnswer,
+    ModelRequest,
+    normalize_finish_reason,
+    to_anthropic,
+    to_openai_chat,
+    to_openai_responses,
+)
 from assay.providers import Reply
-from assay.types import Message
+from assay.types import DataBlock, Message
 
 from .http_answers import CallRefused, respond_json, stream_answer
 from .recorded_call import RecordedCall
 from .upstream import Upstream
+
+_WRITERS: dict[str, Callable[[Sequence[Message]], Converted[Any]]] = {
+    "openai": to_openai_chat,
+    "openai-responses": to_openai_responses,
+    "anthropic": to_anthropic,
+}
 
 
 class Translator:
@@ -42,6 +56,7 @@ class Translator:
     ) -> dict[str, Any]:
         try:
             wanted = call.dialect.read_request(body)
+            check_representable(wanted.messages, self._upstream.protocol)
             client, settings = self._upstream.choose_client(wanted)
         except WireError as error:
             hint = f" ({error.hint})" if error.hint else ""
@@ -49,7 +64,10 @@ class Translator:
         except (TypeError, ValueError) as error:
             raise CallRefused(400, f"the request is invalid: {error}") from None
         call.sampling = {name: value for name, value in settings.items() if value is not None}
-        call.dropped = dict(Counter(each.what for each in wanted.dropped))
+        # Overridden by the endpoint, or a wish that the model's API has no place for.
+        unused = wanted.settings.keys() - settings.keys() - {"seed"}
+        notes = [f"`{name}` of the agent; not used" for name in sorted(unused)]
+        call.dropped = dict(Counter([*(each.what for each in wanted.dropped), *notes]))
         messages = answers.restore(wanted.messages)
         seed = wanted.settings.get("seed")
         try:
@@ -76,6 +94,7 @@ class Translator:
             id=secrets.token_hex(12),
             created=int(time.time()),
             free_text_tools=wanted.free_text_tools,
+            namespaces=wanted.namespaces,
         )
 
 
@@ -104,6 +123,17 @@ class AnswerMemory:
             else message
             for message in messages
         ]
+
+
+def check_representable(messages: Sequence[Message], protocol: str) -> None:
+    """Raise `WireError` for images and other blocks that the model's API has no place for."""
+    blocks = (each.content for each in messages if isinstance(each.content, tuple))
+    write = _WRITERS.get(protocol)
+    if write is None or not any(isinstance(block, DataBlock) for each in blocks for block in each):
+        return
+    for loss in write(messages).dropped:
+        if loss.where.endswith("]") and ".content[" in loss.where:
+            raise WireError(f"{loss.where}: {loss.what}", where=loss.where)
 
 
 def _identify_answer(message: Message) -> object:
