@@ -20,7 +20,7 @@ class StreamEvent(NamedTuple):
     """One event of a stream."""
 
     name: str | None
-    data: str
+    data: bytes
     """Empty for a comment."""
 
     raw: bytes
@@ -52,24 +52,26 @@ class EventReader:
 
 
 def _find_event_end(data: bytes, start: int) -> int | None:
-    ends = [
-        position + len(mark)
-        for mark in (b"\n\n", b"\r\n\r\n")
-        if (position := data.find(mark, start)) >= 0
-    ]
+    plain = data.find(b"\n\n", start)
+    if b"\r" not in data:
+        return None if plain < 0 else plain + 2
+    windows = data.find(b"\r\n\r\n", start)
+    ends = [end for end in (plain + 2, windows + 4) if end > 3]
     return min(ends, default=None)
 
 
 def _parse_event(raw: bytes) -> StreamEvent:
+    if raw.startswith(b"data: ") and raw.count(b"\n") == 2:
+        return StreamEvent(None, raw[6:-2], raw)  # nearly every event of chat completions
     name: str | None = None
-    lines: list[str] = []
-    for line in raw.decode("utf-8", "replace").splitlines():
-        field, _, value = line.partition(":")
-        if field == "data":
-            lines.append(value.removeprefix(" "))
-        elif field == "event":
-            name = value.strip()
-    return StreamEvent(name, "\n".join(lines), raw)
+    lines: list[bytes] = []
+    for line in raw.splitlines():
+        field, _, value = line.partition(b":")
+        if field == b"data":
+            lines.append(value.removeprefix(b" "))
+        elif field == b"event":
+            name = value.strip().decode("utf-8", "replace")
+    return StreamEvent(name, b"\n".join(lines), raw)
 
 
 def write_event(data: object, *, name: str | None = None) -> bytes:
@@ -79,14 +81,14 @@ def write_event(data: object, *, name: str | None = None) -> bytes:
     return b"%sdata: %s\n\n" % (head, text)
 
 
-def parse_event_json(text: str) -> dict[str, Any]:
+def parse_event_json(data: bytes) -> dict[str, Any]:
     """Return the object of an event. Raises `WireError` for anything else."""
     try:
-        value = from_json(text)
+        value = from_json(data)
     except ValueError:
         # A lone surrogate, where a model was truncated inside an emoji.
         try:
-            value = make_storable(json.loads(text))
+            value = make_storable(json.loads(data))
         except (ValueError, RecursionError):
             raise WireError("an event of the stream is not JSON") from None
     if not isinstance(value, dict):

@@ -320,7 +320,7 @@ class ResponsesStream:
         """Add one event. Raises `WireError` if it is not one of this API."""
         # Deltas are repeated by the events that follow them, and are most of a stream.
         name = event.name or ""
-        if not event.data or name.endswith(".delta") or event.data == "[DONE]":
+        if not event.data or name.endswith(".delta") or event.data == b"[DONE]":
             return
         data = parse_event_json(event.data)
         kind = data.get("type") or name

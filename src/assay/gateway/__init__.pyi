@@ -1,5 +1,6 @@
 from .gateway_server import Gateway as Gateway
 from .gateway_server import GatewaySettings as GatewaySettings
 from .gateway_session import GatewaySession as GatewaySession
+from .recorded_call import RecordedCall as RecordedCall
 from .request_parts import expand_request as expand_request
 from .spending import GatewayLimits as GatewayLimits

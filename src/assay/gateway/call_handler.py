@@ -50,11 +50,9 @@ class CallHandler:
             return retried
         _check_limits(session)
         call = session.start_call(dialect, body, raw, request.headers)
-        task = asyncio.current_task()
-        assert task is not None
-        session.track(task)
         try:
-            return await self._answer(request, session, call, body, raw)
+            with session.track_task():
+                return await self._answer(request, session, call, body, raw)
         except CallRefused as refused:
             call.fail(refused.message, status=refused.status)
             raise

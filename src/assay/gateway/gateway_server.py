@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
+from socket import gethostname
 from typing import Self
 
 from aiohttp import web
@@ -23,6 +24,7 @@ from .upstream import Upstream
 # All samples of a run may connect at once.
 _BACKLOG = 1024
 _MAX_IDLE_CONNECTIONS = 2000
+_WILDCARDS = ("0.0.0.0", "::")
 _ACCESS_MESSAGE = "the address or the key is not one of this gateway"
 _SESSION_KEY = web.RequestKey("session", GatewaySession)
 
@@ -94,7 +96,9 @@ class Gateway:
             ) from None
         assert self._runner.server is not None
         await self._stack.enter_async_context(connections.close_idle(self._runner.server))
-        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        # Other machines cannot connect to a wildcard address.
+        name = gethostname() if settings.host in _WILDCARDS else settings.host
+        host = f"[{name}]" if ":" in name else name
         self.url = f"http://{host}:{self._runner.addresses[0][1]}"
         return self
 
@@ -109,14 +113,25 @@ class Gateway:
         return self._runner is not None and bool(self._runner.sites)
 
     def open_session(
-        self, name: str | None = None, *, limits: GatewayLimits | None = None
+        self,
+        name: str | None = None,
+        *,
+        limits: GatewayLimits | None = None,
+        key: str | None = None,
     ) -> GatewaySession:
-        """Return a new session, whose address and key an agent is given."""
+        """Return a new session, whose address and key an agent is given.
+
+        Without a name and a key, both are random.
+        """
         session_id = name or secrets.token_urlsafe(9)
         if session_id in self._sessions or "/" in session_id:
             raise ConfigError(f"{session_id!r} cannot be the name of another session")
         session = GatewaySession(
-            session_id, self.url, limits=limits or self._limits, hidden=self._secrets
+            session_id,
+            self.url,
+            limits=limits or self._limits,
+            key=key,
+            hidden=self._secrets,
         )
         self._sessions[session_id] = session
         return session

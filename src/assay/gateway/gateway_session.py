@@ -4,7 +4,8 @@ import asyncio
 import hmac
 import json
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from hashlib import blake2b
 from typing import Any
 
@@ -14,7 +15,7 @@ from .declared_lineage import read_declared_lineage
 from .dialects import Dialect
 from .purposes import classify_call
 from .recorded_call import RecordedCall
-from .recorded_trajectory import build_recorded_trajectory
+from .recorded_trajectory import build_recorded_trajectory, split_conversations
 from .request_parts import PartPool
 from .spending import GatewayLimits, Spending
 from .translation import AnswerMemory
@@ -29,10 +30,16 @@ class GatewaySession:
     """Records the calls that are made with its key, until it is sealed."""
 
     def __init__(
-        self, session_id: str, root_url: str, *, limits: GatewayLimits, hidden: Iterable[str] = ()
+        self,
+        session_id: str,
+        root_url: str,
+        *,
+        limits: GatewayLimits,
+        key: str | None = None,
+        hidden: Iterable[str] = (),
     ) -> None:
         self.id = session_id
-        self.key = f"assay-{secrets.token_urlsafe(24)}"
+        self.key = key or f"assay-{secrets.token_urlsafe(24)}"
         self.root_url = f"{root_url}/s/{session_id}"
         """The base URL of Anthropic's clients, which add /v1 themselves."""
 
@@ -129,10 +136,17 @@ class GatewaySession:
             for name, value in kept.items()
         }
 
-    def track(self, task: "asyncio.Task[Any]") -> None:
-        """Cancel this task when the session is sealed."""
+    @contextmanager
+    def track_task(self) -> Iterator[None]:
+        """Let `seal` cancel the current task while the block runs."""
+        # The task is that of a connection: afterwards it may serve another session.
+        task = asyncio.current_task()
+        assert task is not None
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        try:
+            yield
+        finally:
+            self._tasks.discard(task)
 
     async def seal(self) -> Trajectory:
         """Refuse further calls, cancel those in flight, and return the recorded rollout."""
@@ -145,6 +159,10 @@ class GatewaySession:
         for call in self.calls:
             call.fail("the session ended before the answer")
         return self.build_trajectory()
+
+    def build_conversations(self) -> list[Trajectory]:
+        """Return the calls so far as one trajectory for each conversation."""
+        return [build_recorded_trajectory(calls) for calls in split_conversations(self.calls)]
 
     def build_trajectory(self) -> Trajectory:
         """Return the calls so far as a trajectory."""

@@ -12,17 +12,17 @@ from .declared_lineage import DeclaredLineage
 _MAX_CHARS = 3000
 _TITLE = re.compile(
     r"\btitle generator\b|\bgenerate (?:a |an )?(?:\w+ ){0,3}title\b|\bconversation title\b"
-    r"|\bisNewTopic\b|\bwrite a 5-10 word title\b",
-    re.IGNORECASE,
+    r"|\bisnewtopic\b|\bwrite a 5-10 word title\b"
 )
+_TITLE_WORDS = ("title", "isnewtopic")
 _SUMMARY = re.compile(
     r"create a detailed summary of (?:the|our) conversation"
     r"|detailed (?:prompt|summary) for continuing our conversation"
     r"|context (?:checkpoint|summarization)|summarization assistant"
     r"|summari[sz]ing (?:the |our )?conversations?"
-    r"|you are performing a context checkpoint compaction",
-    re.IGNORECASE,
+    r"|you are performing a context checkpoint compaction"
 )
+_SUMMARY_WORDS = ("summar", "checkpoint", "continuing our conversation")
 _COMPACTION_KINDS = frozenset({"compaction", "compact", "summary"})
 
 
@@ -33,11 +33,19 @@ def classify_call(body: Mapping[str, Any], declared: DeclaredLineage | None) -> 
     if (body.get("max_tokens") or body.get("max_completion_tokens")) == 1:
         return "probe"
     instructions = "\n".join(_list_instructions(body))
-    if not body.get("tools") and _TITLE.search(instructions):
+    if not body.get("tools") and _matches(_TITLE, _TITLE_WORDS, instructions):
         return "title"
-    if _SUMMARY.search(instructions) or _SUMMARY.search(_find_last_text(body)):
+    if _matches(_SUMMARY, _SUMMARY_WORDS, instructions) or _matches(
+        _SUMMARY, _SUMMARY_WORDS, _find_last_text(body)
+    ):
         return "summary"
     return "turn"
+
+
+def _matches(pattern: re.Pattern[str], words: tuple[str, ...], text: str) -> bool:
+    # Most instructions contain none of the words, which is quicker to find out.
+    lowered = text.lower()
+    return any(word in lowered for word in words) and pattern.search(lowered) is not None
 
 
 def _list_instructions(body: Mapping[str, Any]) -> Iterator[str]:

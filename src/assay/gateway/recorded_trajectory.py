@@ -49,6 +49,25 @@ def build_recorded_trajectory(
     )
 
 
+def split_conversations(calls: Sequence[RecordedCall]) -> list[list[RecordedCall]]:
+    """Group the calls of a session by conversation, each with its subagents and other branches."""
+    lineage = Lineage()
+    for call in calls:
+        lineage.add(call)
+    groups: dict[CallBranch, list[RecordedCall]] = {}
+    waiting: list[RecordedCall] = []
+    for call in calls:
+        if (place := lineage.places.get(call)) is None:
+            waiting.append(call)  # such as a title before the first turn
+            continue
+        root = place.branch
+        while root.parent is not None:
+            root = root.parent
+        groups.setdefault(root, []).extend([*waiting, call])
+        waiting.clear()
+    return [*groups.values(), *([waiting] if waiting else [])]
+
+
 def read_messages(call: RecordedCall) -> list[Message]:
     """Return the conversation that a call sent, and its answer."""
     try:

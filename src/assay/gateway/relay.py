@@ -33,6 +33,7 @@ class Relay:
     def __init__(self, upstream: Upstream) -> None:
         self._upstream = upstream
         self._http: aiohttp.ClientSession | None = None
+        self._templates: dict[str, RequestTemplate] = {}
 
     async def close(self) -> None:
         """Close the connections."""
@@ -88,9 +89,12 @@ class Relay:
         return sent
 
     def _find_template(self, path: str) -> RequestTemplate:
-        template = self._upstream.build_template(path)
-        assert template is not None
-        return template
+        found = self._templates.get(path)
+        if found is None:
+            found = self._upstream.build_template(path)
+            assert found is not None
+            self._templates[path] = found
+        return found
 
     def _post(
         self, request: web.Request, template: RequestTemplate, data: bytes
@@ -238,7 +242,7 @@ def _hides_usage(call: RecordedCall, asked: Mapping[str, Any]) -> bool:
 
 def _is_usage_only(event: StreamEvent) -> bool:
     # Checked as text first: nearly every event has choices.
-    return '"choices":[]' in event.data.replace(" ", "") and '"usage"' in event.data
+    return b'"usage"' in event.data and b'"choices":[]' in event.data.replace(b" ", b"")
 
 
 async def _read_limited(response: aiohttp.ClientResponse, limit: int) -> bytes:
