@@ -131,6 +131,27 @@ def test_a_summary_that_comes_back_is_a_compaction() -> None:
     assert texts == ["a", "b", f"Continue from here: {summary}", "c", "d"]
 
 
+def test_the_last_tool_result_before_a_compaction_is_kept() -> None:
+    recording = Recording()
+    summary = "The user wants a and the agent looked."
+    looked = call_tool("t1", "look")
+    result = {"role": "tool", "tool_call_id": "t1", "content": "found"}
+    task = "Your task is to create a detailed summary of the conversation so far"
+    recording.ask([user("a")], looked)
+    recording.ask([user("a"), write_message(looked), result, user(task)], summary)
+    recording.ask([user(f"Continue from here: {summary}")], "d")
+
+    messages = build(recording).messages
+
+    assert [message.role for message in messages] == [
+        "user",
+        "assistant",
+        "tool",
+        "user",
+        "assistant",
+    ]
+
+
 def test_a_subagent_is_found_by_the_call_that_started_it() -> None:
     recording = Recording()
     prompt = "Find all places where the file is read."

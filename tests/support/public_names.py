@@ -31,7 +31,7 @@ PUBLIC = {
     """,
     "assay.errors": """
         AccessDenied AssayError BadRow ConfigError DatasetError DatasetOutOfReach EndpointError
-        EnvironmentFault JudgeRefused ManifestError MissingExtra RunStopped ScorerFault StoreError
+        EnvironmentFault GatewayFault JudgeRefused ManifestError MissingExtra RunStopped ScorerFault StoreError
         TokenError TrainingError WireError install_command
     """,
     "assay.export": "ExportOptions ExportReport FORMATS Format Selection Split export_samples",

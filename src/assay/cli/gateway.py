@@ -44,12 +44,12 @@ def configure(parser: ArgumentParser) -> None:
         "--port", type=int, default=0, help="listen on this port (default: any free port)"
     )
     add_count(parser, "--max-turns", "refuse calls after this many answers")
-    add_count(parser, "--max-tokens-total", "refuse calls after this many tokens, read or written")
+    add_count(parser, "--max-tokens", "refuse calls after this many tokens, read or written")
     parser.add_argument(
         "--max-seconds", type=parse_seconds, metavar="SECONDS", help="refuse calls after this time"
     )
     parser.add_argument(
-        "--max-cost", type=float, metavar="USD", help="refuse calls after this much was spent"
+        "--max-cost-usd", type=float, metavar="USD", help="refuse calls after this much was spent"
     )
     add_store_option(parser)
     parser.add_argument("--json", action="store_true", help="print JSON objects instead of text")
@@ -63,9 +63,9 @@ def main(args: Namespace) -> int:
     endpoint = apply_endpoint_options(parse_model(args.upstream), args)
     limits = GatewayLimits(
         max_turns=args.max_turns,
-        max_tokens=args.max_tokens_total,
+        max_tokens=args.max_tokens,
         max_seconds=args.max_seconds,
-        max_cost_usd=args.max_cost,
+        max_cost_usd=args.max_cost_usd,
     )
     with Store.open(find_store_location(args)) as store:
         asyncio.run(_serve(args, connect(endpoint), limits, store))
