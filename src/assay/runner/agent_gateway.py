@@ -49,7 +49,9 @@ class GatewayAgent:
 
         gateway = self._gateway
         assert gateway is not None
-        session = gateway.open_session(limits=GatewayLimits(**context.limits.model_dump()))
+        session = gateway.open_session(
+            limits=GatewayLimits(**context.limits.model_dump()), seed=context.sampling_seed
+        )
         context.base_url, context.api_key = session.base_url, session.key
         context.variables = session.variables
         if context.client is not None:
