@@ -596,6 +596,47 @@ def test_token_ids_are_asked_for_without_streaming_and_the_agent_gets_a_stream()
     assert call.prompt_ids is not None
 
 
+@pytest.mark.parametrize("fails", [False, True], ids=["answer", "error"])
+def test_a_stream_is_kept_alive_while_the_whole_answer_is_awaited(
+    fails: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("assay.gateway.http_answers.KEEP_ALIVE_S", 0.001)
+    release = asyncio.Event()
+
+    async def wait(request: web.Request, body: dict[str, Any]) -> web.Response:
+        await release.wait()
+        if fails:
+            return web.json_response({"error": {"message": "too late"}}, status=503)
+        content = [{"type": "text", "text": "late"}]
+        return web.json_response({"content": content, "stop_reason": "end_turn"})
+
+    async def scenario() -> list[bytes]:
+        received: list[bytes] = []
+        async with serve(ModelApi("anthropic")) as (api, _, session), ClientSession() as http:
+            api.behave(wait)
+            body = {"model": "x", "messages": HELLO, "stream": True}
+            headers = {"Authorization": f"Bearer {session.key}"}
+            url = f"{session.base_url}/chat/completions"
+            async with http.post(url, json=body, headers=headers) as response:
+                try:
+                    async for part in response.content.iter_any():
+                        received.append(part)
+                        release.set()
+                except ClientPayloadError:
+                    received.append(b"broken")
+        return received
+
+    received = asyncio.run(scenario())
+
+    assert received[0].startswith(b": keep-alive\n\n")
+    if fails:
+        assert b"too late" in b"".join(received)
+        assert received[-1] == b"broken"
+    else:
+        assert b'"late"' in b"".join(received)
+        assert b"".join(received).endswith(b"data: [DONE]\n\n")
+
+
 def test_an_agent_that_leaves_does_not_lose_the_answer_for_its_retry() -> None:
     arrived, release = asyncio.Event(), asyncio.Event()
 
