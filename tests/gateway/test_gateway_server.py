@@ -283,6 +283,44 @@ def test_a_limit_ends_the_session_with_an_error_that_is_not_retried(
     assert asked <= 1
 
 
+def test_the_time_limit_ends_a_stream_that_has_begun() -> None:
+    async def send_slowly(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        choice = {"index": 0, "delta": {"content": "first"}, "finish_reason": None}
+        head = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+        await response.write(b"data: %s\n\n" % json.dumps({**head, "choices": [choice]}).encode())
+        await asyncio.Event().wait()
+        return response
+
+    async def scenario() -> tuple[bytes, Trajectory]:
+        async with serve(limits=GatewayLimits(max_seconds=2.0)) as (api, _, session):
+            api.behave(send_slowly)
+            received: list[bytes] = []
+            body = {"model": "x", "messages": HELLO, "stream": True}
+            headers = {"Authorization": f"Bearer {session.key}"}
+            url = f"{session.base_url}/chat/completions"
+            async with (
+                ClientSession() as http,
+                http.post(url, json=body, headers=headers) as response,
+            ):
+                try:
+                    async for part in response.content.iter_any():
+                        received.append(part)
+                except ClientPayloadError:
+                    received.append(b"broken")
+            return b"".join(received), await session.seal()
+
+    received, trajectory = asyncio.run(scenario())
+
+    first, last = EventReader().feed(received.removesuffix(b"broken"))
+    assert b"first" in first.data
+    assert json.loads(last.data)["error"]["code"] == "limit_reached"
+    assert received.endswith(b"broken")
+    assert trajectory.termination_reason == "max_seconds"
+    assert trajectory.messages == []
+
+
 async def ask_twice(agent: AsyncOpenAI) -> None:
     for _ in range(2):
         await agent.chat.completions.create(model="x", messages=HELLO)
