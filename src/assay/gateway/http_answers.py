@@ -48,7 +48,7 @@ async def respond_error(
     request: web.Request, refused: CallRefused, dialect: Dialect
 ) -> web.StreamResponse:
     """Respond with an error: as a response of its own, or at the end of a stream that has begun."""
-    started = request.get(_STREAM_KEY)
+    started: EventResponse | None = request.get(_STREAM_KEY)
     if started is None:
         return respond_json(refused.build_body(dialect), refused.status, refused.headers)
     await started.write(dialect.write_error_event(refused.build_body(dialect)))
