@@ -85,6 +85,7 @@ benchmark: .venv/.installed-dev ## measure the budgets: long
 	$(BIN)/python benchmarks/harness.py
 	$(BIN)/python benchmarks/environments.py
 	$(BIN)/python benchmarks/view.py --postgresql
+	$(BIN)/python benchmarks/gateway.py
 
 clean: ## remove the virtual environments and caches
 	rm -rf .venv .venv-* .mypy_cache .pytest_cache .ruff_cache .coverage*

@@ -10,6 +10,7 @@
     ├── WireError          a foreign format cannot be read, or cannot represent a value
     ├── EndpointError      a model call failed, or its answer was not understood
     │   └── AccessDenied   the endpoint refuses the key: no call of this run can succeed
+    ├── GatewayFault       the recording gateway broke; never the agent's mistake
     ├── EnvironmentFault   an environment broke; never the agent's mistake
     ├── ScorerFault        a scorer returned something that is not a result
     ├── TokenError         training tokens unavailable or loss mask unreliable
@@ -103,19 +104,26 @@ class EndpointError(AssayError):
         hint: str | None = None,
         status: int | None = None,
         retryable: bool = True,
+        retry_after_s: float | None = None,
     ) -> None:
         super().__init__(message, where=where, hint=hint)
         self.status = status
         self.retryable = retryable
+        self.retry_after_s = retry_after_s
 
     def __reduce__(self) -> tuple[object, ...]:
         # The third element is the state that pickle adds to `__dict__` after the rebuild.
         rebuild, arguments = super().__reduce__()
-        return (rebuild, arguments, {"status": self.status, "retryable": self.retryable})
+        state = {name: self.__dict__[name] for name in ("status", "retryable", "retry_after_s")}
+        return (rebuild, arguments, state)
 
 
 class AccessDenied(EndpointError):
     """The endpoint refuses the key: no call of this run can succeed."""
+
+
+class GatewayFault(AssayError):
+    """The gateway that records an agent's calls failed."""
 
 
 class EnvironmentFault(AssayError):

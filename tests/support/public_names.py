@@ -31,12 +31,13 @@ PUBLIC = {
     """,
     "assay.errors": """
         AccessDenied AssayError BadRow ConfigError DatasetError DatasetOutOfReach EndpointError
-        EnvironmentFault ManifestError MissingExtra RunStopped ScorerFault StoreError
+        EnvironmentFault GatewayFault ManifestError MissingExtra RunStopped ScorerFault StoreError
         TokenError TrainingError WireError install_command
     """,
     "assay.export": """
         Correction ExportOptions ExportReport FORMATS Format Selection Split export_samples
     """,
+    "assay.gateway": "Gateway GatewayLimits GatewaySession GatewaySettings expand_request",
     "assay.formats": """
         AgentOutput AnthropicChat Converted Dropped GeminiChat attach_result
         attach_trajectory_result convert_agent_output eval_record_schema from_anthropic from_atif

@@ -52,6 +52,16 @@ class RunContext:
     client: "AgentClient | None" = None
     """The model of the run, if it has an `endpoint`. Calls through it are recorded."""
 
+    base_url: str | None = None
+    """The address at which clients of OpenAI's API reach the model of the run, if it has an
+    `endpoint`. Calls to it are recorded."""
+
+    api_key: str | None = None
+    """The key for `base_url`, of this rollout only."""
+
+    variables: dict[str, str] = field(default_factory=dict)
+    """Environment variables by which programs find `base_url`: `OPENAI_BASE_URL` and others."""
+
 
 @runtime_checkable
 class Agent(Protocol):

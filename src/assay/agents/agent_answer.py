@@ -57,7 +57,8 @@ def _complete_trajectory(trajectory: Trajectory, context: RunContext, seconds: f
     if not trajectory.messages:
         raise AgentFault("the agent returned a trajectory without messages")
     more: dict[str, object] = {}
-    messages = _add_prompt(trajectory.messages, context.messages)
+    is_wire = any(call.wire is not None for call in trajectory.calls)
+    messages = _add_prompt(trajectory.messages, context.messages, within=is_wire)
     if messages is not trajectory.messages:
         more["messages"] = messages
     if trajectory.duration is None:
@@ -67,16 +68,19 @@ def _complete_trajectory(trajectory: Trajectory, context: RunContext, seconds: f
     return trajectory.model_copy(update=more) if more else trajectory
 
 
-def _add_prompt(messages: list[Message], prompt: Sequence[Message]) -> list[Message]:
+def _add_prompt(
+    messages: list[Message], prompt: Sequence[Message], *, within: bool = False
+) -> list[Message]:
     """Put the prompt first, unless the messages contain it.
 
     Agents may return the whole conversation, with messages of their own before the question, or
-    only the part after it.
+    only the part after it. `within`: agents add instructions to the question before they send it.
     """
     left = list(reversed(prompt))
     for message in messages:
         if not left:
             break
-        if message.role == left[-1].role and message.text == left[-1].text:
+        same = left[-1].text in message.text if within else message.text == left[-1].text
+        if message.role == left[-1].role and same:
             left.pop()
     return [*prompt, *messages] if left else messages

@@ -34,7 +34,8 @@ class CommandAgent:
 
     The prompt is its standard input, or replaces `{prompt}` in the command. `{workspace}` and the
     variable `ASSAY_WORKSPACE` are the folder, which is removed afterwards. The output is the
-    answer: text, or messages as JSON.
+    answer: text, or messages as JSON. In a run with an `endpoint`, `OPENAI_BASE_URL` and
+    `ANTHROPIC_BASE_URL` lead to its model, and the calls of the program are recorded.
     """
 
     def __init__(self, command: str, *, cwd: str | Path | None = None) -> None:
@@ -54,7 +55,8 @@ class CommandAgent:
             has_prompt = any(_PROMPT_FIELD in each for each in self._argv)
             stdin = b"" if has_prompt else prompt.encode("utf-8", "replace")
             started = time.perf_counter()
-            out = await _run_program(argv, stdin, cwd=self._cwd or workspace, workspace=workspace)
+            variables = {"ASSAY_WORKSPACE": workspace, **_reach_directly(context.variables)}
+            out = await _run_program(argv, stdin, cwd=self._cwd or workspace, variables=variables)
             seconds = time.perf_counter() - started
         text = out.decode("utf-8", "replace").rstrip("\r\n")
         return build_trajectory(_parse_messages(text) or text, context, seconds)
@@ -72,7 +74,9 @@ def _parse_messages(text: str) -> object | None:
     return None if is_answer else value
 
 
-async def _run_program(argv: list[str], stdin: bytes, *, cwd: str | Path, workspace: str) -> bytes:
+async def _run_program(
+    argv: list[str], stdin: bytes, *, cwd: str | Path, variables: dict[str, str]
+) -> bytes:
     try:
         process = await asyncio.create_subprocess_exec(
             *argv,
@@ -80,7 +84,7 @@ async def _run_program(argv: list[str], stdin: bytes, *, cwd: str | Path, worksp
             stdout=PIPE,
             stderr=PIPE,
             cwd=cwd,
-            env={**os.environ, "ASSAY_WORKSPACE": workspace, **_keep_importable()},
+            env={**os.environ, **variables, **_keep_importable()},
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
@@ -96,6 +100,15 @@ async def _run_program(argv: list[str], stdin: bytes, *, cwd: str | Path, worksp
         stderr = f"stderr: {cut}{tail}" if tail else "stderr is empty"
         raise AgentFault(f"the program exited with status {status}; {stderr}")
     return out
+
+
+def _reach_directly(variables: dict[str, str]) -> dict[str, str]:
+    # A proxy for the internet cannot reach the gateway on this machine.
+    if not variables:
+        return {}
+    given = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+    hosts = ",".join(part for part in (given, "127.0.0.1,localhost") if part)
+    return {**variables, "NO_PROXY": hosts, "no_proxy": hosts}
 
 
 def _keep_importable() -> dict[str, str]:

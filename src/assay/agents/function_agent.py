@@ -37,6 +37,11 @@ class FunctionAgent:
         self._loop = AgentLoop()
         self._threads = CallThreads(_MAX_AGENT_THREADS, role="agent")
 
+    @property
+    def uses_gateway(self) -> bool:
+        """Whether the function can know the address of a gateway."""
+        return self._takes_context
+
     @functools.cached_property
     def sha256(self) -> str | None:
         """The digest of the file that defines the function."""

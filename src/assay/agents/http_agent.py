@@ -24,7 +24,7 @@ DEFAULT_REQUEST: Mapping[str, Any] = {"messages": "{messages}", "prompt": "{prom
 
 _MAX_BODY_BYTES = 16 * 1024 * 1024
 _MAX_EXCERPT_CHARS = 300
-_PLACEHOLDER = re.compile(r"\{(prompt|messages|id|seed|input(?:\.[^{}]+)?)\}")
+_PLACEHOLDER = re.compile(r"\{(prompt|messages|id|seed|base_url|api_key|input(?:\.[^{}]+)?)\}")
 _PATH_STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
 
 
@@ -32,7 +32,8 @@ class HttpAgent:
     """Posts each sample as JSON to a service, and reads its answer from the response.
 
     `request` is the body: JSON in which `{prompt}`, `{messages}`, `{id}`, `{seed}` and
-    `{input.FIELD}` are replaced. `answer` is the path of the answer in the response, such as
+    `{input.FIELD}` are replaced, and in a run with an `endpoint` `{base_url}` and `{api_key}`, by
+    which the service reaches its model. `answer` is the path of the answer in the response, such as
     `data.choices[0].text`; None: the format of the response is detected.
     """
 
@@ -66,6 +67,11 @@ class HttpAgent:
         self._redactor = Redactor([*self._headers.values(), *secrets])
         self.identity = stable_id([self.name, self._request, answer, sorted(headers or ())])
         self._session: aiohttp.ClientSession | None = None
+
+    @property
+    def uses_gateway(self) -> bool:
+        """Whether the service is sent the address of a gateway."""
+        return "{base_url}" in json.dumps(self._request)
 
     async def run(self, sample: Sample, context: RunContext) -> Trajectory:
         """Send the sample and convert the response. A status of 400 or above is a failure."""
@@ -216,6 +222,8 @@ def _find_value(name: str, sample: Sample, context: RunContext) -> Any:
         return sample.id
     if name == "seed":
         return context.sampling_seed
+    if name in ("base_url", "api_key"):
+        return getattr(context, name)
     found: Any = sample.input
     for step in name.split(".")[1:]:
         if not isinstance(found, dict) or step not in found:

@@ -48,6 +48,7 @@ COMMANDS = {
     "export": "write samples as files for trainers and other tools",
     "train": "train a model on samples, or on the scores of its own rollouts",
     "env": "serve environments to rollouts elsewhere",
+    "gateway": "record the model calls of any agent as sessions",
     "doctor": "check the installation, the store and the endpoints",
 }
 """Each command is the module of its name in this folder."""

@@ -14,6 +14,7 @@ from .environment import to_plain_info as to_plain_info
 from .environment import to_plain_json as to_plain_json
 from .gym import GymEnvironment as GymEnvironment
 from .remote.connect import RemoteEnvironments as RemoteEnvironments
+from .remote.connections import Connections as Connections
 from .remote.episodes import MakeEnvironment as MakeEnvironment
 from .remote.http_client import ServerKind as ServerKind
 from .remote.launch import ServerProcess as ServerProcess

@@ -13,10 +13,12 @@ from .client import ModelClient as ModelClient
 from .clock import REAL_TIME as REAL_TIME
 from .clock import Timing as Timing
 from .connection import EndpointCheck as EndpointCheck
+from .connection import build_request_template as build_request_template
 from .connection import check_endpoint as check_endpoint
 from .connection import connect as connect
 from .connection import format_endpoint_name as format_endpoint_name
 from .daemon_threads import EXIT_GROUP as EXIT_GROUP
+from .http import RequestTemplate as RequestTemplate
 from .in_process import MAX_BATCH as MAX_BATCH
 from .in_process import Generated as Generated
 from .in_process import LocalClient as LocalClient

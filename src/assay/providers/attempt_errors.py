@@ -84,6 +84,7 @@ class AttemptError(Exception):
             hint=self.hint,
             status=self.status,
             retryable=not self.permanent,
+            retry_after_s=self.retry_after_s,
         )
 
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol, Self
 from assay.types import Endpoint, Message, ToolSpec
 
 from .adapter import Attempt, ProviderAdapter, check_tools
-from .attempt_errors import AttemptError, ErrorKind
+from .attempt_errors import AttemptError, ErrorKind, classify_status
 from .cache import ResponseCache
 from .clock import Timing
 from .concurrency import Limiter
@@ -108,6 +108,28 @@ class Client:
         if self.cache is None:
             return self._ask(messages, tools, seed)
         return self._ask_cached(self.cache, messages, tools, seed)
+
+    def read_answer(self, answer: Any, *, latency_s: float, message_index: int) -> Reply:
+        """Parse an answer of the server that was requested without this client.
+
+        Raises `EndpointError` if it contains no reply.
+        """
+        attempt = Attempt(latency_s, 1, None, message_index, None)
+        try:
+            return self._adapter.read(answer, attempt)
+        except AttemptError as fault:
+            raise fault.error(where=self._where, attempts=1) from None
+
+    def record_request(self, *, latency_s: float, status: int | None) -> None:
+        """Let the concurrency limit learn from a request that was made without this client.
+
+        A status of None is a failed connection.
+        """
+        if status == 200:
+            self.limiter.record_success(latency_s)
+            return
+        kind = ErrorKind.UNREACHABLE if status is None else classify_status(status)
+        self.limiter.record_failure(AttemptError(kind, "a request failed", status))
 
     async def _ask_cached(
         self,

@@ -378,7 +378,7 @@ class EvalEngine:
                 job.sample.trajectory = context.client.trajectory(reason)
                 job.waited_for = context.client.find_boundary(error) or job.waited_for
             raise
-        if context.client is None:
+        if context.client is None or context.base_url is not None:
             self._early.answer(Usage(cost_usd=compute_trajectory_cost(trajectory)))
         return trajectory
 

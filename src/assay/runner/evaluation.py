@@ -24,6 +24,7 @@ from assay.store import (
 )
 from assay.types import Sample, compute_file_sha256, stable_id
 
+from .agent_gateway import find_agent_gateway
 from .engine import EvalEngine
 from .eval_config import EvalConfig
 from .eval_report import EvalReport, build_eval_report
@@ -146,6 +147,8 @@ async def execute_jobs(
             close = getattr(config.agent, "close", None)
             if close is not None:
                 stack.push_async_callback(close)
+            if (gateway := find_agent_gateway(config, client)) is not None:
+                config = replace(config, agent=await stack.enter_async_context(gateway))
             writer = await stack.enter_async_context(run.writer())
             await build_engine(config, client, writer, control).run(todo(done))
         if not control.stop.requested:

@@ -37,11 +37,11 @@ def tokenize_sample(sample: Sample) -> list[Sample]:
         raise TokenError(
             "the sample has no recorded model call", where=where, hint=_RETOKENIZE_HINT
         )
-    # Failed calls have no tokens.
+    # Failed calls have no tokens. Titles and summaries are not what the rollout was scored for.
     turns = [
         _read_call_turn(call, f"{where}, call {number}")
         for number, call in enumerate(sample.trajectory.calls, start=1)
-        if call.error is None or call.completion_ids is not None
+        if call.purpose == "turn" and (call.error is None or call.completion_ids is not None)
     ]
     if not turns:
         raise TokenError("every recorded call failed: nothing was sampled", where=where)

@@ -78,6 +78,9 @@ from .serialization import set_unchecked as set_unchecked
 from .serialization import validate as validate
 from .stable_ids import encode_stable_json as encode_stable_json
 from .stable_ids import stable_id as stable_id
+from .trajectory import Branch as Branch
+from .trajectory import CallPurpose as CallPurpose
+from .trajectory import ForkReason as ForkReason
 from .trajectory import ModelCall as ModelCall
 from .trajectory import Trajectory as Trajectory
 from .trajectory import Usage as Usage

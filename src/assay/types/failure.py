@@ -20,6 +20,9 @@ class Boundary(StrEnum):
     AGENT = "agent"
     """An agent of the user's own; a model agent fails at its endpoint or environment."""
 
+    GATEWAY = "gateway"
+    """The gateway that records the calls of an agent."""
+
 
 class Failure(BaseModel):
     """An exception that ended one sample while the others continued."""

@@ -1,6 +1,6 @@
 """A rollout's record: the conversation, its model calls, and how it ended."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, ConfigDict, Field, FiniteFloat
 
@@ -20,6 +20,21 @@ class Usage(NestedModel):
     cached_tokens: int | None = None
     reasoning_tokens: int | None = None
     cost_usd: FiniteFloat | None = None
+
+
+CallPurpose = Literal["turn", "title", "summary", "count_tokens", "retry", "probe"]
+"""Why an agent called its model. Only turns are its conversation."""
+
+ForkReason = Literal[
+    "root",
+    "subagent",
+    "compaction",
+    "edited_history",
+    "resampled",
+    "reasoning_stripped",
+    "retokenized",
+]
+"""Why calls do not continue the tokens of the calls before them."""
 
 
 class ModelCall(NestedModel):
@@ -48,6 +63,44 @@ class ModelCall(NestedModel):
 
     attempts: int = 1
     error: Text | None = None
+    purpose: CallPurpose = "turn"
+    """Calls for another purpose are paid for, but neither shown, scored nor trained on."""
+
+    branch: int = 0
+    """The position of the call's branch in the trajectory's `branches`."""
+
+    parent: int | None = None
+    """The position of the call that this one continues or repeats. None: it continues none."""
+
+    wire: dict[str, Any] | None = None
+    """The exchange as the gateway recorded it: the request, the answer and their API."""
+
+
+class Branch(NestedModel):
+    """Calls of which each one continues the one before: an agent, or a part of its work."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    reason: ForkReason = "root"
+    parent: int | None = None
+    """The position of the branch that this one forked from."""
+
+    parent_call: int | None = None
+    """The position of the last call before the fork."""
+
+    name: Text | None = None
+    """The id that the agent itself gives the conversation. None: it declares none."""
+
+    decided_by: Literal["declared", "tokens", "messages"] | None = None
+    """What the place of the branch was derived from: ids that the agent declares, or the longest
+    common prefix. None: it has no place."""
+
+    ambiguous: bool = False
+    """Whether several branches could be continued equally well."""
+
+    messages: list[Message] = Field(default_factory=list)
+    """The conversation of this branch; empty on the first one, whose messages are those of the
+    trajectory."""
 
 
 class Trajectory(JsonModel):
@@ -57,6 +110,9 @@ class Trajectory(JsonModel):
         default_factory=list, validation_alias=AliasChoices("messages", "conversation_history")
     )
     calls: Annotated[list[ModelCall], NullToEmpty] = Field(default_factory=list)
+    branches: Annotated[list[Branch], NullToEmpty] = Field(default_factory=list)
+    """The branches of `calls`, the main one first. Empty: all calls are one branch."""
+
     steps: int | None = None
     """Exchanges in which the environment took a step."""
 
@@ -86,3 +142,18 @@ class Trajectory(JsonModel):
     @property
     def conversation_history(self) -> list[Message]:
         return self.messages
+
+    def list_subagents(self) -> "list[tuple[str, Trajectory]]":
+        """Return the subagents as trajectories of their own, each with its name."""
+        return [
+            (
+                branch.name or f"subagent-{place}",
+                Trajectory(
+                    messages=branch.messages,
+                    calls=[call for call in self.calls if call.branch == place],
+                    termination_reason="agent",
+                ),
+            )
+            for place, branch in enumerate(self.branches)
+            if branch.reason == "subagent"
+        ]

@@ -1,0 +1,217 @@
+"""`assay gateway`: record the model calls of any agent as sessions."""
+
+import asyncio
+import os
+import shlex
+import signal
+from argparse import ArgumentParser, Namespace
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from assay.gateway import (
+    Gateway,
+    GatewayLimits,
+    GatewaySession,
+    GatewaySettings,
+    RecordedCall,
+    build_recorded_trajectory,
+)
+from assay.providers import ModelClient, connect, parse_model
+from assay.stats import format_plural
+from assay.store import Store
+from assay.types import AgentSession, Status, Trajectory
+
+from .arguments import add_count, parse_seconds
+from .eval_overrides import add_endpoint_options, apply_endpoint_options
+from .output import cut, measure_line_width, print_json, print_message, sanitize_to_line
+from .store_option import add_store_option, build_next_command, find_store_location
+
+TOKEN_VARIABLE = "ASSAY_GATEWAY_TOKEN"
+_SESSION_NAME = "local"
+# Sessions are stored while the agent works, but not after each of many quick calls.
+_SAVE_DELAY_S = 0.5
+# A conversation is continued within this time, or counts as another one.
+_FORGET_AFTER_S = 3600.0
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the arguments of the command."""
+    parser.add_argument(
+        "--upstream",
+        required=True,
+        metavar="PROVIDER:MODEL[@URL]",
+        help="answer all calls with this model, whatever model the agent asks for",
+    )
+    add_endpoint_options(parser)
+    parser.add_argument(
+        "--host",
+        default="127.0.0.1",
+        help="listen on this address (default: 127.0.0.1, this machine only)",
+    )
+    parser.add_argument(
+        "--port", type=int, default=0, help="listen on this port (default: any free port)"
+    )
+    add_count(parser, "--max-turns", "refuse calls after this many answers")
+    add_count(parser, "--max-tokens", "refuse calls after this many tokens, read or written")
+    parser.add_argument(
+        "--max-seconds", type=parse_seconds, metavar="SECONDS", help="refuse calls after this time"
+    )
+    parser.add_argument(
+        "--max-cost-usd", type=float, metavar="USD", help="refuse calls after this much was spent"
+    )
+    add_store_option(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON objects instead of text")
+    parser.epilog = (
+        f"The key is that of ${TOKEN_VARIABLE}, else a new one. Ctrl-C ends the gateway."
+    )
+
+
+def main(args: Namespace) -> int:
+    """Exit status: 0 after SIGINT or SIGTERM, 2 when the gateway cannot start."""
+    endpoint = apply_endpoint_options(parse_model(args.upstream), args)
+    limits = GatewayLimits(
+        max_turns=args.max_turns,
+        max_tokens=args.max_tokens,
+        max_seconds=args.max_seconds,
+        max_cost_usd=args.max_cost_usd,
+    )
+    with Store.open(find_store_location(args)) as store:
+        asyncio.run(_serve(args, connect(endpoint), limits, store))
+    return 0
+
+
+async def _serve(args: Namespace, client: ModelClient, limits: GatewayLimits, store: Store) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    recorder = SessionRecorder(store, client, quiet=args.json)
+    settings = GatewaySettings(host=args.host, port=args.port)
+    try:
+        async with Gateway(client, settings, limits=limits, observe=recorder.observe) as gateway:
+            session = gateway.open_session(
+                _SESSION_NAME, key=os.environ.get(TOKEN_VARIABLE) or None
+            )
+            _print_variables(args, session)
+            await stop.wait()
+            await session.seal()
+            recorder.save(session)
+    finally:
+        await client.close()
+    _print_summary(args, recorder)
+
+
+def _print_variables(args: Namespace, session: GatewaySession) -> None:
+    if args.json:
+        print_json({"base_url": session.base_url, "variables": session.variables})
+        return
+    for name, value in session.variables.items():
+        print(f"export {name}={shlex.quote(value)}", flush=True)
+    print_message(
+        f"answering with {sanitize_to_line(args.upstream)}; start your agent with these "
+        "variables, and press Ctrl-C to stop"
+    )
+
+
+@dataclass
+class SessionRecorder:
+    """Stores the conversations of a gateway as sessions, and shows its calls."""
+
+    store: Store
+    client: ModelClient
+    quiet: bool
+    rows: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """The summary of each session, by its id."""
+
+    _timer: asyncio.TimerHandle | None = None
+    _started: str = field(
+        default_factory=lambda: datetime.now(UTC).strftime("gateway-%Y%m%d-%H%M%S")
+    )
+
+    def observe(self, session: GatewaySession, call: RecordedCall) -> None:
+        """Show a call that ended, and store its conversation soon."""
+        if not self.quiet:
+            print_message(format_call(call, measure_line_width()))
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(_SAVE_DELAY_S, self.save, session)
+
+    def save(self, session: GatewaySession) -> None:
+        """Store the conversations that have changed, and forget those that rest for long."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for calls in session.split_conversations():
+            name = f"{self._started}-{calls[0].number + 1}"
+            if self.rows.get(name, {}).get("calls") != len(calls):
+                trajectory = build_recorded_trajectory(calls)
+                self.store.save_session(self._build_session(name, trajectory))
+                self.rows[name] = summarize_session(name, trajectory)
+            if min(call.idle_s for call in calls) > _FORGET_AFTER_S:
+                session.drop_calls(calls)
+
+    def _build_session(self, name: str, trajectory: Trajectory) -> AgentSession:
+        plain = trajectory.to_dict()
+        plain.pop("messages", None)
+        return AgentSession(
+            id=name,
+            endpoint=self.client.endpoint,
+            messages=trajectory.messages,
+            status=Status.COMPLETED if trajectory.messages else Status.FAILED,
+            tags={"source": "gateway"},
+            metadata={"trajectory": plain},
+        )
+
+
+def format_call(call: RecordedCall, width: int) -> str:
+    """Describe one call in a line: number, purpose, time, tokens and its answer."""
+    head = f"{call.number + 1:>4}  {call.purpose:<12} {call.latency_s or 0.0:>6.1f} s"
+    if call.error is not None:
+        status = "" if call.status is None else f"{call.status} "
+        head += f"  failed: {status}"
+        return head + cut(sanitize_to_line(call.error), max(width - len(head), 20))
+    usage = None if call.reply is None else call.reply.call.usage
+    if usage is not None and usage.input_tokens is not None:
+        head += f"  {usage.input_tokens:>7,} in {usage.output_tokens or 0:>6,} out  "
+    else:
+        head += "  tokens unknown  "
+    message = None if call.reply is None else call.reply.message
+    shown = "" if message is None else message.text
+    if message is not None and message.tool_calls:
+        shown = f"{shown} [{', '.join(each.name for each in message.tool_calls)}]".strip()
+    return head + cut(sanitize_to_line(shown), max(width - len(head), 20))
+
+
+def summarize_session(name: str, trajectory: Trajectory) -> dict[str, Any]:
+    """Return the figures of a session. The cost is None if that of a call is unknown."""
+    usages = [call.usage for call in trajectory.calls]
+    costs = [None if usage is None else usage.cost_usd for usage in usages]
+    return {
+        "session": name,
+        "calls": len(trajectory.calls),
+        "failed": sum(call.error is not None for call in trajectory.calls),
+        "input_tokens": sum(usage.input_tokens or 0 for usage in usages if usage is not None),
+        "output_tokens": sum(usage.output_tokens or 0 for usage in usages if usage is not None),
+        "cost_usd": None if None in costs else sum(cost for cost in costs if cost is not None),
+    }
+
+
+def _print_summary(args: Namespace, recorder: SessionRecorder) -> None:
+    rows = list(recorder.rows.values())
+    if args.json:
+        print_json({"store": recorder.store.where, "sessions": rows})
+        return
+    if not rows:
+        print("no call was recorded")
+        return
+    for row in rows:
+        cost = "cost unknown" if row["cost_usd"] is None else f"${row['cost_usd']:.4f}"
+        failed = f", {row['failed']} failed" if row["failed"] else ""
+        print(
+            f"{row['session']}  {format_plural(row['calls'], 'call')}{failed}, "
+            f"{row['input_tokens']:,} tokens in, "
+            f"{row['output_tokens']:,} out, {cost}"
+        )
+    last = str(rows[-1]["session"])
+    print_message(f"next: {build_next_command(args, 'sessions', 'show', last)}")

@@ -1,0 +1,282 @@
+"""Requests, answers and event streams of Anthropic's messages API."""
+
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from typing import Any
+
+from pydantic_core import from_json, to_json
+
+from assay.types import Message, ToolSpec, Usage
+
+from .anthropic import from_anthropic
+from .conversion import (
+    Dropped,
+    expect_mapping,
+    expect_sequence,
+    expect_text,
+    read_items,
+    validate_wire,
+)
+from .event_stream import StreamEvent, parse_event_json, write_event
+from .model_request import (
+    FinishReason,
+    ModelAnswer,
+    ModelRequest,
+    build_translation_error,
+    collect_settings,
+)
+
+_SETTINGS = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "max_tokens": "max_tokens",
+    "thinking": "thinking",
+}
+_READ_ELSEWHERE = frozenset(
+    {"model", "messages", "system", "tools", "tool_choice", "stop_sequences", "output_config"}
+    | {"stream"}
+)
+# Bookkeeping, and the editing of old thinking that only Anthropic's servers do.
+_IGNORED = frozenset({"metadata", "service_tier", "context_management", "betas", "cache_control"})
+_TOOL_FIELDS = {"name": "name", "description": "description", "input_schema": "parameters"}
+_STOP_REASONS: dict[FinishReason, str] = {
+    "stop": "end_turn",
+    "length": "max_tokens",
+    "tool_calls": "tool_use",
+    "content_filter": "refusal",
+}
+_ERROR_KINDS = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+_TEXT_DELTAS = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
+# The input of a tool while it arrives. It is not a key of the API.
+_PARTIAL_INPUT = "partial_json"
+
+
+def read_messages_request(body: Mapping[str, Any]) -> ModelRequest:
+    """Read a request. Raises `WireError` for parts that only this API has."""
+    settings, dropped = collect_settings(
+        body, names=_SETTINGS, known=_READ_ELSEWHERE, ignored=_IGNORED
+    )
+    if body.get("stop_sequences"):
+        settings["stop"] = tuple(body["stop_sequences"])
+    if (choice := body.get("tool_choice")) is not None:
+        _read_tool_choice(expect_mapping(choice, "tool_choice"), settings)
+    config = expect_mapping(body.get("output_config") or {}, "output_config")
+    if config.get("effort") is not None:
+        dropped.append(
+            Dropped("output_config.effort", "`output_config.effort` has no equivalent; left out")
+        )
+    if (form := config.get("format")) is not None:
+        if not isinstance(form, Mapping) or form.get("type") != "json_schema":
+            raise build_translation_error("output_config.format")
+        settings["response_schema"] = {"name": "answer", "schema": form.get("schema") or {}}
+    tools = read_items(
+        body.get("tools") or [], "tools", lambda tool, where: _read_tool(tool, where, dropped)
+    )
+    return ModelRequest(
+        read_messages_conversation(body), tuple(tools), settings, dropped=tuple(dropped)
+    )
+
+
+def read_messages_conversation(body: Mapping[str, Any]) -> list[Message]:
+    """Read the system prompt and the turns of a request.
+
+    Claude Code also sends turns of the role `system`, which become messages of that role.
+    """
+    turns = expect_sequence(body.get("messages") or [], "messages")
+    messages = from_anthropic([], system=body.get("system") or None)
+    for is_system, run in groupby(turns, _is_system_turn):
+        if is_system:
+            for turn in run:
+                messages += from_anthropic([], system=turn.get("content") or "")
+        else:
+            messages += from_anthropic(list(run))
+    return messages
+
+
+def _is_system_turn(turn: object) -> bool:
+    return isinstance(turn, Mapping) and turn.get("role") == "system"
+
+
+def _read_tool(tool: object, where: str, dropped: list[Dropped]) -> ToolSpec:
+    data = expect_mapping(tool, where)
+    if data.get("type") not in (None, "custom"):
+        raise build_translation_error(f"{where}.type={data['type']!r}")
+    fields = {own: data[name] for name, own in _TOOL_FIELDS.items() if data.get(name) is not None}
+    if more := sorted(data.keys() - _TOOL_FIELDS.keys() - {"type"}):
+        dropped.append(Dropped(where, f"{', '.join(more)} of a tool; left out"))
+    return validate_wire(ToolSpec, fields, where)
+
+
+def _read_tool_choice(choice: Mapping[str, Any], settings: dict[str, Any]) -> None:
+    named = {"auto": "auto", "none": "none", "any": "required"}
+    kind = choice.get("type")
+    if kind == "tool":
+        settings["tool_choice"] = {"name": expect_text(choice.get("name"), "tool_choice.name")}
+    elif isinstance(kind, str) and kind in named:
+        settings["tool_choice"] = named[kind]
+    else:
+        raise build_translation_error("tool_choice")
+    if choice.get("disable_parallel_tool_use"):
+        settings["parallel_tool_calls"] = False
+
+
+def write_messages_answer(answer: ModelAnswer) -> dict[str, Any]:
+    """Write an answer as the body of a response."""
+    message = answer.message
+    blocks: list[dict[str, Any]] = []
+    if message.reasoning:
+        # Without a signature, which only Anthropic can give: its own servers would refuse it.
+        blocks.append({"type": "thinking", "thinking": message.reasoning, "signature": ""})
+    if message.text:
+        blocks.append({"type": "text", "text": message.text})
+    blocks += [
+        {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments}
+        for call in message.tool_calls
+    ]
+    return {
+        "id": f"msg_{answer.id}",
+        "type": "message",
+        "role": "assistant",
+        "model": answer.model,
+        "content": blocks,
+        "stop_reason": _STOP_REASONS[answer.finish_reason],
+        "stop_sequence": None,
+        "usage": _write_messages_usage(answer.usage),
+    }
+
+
+def _write_messages_usage(usage: Usage | None) -> dict[str, int]:
+    # The API has no place for unknown counts.
+    known = usage or Usage()
+    cached = known.cached_tokens or 0
+    return {
+        "input_tokens": max((known.input_tokens or 0) - cached, 0),
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": cached,
+        "output_tokens": known.output_tokens or 0,
+    }
+
+
+def write_messages_events(body: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[bytes]:
+    """Write the body of a response as the event stream of the same request."""
+    usage = body.get("usage") or {}
+    started = {
+        **body,
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+        "usage": {**usage, "output_tokens": 0},
+    }
+    yield _write_named({"type": "message_start", "message": started})
+    for index, block in enumerate(body.get("content") or []):
+        opened, deltas = _split_block(block)
+        at = {"index": index}
+        yield _write_named({"type": "content_block_start", **at, "content_block": opened})
+        for delta in deltas:
+            yield _write_named({"type": "content_block_delta", **at, "delta": delta})
+        yield _write_named({"type": "content_block_stop", **at})
+    delta = {key: body.get(key) for key in ("stop_reason", "stop_sequence")}
+    yield _write_named({"type": "message_delta", "delta": delta, "usage": dict(usage)})
+    yield _write_named({"type": "message_stop"})
+
+
+def _split_block(block: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the block as it starts, and the deltas that complete it."""
+    kind = block.get("type")
+    if kind == "text":
+        return {**block, "text": ""}, [{"type": "text_delta", "text": block.get("text", "")}]
+    if kind == "thinking":
+        text, signature = block.get("thinking", ""), block.get("signature", "")
+        return {**block, "thinking": "", "signature": ""}, [
+            {"type": "thinking_delta", "thinking": text},
+            {"type": "signature_delta", "signature": signature},
+        ]
+    if kind in ("tool_use", "server_tool_use"):
+        text = to_json(block.get("input") or {}).decode()
+        return {**block, "input": {}}, [{"type": "input_json_delta", _PARTIAL_INPUT: text}]
+    return dict(block), []
+
+
+def _write_named(event: dict[str, Any]) -> bytes:
+    return write_event(event, name=event["type"])
+
+
+class MessagesStream:
+    """Assembles the events of a stream to the body that the same request would have returned."""
+
+    def __init__(self) -> None:
+        self._message: dict[str, Any] = {}
+        self._blocks: dict[int, dict[str, Any]] = {}
+        self.error: object = None
+        """The error object that the server sent instead of the rest."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the model ended its answer."""
+        return self._message.get("stop_reason") is not None
+
+    def add(self, event: StreamEvent) -> None:
+        """Add one event. Raises `WireError` if it is not one of this API."""
+        if not event.data:
+            return
+        data = parse_event_json(event.data)
+        kind = data.get("type")
+        index = data.get("index") if type(data.get("index")) is int else 0
+        if kind == "message_start":
+            self._message = dict(expect_mapping(data.get("message"), "message"))
+        elif kind == "content_block_start":
+            self._blocks[index or 0] = dict(expect_mapping(data.get("content_block"), str(kind)))
+        elif kind == "content_block_delta":
+            delta = expect_mapping(data.get("delta"), "delta")
+            _merge_block_delta(self._blocks.setdefault(index or 0, {"type": "text"}), delta)
+        elif kind == "message_delta":
+            self._message |= expect_mapping(data.get("delta") or {}, "delta")
+            usage = {**(self._message.get("usage") or {}), **(data.get("usage") or {})}
+            self._message["usage"] = usage
+        elif kind == "error":
+            self.error = data.get("error") or "unknown"
+
+    def build_answer(self) -> dict[str, Any]:
+        """Return the body of the response."""
+        blocks = [_close_block(self._blocks[index]) for index in sorted(self._blocks)]
+        return {**self._message, "content": blocks}
+
+
+def _merge_block_delta(block: dict[str, Any], delta: Mapping[str, Any]) -> None:
+    kind = delta.get("type")
+    if kind in _TEXT_DELTAS:
+        key = _TEXT_DELTAS[kind]
+        block[key] = (block.get(key) or "") + (delta.get(key) or "")
+    elif kind == "input_json_delta":
+        block[_PARTIAL_INPUT] = block.get(_PARTIAL_INPUT, "") + (delta.get(_PARTIAL_INPUT) or "")
+    elif kind == "citations_delta":
+        block["citations"] = [*(block.get("citations") or []), delta.get("citation")]
+
+
+def _close_block(block: dict[str, Any]) -> dict[str, Any]:
+    text = block.get(_PARTIAL_INPUT)
+    if not text:
+        return {key: value for key, value in block.items() if key != _PARTIAL_INPUT}
+    try:
+        value = from_json(text)
+    except ValueError:
+        return block  # the model was cut inside its arguments: its text is kept
+    return {**{key: block[key] for key in block if key != _PARTIAL_INPUT}, "input": value}
+
+
+def write_messages_error(status: int, message: str, code: str | None) -> dict[str, Any]:
+    """Write the body of an error as Anthropic's clients read it."""
+    kind = _ERROR_KINDS.get(status, "api_error" if status >= 500 else "invalid_request_error")
+    error = {"type": kind, "message": message}
+    if code is not None and code != kind:
+        error["code"] = code
+    return {"type": "error", "error": error, "request_id": None}

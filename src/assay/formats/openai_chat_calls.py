@@ -1,0 +1,289 @@
+"""Requests, answers and event streams of OpenAI's chat completions."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from assay.errors import WireError
+from assay.types import Message, ToolSpec, Usage
+
+from .conversion import Dropped, expect_mapping, expect_text, read_items, validate_wire
+from .event_stream import StreamEvent, parse_event_json, write_event
+from .model_request import (
+    ModelAnswer,
+    ModelRequest,
+    build_free_text_tool,
+    build_translation_error,
+    collect_settings,
+    wrap_free_text_calls,
+)
+from .openai_chat import from_openai_chat, to_openai_chat
+
+_STREAM_END = b"[DONE]"
+
+_SETTINGS = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "max_tokens": "max_tokens",
+    "max_completion_tokens": "max_tokens",
+    "seed": "seed",
+    "parallel_tool_calls": "parallel_tool_calls",
+    "reasoning_effort": "reasoning_effort",
+}
+_READ_ELSEWHERE = frozenset(
+    {"model", "messages", "tools", "stream", "stream_options", "stop", "tool_choice"}
+    | {"response_format", "n"}
+)
+# Bookkeeping of OpenAI's servers, and wishes about the style of an answer.
+_IGNORED = frozenset(
+    {"user", "metadata", "store", "service_tier", "prompt_cache_key", "prompt_cache_retention"}
+    | {"safety_identifier", "verbosity"}
+)
+# Parts of a message that grow with each chunk.
+_TEXT_KEYS = ("content", "reasoning_content", "reasoning", "refusal")
+
+
+def read_chat_request(body: Mapping[str, Any]) -> ModelRequest:
+    """Read a request. Raises `WireError` for fields that only this API has."""
+    if body.get("n") not in (None, 1):
+        raise build_translation_error("n")
+    settings, dropped = collect_settings(
+        body, names=_SETTINGS, known=_READ_ELSEWHERE, ignored=_IGNORED
+    )
+    if (stop := body.get("stop")) is not None:
+        settings["stop"] = (stop,) if isinstance(stop, str) else tuple(stop)
+    if (choice := body.get("tool_choice")) is not None:
+        settings["tool_choice"] = _read_tool_choice(choice)
+    if (schema := _read_response_format(body.get("response_format"))) is not None:
+        settings["response_schema"] = schema
+    tools, free_text = _read_chat_tools(body.get("tools") or [], dropped)
+    return ModelRequest(
+        read_chat_conversation(body),
+        tools,
+        settings,
+        frozenset(free_text),
+        dropped=tuple(dropped),
+    )
+
+
+def read_chat_conversation(body: Mapping[str, Any]) -> list[Message]:
+    """Read the messages of a request."""
+    return wrap_free_text_calls(from_openai_chat(body.get("messages") or []))
+
+
+def _read_chat_tools(
+    given: object, dropped: list[Dropped]
+) -> tuple[tuple[ToolSpec, ...], list[str]]:
+    free_text: list[str] = []
+
+    def read(tool: object, where: str) -> ToolSpec:
+        data = expect_mapping(tool, where)
+        kind = data.get("type")
+        if kind == "custom":
+            custom = expect_mapping(data.get("custom"), f"{where}.custom")
+            name = expect_text(custom.get("name"), f"{where}.custom.name")
+            free_text.append(name)
+            return build_free_text_tool(name, str(custom.get("description") or ""))
+        if kind != "function":
+            raise build_translation_error(f"{where}.type={kind!r}")
+        function = dict(expect_mapping(data.get("function"), f"{where}.function"))
+        if function.pop("strict", None):
+            dropped.append(
+                Dropped(
+                    f"{where}.function.strict", "`strict` of a tool has no equivalent; left out"
+                )
+            )
+        fields = {key: value for key, value in function.items() if value is not None}
+        return validate_wire(ToolSpec, fields, where)
+
+    return tuple(read_items(given, "tools", read)), free_text
+
+
+def _read_tool_choice(choice: object) -> str | dict[str, str]:
+    if isinstance(choice, str) and choice in ("auto", "none", "required"):
+        return choice
+    if isinstance(choice, Mapping):
+        nested = choice.get(str(choice.get("type")))
+        if isinstance(nested, Mapping) and isinstance(nested.get("name"), str):
+            return {"name": nested["name"]}
+    raise build_translation_error("tool_choice")
+
+
+def _read_response_format(given: object) -> dict[str, Any] | None:
+    if given is None:
+        return None
+    data = expect_mapping(given, "response_format")
+    if data.get("type") == "text":
+        return None
+    if data.get("type") == "json_object":
+        return {"name": "answer", "schema": {}}
+    if data.get("type") == "json_schema":
+        schema = expect_mapping(data.get("json_schema"), "response_format.json_schema")
+        return {"name": schema.get("name") or "answer", "schema": schema.get("schema") or {}}
+    raise build_translation_error("response_format")
+
+
+def write_chat_answer(answer: ModelAnswer) -> dict[str, Any]:
+    """Write an answer as the body of a response."""
+    (message,) = to_openai_chat([answer.message], reasoning_key="reasoning_content").value
+    # Keys of other formats, such as the items of the Responses API, are not part of an answer.
+    kept = {
+        key: message[key]
+        for key in ("role", "content", "reasoning_content", "refusal", "tool_calls")
+        if key in message
+    }
+    choice = {
+        "index": 0,
+        "message": {**kept, "content": answer.message.text if kept.get("content") else None},
+        "logprobs": None,
+        "finish_reason": answer.finish_reason,
+    }
+    body = {
+        "id": f"chatcmpl-{answer.id}",
+        "object": "chat.completion",
+        "created": answer.created,
+        "model": answer.model,
+        "choices": [choice],
+    }
+    usage = _write_chat_usage(answer.usage)
+    return body if usage is None else {**body, "usage": usage}
+
+
+def _write_chat_usage(usage: Usage | None) -> dict[str, Any] | None:
+    if usage is None or usage.input_tokens is None or usage.output_tokens is None:
+        return None
+    written: dict[str, Any] = {
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.input_tokens + usage.output_tokens,
+    }
+    if usage.cached_tokens is not None:
+        written["prompt_tokens_details"] = {"cached_tokens": usage.cached_tokens}
+    if usage.reasoning_tokens is not None:
+        written["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
+    return written
+
+
+def write_chat_events(body: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[bytes]:
+    """Write the body of a response as the event stream that `request` asked for."""
+    head = {
+        "id": body.get("id"),
+        "object": "chat.completion.chunk",
+        "created": body.get("created"),
+        "model": body.get("model"),
+    }
+    for choice in body.get("choices") or []:
+        place = {"index": choice.get("index", 0)}
+        for delta in _split_message(choice.get("message") or {}):
+            part = {**place, "delta": delta, "finish_reason": None}
+            yield write_event({**head, "choices": [part]})
+        last = {**place, "delta": {}, "finish_reason": choice.get("finish_reason") or "stop"}
+        yield write_event({**head, "choices": [last]})
+    options = request.get("stream_options")
+    if isinstance(options, Mapping) and options.get("include_usage") and body.get("usage"):
+        yield write_event({**head, "choices": [], "usage": body["usage"]})
+    yield write_event(_STREAM_END.decode())
+
+
+def _split_message(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    yield {"role": "assistant", "content": ""}
+    for key in ("reasoning_content", "reasoning", "content", "refusal"):
+        if message.get(key):
+            yield {key: message[key]}
+    for index, call in enumerate(message.get("tool_calls") or []):
+        yield {"tool_calls": [{"index": index, **call}]}
+
+
+class ChatStream:
+    """Assembles the chunks of a stream to the body that the same request would have returned."""
+
+    def __init__(self) -> None:
+        self._head: dict[str, Any] = {}
+        self._choices: dict[int, dict[str, Any]] = {}
+        self.error: object = None
+        """The error object that the server sent instead of the rest."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the model ended its answer."""
+        return bool(self._choices) and all(
+            choice.get("finish_reason") for choice in self._choices.values()
+        )
+
+    def add(self, event: StreamEvent) -> None:
+        """Add one event. Raises `WireError` if it is not a chunk."""
+        if not event.data or event.data.strip() == _STREAM_END:
+            return
+        chunk = parse_event_json(event.data)
+        if chunk.get("error"):
+            self.error = chunk["error"]
+            return
+        for key, value in chunk.items():
+            if key != "choices" and value is not None:
+                self._head[key] = value
+        for choice in chunk.get("choices") or []:
+            self._add_choice(_expect_object(choice, "choices"))
+
+    def build_answer(self) -> dict[str, Any]:
+        """Return the body of the response."""
+        choices = []
+        for index, choice in sorted(self._choices.items()):
+            message = dict(choice["message"])
+            calls = message.pop("tool_calls", {})
+            if calls:
+                message["tool_calls"] = [calls[place] for place in sorted(calls)]
+            choices.append({**choice, "index": index, "message": message})
+        return {**self._head, "object": "chat.completion", "choices": choices}
+
+    def _add_choice(self, choice: Mapping[str, Any]) -> None:
+        index = choice.get("index", 0)
+        fresh = {"message": {"role": "assistant", "content": None}, "finish_reason": None}
+        whole = self._choices.setdefault(index if type(index) is int else 0, fresh)
+        for key, value in choice.items():
+            if key == "delta":
+                _merge_delta(whole["message"], _expect_object(value or {}, "delta"))
+            elif key == "logprobs" and isinstance(value, Mapping):
+                kept = whole.setdefault("logprobs", {"content": []})
+                kept["content"] += value.get("content") or []
+            elif key == "token_ids" and isinstance(value, list):
+                whole["token_ids"] = [*whole.get("token_ids", []), *value]
+            elif key not in ("index", "logprobs", "token_ids") and value is not None:
+                whole[key] = value
+
+
+def _expect_object(value: object, where: str) -> dict[str, Any]:
+    # Faster than `expect_mapping`: streams have thousands of chunks, all parsed from JSON.
+    if type(value) is not dict:
+        raise WireError("a chunk of the stream has no object where one belongs", where=where)
+    return value
+
+
+def _merge_delta(message: dict[str, Any], delta: Mapping[str, Any]) -> None:
+    for key, value in delta.items():
+        if key in _TEXT_KEYS and isinstance(value, str):
+            message[key] = (message.get(key) or "") + value
+        elif key == "tool_calls":
+            calls = message.setdefault("tool_calls", {})
+            for position, call in enumerate(value or []):
+                _merge_call(calls, _expect_object(call, "tool_calls"), position)
+        elif value is not None and key not in _TEXT_KEYS:
+            message[key] = value
+
+
+def _merge_call(calls: dict[int, Any], part: Mapping[str, Any], position: int) -> None:
+    index = part.get("index", position)
+    if type(index) is not int:
+        raise WireError("the index of a tool call is not a number", where="tool_calls")
+    call = calls.setdefault(index, {"type": "function", "function": {"name": "", "arguments": ""}})
+    for key, value in part.items():
+        if key == "function" and isinstance(value, Mapping):
+            for name in ("name", "arguments"):
+                call["function"][name] += value.get(name) or ""
+        elif key not in ("index", "function") and value is not None:
+            call[key] = value
+
+
+def write_chat_error(status: int, message: str, code: str | None) -> dict[str, Any]:
+    """Write the body of an error as OpenAI's clients read it."""
+    kinds = {401: "authentication_error", 429: "rate_limit_error"}
+    kind = kinds.get(status, "server_error" if status >= 500 else "invalid_request_error")
+    return {"error": {"message": message, "type": kind, "param": None, "code": code}}

@@ -1,0 +1,142 @@
+"""The model APIs that agents may call, and how each writes requests, answers and errors."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+from assay.formats import (
+    ChatStream,
+    MessagesStream,
+    ModelAnswer,
+    ModelRequest,
+    ResponsesStream,
+    StreamEvent,
+    read_chat_conversation,
+    read_chat_request,
+    read_messages_conversation,
+    read_messages_request,
+    read_responses_conversation,
+    read_responses_request,
+    write_chat_answer,
+    write_chat_error,
+    write_chat_events,
+    write_event,
+    write_messages_answer,
+    write_messages_error,
+    write_messages_events,
+    write_responses_answer,
+    write_responses_error_event,
+    write_responses_events,
+)
+from assay.types import Message
+
+
+class AnswerStream(Protocol):
+    """Assembles the events of a stream to one answer."""
+
+    error: object
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the model ended its answer."""
+
+    def add(self, event: StreamEvent) -> None:
+        """Add one event. Raises `WireError` if it is not one of this API."""
+
+    def build_answer(self) -> dict[str, Any]:
+        """Return the answer as the same request without streaming would return it."""
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """One API."""
+
+    name: str
+    """The name of its format, as in the extras of messages."""
+
+    protocol: str
+    """The protocol of the providers with the same API."""
+
+    path: str
+    """After the base URL, which ends with /v1."""
+
+    list_field: str
+    """The field of a request with the conversation."""
+
+    setting_names: Mapping[str, str]
+    """The names of an endpoint's settings in a request."""
+
+    read_request: Callable[[Mapping[str, Any]], ModelRequest]
+    read_conversation: Callable[[Mapping[str, Any]], list[Message]]
+    write_answer: Callable[[ModelAnswer], dict[str, Any]]
+    write_events: Callable[[Mapping[str, Any], Mapping[str, Any]], Iterator[bytes]]
+    make_stream: Callable[[], AnswerStream]
+    write_error: Callable[[int, str, str | None], dict[str, Any]]
+    write_error_event: Callable[[dict[str, Any]], bytes]
+
+
+OPENAI_CHAT = Dialect(
+    name="openai_chat",
+    protocol="openai",
+    path="/chat/completions",
+    list_field="messages",
+    setting_names={
+        "temperature": "temperature",
+        "top_p": "top_p",
+        "max_tokens": "max_tokens",
+        "stop": "stop",
+        "reasoning_effort": "reasoning_effort",
+        "seed": "seed",
+    },
+    read_request=read_chat_request,
+    read_conversation=read_chat_conversation,
+    write_answer=write_chat_answer,
+    write_events=write_chat_events,
+    make_stream=ChatStream,
+    write_error=write_chat_error,
+    write_error_event=write_event,
+)
+
+OPENAI_RESPONSES = Dialect(
+    name="openai_responses",
+    protocol="openai-responses",
+    path="/responses",
+    list_field="input",
+    setting_names={
+        "temperature": "temperature",
+        "top_p": "top_p",
+        "max_tokens": "max_output_tokens",
+        "reasoning_effort": "reasoning",
+    },
+    read_request=read_responses_request,
+    read_conversation=read_responses_conversation,
+    write_answer=write_responses_answer,
+    write_events=write_responses_events,
+    make_stream=ResponsesStream,
+    write_error=write_chat_error,
+    write_error_event=write_responses_error_event,
+)
+
+ANTHROPIC = Dialect(
+    name="anthropic",
+    protocol="anthropic",
+    path="/messages",
+    list_field="messages",
+    setting_names={
+        "temperature": "temperature",
+        "top_p": "top_p",
+        "max_tokens": "max_tokens",
+        "stop": "stop_sequences",
+        "thinking": "thinking",
+    },
+    read_request=read_messages_request,
+    read_conversation=read_messages_conversation,
+    write_answer=write_messages_answer,
+    write_events=write_messages_events,
+    make_stream=MessagesStream,
+    write_error=write_messages_error,
+    write_error_event=partial(write_event, name="error"),
+)
+
+DIALECTS = (OPENAI_CHAT, OPENAI_RESPONSES, ANTHROPIC)

@@ -1,0 +1,137 @@
+"""Answers of the gateway over HTTP: bodies, event streams and errors in the agent's API."""
+
+import asyncio
+from collections.abc import Awaitable, Mapping
+from math import ceil
+from typing import Any
+
+from aiohttp import web
+from pydantic_core import to_json
+
+from assay.formats import KEEP_ALIVE
+
+from .dialects import Dialect
+from .recorded_call import RecordedCall
+
+# Proxies cut connections that are idle for some minutes.
+KEEP_ALIVE_S = 15.0
+NO_RETRY = {"x-should-retry": "false"}
+"""Asks the clients of OpenAI and Anthropic not to retry an error."""
+
+
+class CallRefused(Exception):
+    """A call without an answer, as the agent is to see it."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        code: str | None = None,
+        retry_after_s: float | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.code = code
+        self.headers = dict(headers or {})
+        if retry_after_s is not None:
+            self.headers["Retry-After"] = str(ceil(retry_after_s))
+
+    def build_body(self, dialect: Dialect) -> dict[str, Any]:
+        """Return the body in the agent's API."""
+        return dialect.write_error(self.status, self.message, self.code)
+
+
+async def respond_error(
+    request: web.Request, refused: CallRefused, dialect: Dialect
+) -> web.StreamResponse:
+    """Respond with an error: as a response of its own, or at the end of a stream that has begun."""
+    started: EventResponse | None = request.get(_STREAM_KEY)
+    if started is None:
+        return respond_json(refused.build_body(dialect), refused.status, refused.headers)
+    await started.write(dialect.write_error_event(refused.build_body(dialect)))
+    return started.abort()
+
+
+def respond_json(
+    body: object, status: int = 200, headers: Mapping[str, str] | None = None
+) -> web.Response:
+    """Build a response with a JSON body."""
+    data = body if isinstance(body, bytes) else to_json(body)
+    return web.Response(body=data, status=status, headers=headers, content_type="application/json")
+
+
+class EventResponse:
+    """An event stream to the agent, which may have closed its connection."""
+
+    def __init__(self, request: web.Request, headers: Mapping[str, str] | None = None) -> None:
+        self._request = request
+        fixed = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
+        self.response = web.StreamResponse(headers={**(headers or {}), **fixed})
+        self._gone = False
+
+    async def start(self) -> None:
+        """Send the headers."""
+        self._request[_STREAM_KEY] = self
+        try:
+            await self.response.prepare(self._request)
+        except ConnectionError:
+            self._gone = True
+
+    async def write(self, data: bytes) -> None:
+        """Send bytes. An agent that has left is ignored: its call is recorded to the end."""
+        if not self._gone:
+            try:
+                await self.response.write(data)
+            except ConnectionError:
+                self._gone = True
+
+    async def end(self) -> web.StreamResponse:
+        """End the stream."""
+        if not self._gone:
+            try:
+                await self.response.write_eof()
+            except ConnectionError:
+                self._gone = True
+        return self.response
+
+    def abort(self) -> web.StreamResponse:
+        """Close the connection without the end of the body, so that it cannot look complete."""
+        if self._request.transport is not None:
+            self._request.transport.close()
+        return self.response
+
+
+_STREAM_KEY = web.RequestKey("stream", EventResponse)
+
+
+async def stream_answer(
+    request: web.Request,
+    call: RecordedCall,
+    body: Mapping[str, Any],
+    work: Awaitable[dict[str, Any]],
+) -> web.StreamResponse:
+    """Send an answer that arrives as a whole as the event stream that the agent asked for."""
+    task = asyncio.ensure_future(work)
+    response: EventResponse | None = None
+    try:
+        while not task.done():
+            await asyncio.wait({task}, timeout=KEEP_ALIVE_S)
+            if not task.done():
+                # The status is sent now, so a later error can only be an event.
+                if response is None:
+                    response = EventResponse(request)
+                    await response.start()
+                await response.write(KEEP_ALIVE)
+        answer = task.result()
+    except asyncio.CancelledError:
+        task.cancel()
+        raise
+    call.note_first_byte()
+    if response is None:
+        response = EventResponse(request)
+        await response.start()
+    await response.write(b"".join(call.dialect.write_events(answer, body)))
+    return await response.end()

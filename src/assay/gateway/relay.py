@@ -1,0 +1,315 @@
+"""Passes calls on to a model with the agent's own API, and reads the answer on its way."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+from pydantic_core import from_json, to_json
+
+from assay.errors import AssayError, EndpointError, WireError
+from assay.formats import EventReader, StreamEvent
+from assay.providers import Client, RequestTemplate, parse_retry_after
+from assay.types import describe_error
+
+from .http_answers import CallRefused, EventResponse, respond_json, stream_answer
+from .recorded_call import RecordedCall
+from .upstream import Upstream
+
+_MAX_ANSWER_BYTES = 64 * 1024 * 1024
+_MAX_ERROR_BYTES = 64 * 1024
+_CONNECT_TIMEOUT_S = 30.0
+# Headers of an answer that clients read. Cookies and the like stay here.
+_PASSED_HEADERS = ("retry-after", "retry-after-ms", "x-should-retry", "request-id", "x-request-id")
+_PASSED_PREFIXES = ("x-ratelimit-", "anthropic-ratelimit-")
+_PASSED_REQUEST_HEADERS = ("anthropic-beta", "anthropic-version", "openai-beta")
+
+
+class Relay:
+    """Calls of agents to a model with the same API."""
+
+    def __init__(self, upstream: Upstream) -> None:
+        self._upstream = upstream
+        self._http: aiohttp.ClientSession | None = None
+        self._templates: dict[str, RequestTemplate] = {}
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._http is not None:
+            await self._http.close()
+            self._http = None
+
+    async def answer(
+        self, request: web.Request, call: RecordedCall, body: Mapping[str, Any], raw: bytes
+    ) -> web.StreamResponse:
+        """Ask the model and respond to the agent. Raises `CallRefused`."""
+        sent = self._prepare_body(call, body)
+        if call.seed is not None and "seed" in call.dialect.setting_names:
+            sent.setdefault("seed", call.seed)
+            call.sampling.setdefault("seed", sent["seed"])
+        whole = not call.streamed or self._upstream.wants_token_ids
+        template = self._find_template(call.dialect.path)
+        data = raw if sent == body else to_json(sent)
+        if not whole:
+            return await self._stream(request, call, template, data, asked=body)
+        work = self._fetch(request, call, template, data)
+        if call.streamed:
+            return await stream_answer(request, call, body, work)
+        return respond_json(await work)
+
+    async def count_tokens(
+        self, request: web.Request, path: str, body: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Let the model's server count the tokens of a request. Raises `CallRefused`."""
+        template = self._find_template(path)
+        sent = {**body, "model": self._upstream.endpoint.model}
+        async with self._request(request, template, to_json(sent)) as response:
+            return _parse_answer(await _read_limited(response, _MAX_ERROR_BYTES))
+
+    def _prepare_body(self, call: RecordedCall, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Set the model and the endpoint's settings, and ask for usage and token ids."""
+        endpoint = self._upstream.endpoint
+        sent = {
+            **body,
+            "model": endpoint.model,
+            **self._upstream.list_overrides(call.dialect, body),
+        }
+        if call.streamed and self._upstream.wants_token_ids:
+            sent["stream"] = False
+            sent.pop("stream_options", None)
+        elif call.streamed and call.dialect.protocol == "openai":
+            # Without it, a stream has no usage.
+            options = body.get("stream_options")
+            kept = options if isinstance(options, dict) else {}
+            if not kept.get("include_usage"):
+                sent["stream_options"] = {**kept, "include_usage": True}
+        call.sampling = self._upstream.read_sampling(sent)
+        return sent
+
+    def _find_template(self, path: str) -> RequestTemplate:
+        found = self._templates.get(path)
+        if found is None:
+            found = self._upstream.build_template(path)
+            assert found is not None
+            self._templates[path] = found
+        return found
+
+    def _post(
+        self, request: web.Request, template: RequestTemplate, data: bytes
+    ) -> "aiohttp.client._RequestContextManager":
+        if self._http is None:
+            self._http = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0),
+                auto_decompress=True,
+                cookie_jar=aiohttp.DummyCookieJar(),
+            )
+        headers = dict(template.headers)
+        for name in _PASSED_REQUEST_HEADERS:
+            if name in request.headers:
+                headers[name] = request.headers[name]
+        query = request.query_string if "beta=" in request.query_string else ""
+        proxy = template.proxy
+        return self._http.post(
+            f"{template.url}?{query}" if query and "?" not in template.url else template.url,
+            data=data,
+            headers=headers,
+            # A redirect could lead the key to another server.
+            allow_redirects=False,
+            timeout=aiohttp.ClientTimeout(
+                total=None, sock_connect=_CONNECT_TIMEOUT_S, sock_read=template.timeout_s
+            ),
+            proxy=None if proxy is None else proxy.url,
+            proxy_headers=None if proxy is None else proxy.credentials,
+        )
+
+    @asynccontextmanager
+    async def _request(
+        self, request: web.Request, template: RequestTemplate, data: bytes
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Make one request within the concurrency limit of the model.
+
+        Raises `CallRefused` for an error status and a failed connection.
+        """
+        client = self._get_client()
+        await client.limiter.acquire()
+        started, status = time.perf_counter(), None
+        try:
+            async with self._post(request, template, data) as response:
+                status = response.status
+                # Until the first byte: how long a stream takes is up to its answer.
+                client.record_request(latency_s=time.perf_counter() - started, status=status)
+                if status != 200:
+                    received = await _read_limited(response, _MAX_ERROR_BYTES)
+                    raise _build_refusal(response, received, template)
+                yield response
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            if status is None:
+                client.record_request(latency_s=time.perf_counter() - started, status=None)
+            raise _build_connection_refusal(error) from None
+        finally:
+            client.limiter.release()
+
+    async def _fetch(
+        self, request: web.Request, call: RecordedCall, template: RequestTemplate, data: bytes
+    ) -> dict[str, Any]:
+        async with self._request(request, template, data) as response:
+            received = await _read_limited(response, _MAX_ANSWER_BYTES)
+        call.note_first_byte()
+        answer = _parse_answer(received)
+        self._record(call, answer)
+        return answer
+
+    async def _stream(
+        self,
+        request: web.Request,
+        call: RecordedCall,
+        template: RequestTemplate,
+        data: bytes,
+        *,
+        asked: Mapping[str, Any],
+    ) -> web.StreamResponse:
+        async with self._request(request, template, data) as response:
+            if "json" not in response.content_type:
+                return await self._pass_events(request, call, response, asked)
+            # Some servers ignore `stream`.
+            answer = _parse_answer(await _read_limited(response, _MAX_ANSWER_BYTES))
+        self._record(call, answer)
+        return await stream_answer(request, call, asked, _return(answer))
+
+    async def _pass_events(
+        self,
+        request: web.Request,
+        call: RecordedCall,
+        upstream: aiohttp.ClientResponse,
+        asked: Mapping[str, Any],
+    ) -> web.StreamResponse:
+        response = EventResponse(request, _list_passed_headers(upstream))
+        await response.start()
+        reader, stream = EventReader(), call.dialect.make_stream()
+        hides_usage = _hides_usage(call, asked)
+        problem: str | None = None
+        try:
+            async for chunk in upstream.content.iter_any():
+                call.note_first_byte()
+                if not hides_usage:
+                    await response.write(chunk)
+                for event in reader.feed(chunk):
+                    stream.add(event)
+                    if hides_usage and not _is_usage_only(event):
+                        await response.write(event.raw)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            problem = f"the stream of the model broke: {type(error).__name__}"
+        except WireError as error:
+            problem = error.message
+        if problem is None and stream.error is not None:
+            call.fail(
+                f"the model reported an error in the stream: {stream.error}"[:500], status=200
+            )
+            return await response.end()
+        if problem is None and not stream.is_complete:
+            problem = "the stream of the model ended early"
+        if problem is not None:
+            call.fail(problem, status=200)
+            raise CallRefused(502, problem, code="upstream_error")
+        self._record(call, stream.build_answer())
+        return await response.end()
+
+    def _record(self, call: RecordedCall, answer: dict[str, Any]) -> None:
+        index = len(call.request.items or ())
+        try:
+            reply = self._get_client().read_answer(
+                answer, latency_s=call.elapsed_s, message_index=index
+            )
+        except EndpointError as error:
+            raise CallRefused(502, f"the answer of the model is invalid: {error.message}") from None
+        except AssayError as error:
+            raise CallRefused(502, describe_error(error)) from None
+        call.finish(answer, reply)
+
+    def _get_client(self) -> Client:
+        client = self._upstream.client
+        assert isinstance(client, Client)
+        return client
+
+
+async def _return(answer: dict[str, Any]) -> dict[str, Any]:
+    return answer
+
+
+def _hides_usage(call: RecordedCall, asked: Mapping[str, Any]) -> bool:
+    """Whether the agent did not ask for the usage that the gateway asks for."""
+    options = asked.get("stream_options")
+    shown = isinstance(options, Mapping) and options.get("include_usage")
+    return call.dialect.protocol == "openai" and not shown
+
+
+def _is_usage_only(event: StreamEvent) -> bool:
+    # Checked as text first: nearly every event has choices.
+    return b'"usage"' in event.data and b'"choices":[]' in event.data.replace(b" ", b"")
+
+
+async def _read_limited(response: aiohttp.ClientResponse, limit: int) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    async for part in response.content.iter_any():
+        size += len(part)
+        if size > limit:
+            if response.status == 200:
+                raise CallRefused(502, f"the answer of the model has more than {limit:,} bytes")
+            break
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _parse_answer(data: bytes) -> dict[str, Any]:
+    try:
+        answer = from_json(data)
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict):
+        raise CallRefused(502, "the answer of the model is not a JSON object")
+    return answer
+
+
+def _list_passed_headers(response: aiohttp.ClientResponse) -> dict[str, str]:
+    return {
+        name: value
+        for name, value in response.headers.items()
+        if name.lower() in _PASSED_HEADERS or name.lower().startswith(_PASSED_PREFIXES)
+    }
+
+
+def _build_refusal(
+    response: aiohttp.ClientResponse, data: bytes, template: RequestTemplate
+) -> CallRefused:
+    # Cleaned: servers quote the key that they refuse.
+    text = template.redactor.clean(data.decode("utf-8", "replace"), cut=True)
+    message, code = text[:2000] or "(empty body)", None
+    try:
+        error = from_json(text).get("error")
+    except (ValueError, AttributeError):
+        error = None
+    if isinstance(error, dict):
+        message = str(error.get("message") or message)
+        code = error.get("code") if isinstance(error.get("code"), str) else error.get("type")
+    elif isinstance(error, str):
+        message = error
+    headers = _list_passed_headers(response)
+    after = parse_retry_after(
+        headers.pop("Retry-After", None) or headers.pop("retry-after", None),
+        milliseconds=headers.get("retry-after-ms"),
+        now=time.time(),
+    )
+    status = response.status if 400 <= response.status < 600 else 502
+    return CallRefused(status, message, code=code, retry_after_s=after, headers=headers)
+
+
+def _build_connection_refusal(error: BaseException) -> CallRefused:
+    if isinstance(error, TimeoutError | asyncio.TimeoutError):
+        return CallRefused(504, "the model did not answer in time", code="upstream_timeout")
+    # The message of the error itself contains the address.
+    kind = type(error).__name__
+    return CallRefused(502, f"the model cannot be reached ({kind})", code="upstream_error")

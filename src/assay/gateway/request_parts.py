@@ -1,0 +1,113 @@
+"""Recorded requests: each part is kept once, however often an agent sends it again.
+
+An agent sends its whole conversation with every call. In memory, equal parts are shared. In a
+trajectory, a request is written as its difference to an earlier one; `expand_request` reads it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic_core import from_json, to_json
+
+from assay.errors import WireError
+from assay.types import ModelCall
+
+_LIKE, _SET, _UNSET, _KEPT, _ADDED = "like", "set", "unset", "kept", "added"
+
+
+@dataclass(frozen=True, slots=True)
+class RequestParts:
+    """A request without secrets, as the JSON of its fields."""
+
+    fields: dict[str, bytes]
+    list_field: str
+    """The field with the conversation, which is in `items` instead."""
+
+    items: tuple[bytes, ...] | None
+    """None: the conversation is not a list."""
+
+    def to_body(self) -> dict[str, Any]:
+        """Return the request."""
+        body = {name: from_json(value) for name, value in self.fields.items()}
+        if self.items is not None:
+            body[self.list_field] = [from_json(item) for item in self.items]
+        return body
+
+
+class PartPool:
+    """The parts of all requests of one session."""
+
+    def __init__(self, clean: Callable[[bytes], bytes]) -> None:
+        self._clean = clean
+        self._parts: dict[bytes, bytes] = {}
+
+    def split(self, body: Mapping[str, Any], list_field: str) -> RequestParts:
+        """Split a request, without the secrets that `clean` removes."""
+        fields = {name: self._intern(value) for name, value in body.items() if name != list_field}
+        given = body.get(list_field)
+        if isinstance(given, list):
+            return RequestParts(fields, list_field, tuple(map(self._intern, given)))
+        if given is not None:
+            fields[list_field] = self._intern(given)
+        return RequestParts(fields, list_field, None)
+
+    def _intern(self, value: object) -> bytes:
+        written = self._clean(to_json(value))
+        return self._parts.setdefault(written, written)
+
+
+def write_difference(
+    parts: RequestParts, like: int | None, earlier: RequestParts | None
+) -> dict[str, Any]:
+    """Write a request as its difference to the earlier one at position `like`."""
+    if earlier is None or earlier.list_field != parts.list_field:
+        return {_SET: parts.to_body()}
+    changed = {
+        name: from_json(value)
+        for name, value in parts.fields.items()
+        if earlier.fields.get(name) != value
+    }
+    written: dict[str, Any] = {_LIKE: like, _SET: changed}
+    if unset := [name for name in earlier.fields if name not in parts.fields]:
+        written[_UNSET] = unset
+    if parts.items is not None:
+        kept = count_common_prefix(parts.items, earlier.items or ())
+        written[_KEPT] = kept
+        written[_ADDED] = [from_json(item) for item in parts.items[kept:]]
+    return written
+
+
+def expand_request(calls: Sequence[ModelCall], index: int) -> dict[str, Any]:
+    """Return the request of a recorded call as the agent sent it, without secrets.
+
+    Raises `WireError` if the call has none.
+    """
+    # From the call to the one with a whole request, then back: no recursion over long sessions.
+    chain: list[tuple[dict[str, Any], str]] = []
+    place: int | None = index
+    while place is not None:
+        wire = calls[place].wire if 0 <= place < len(calls) else None
+        written = (wire or {}).get("request")
+        if not isinstance(written, dict) or len(chain) > len(calls):
+            raise WireError("the call has no recorded request", where=f"call {index}")
+        chain.append((written, str((wire or {}).get("list_field"))))
+        place = written.get(_LIKE)
+    body: dict[str, Any] = {}
+    for written, list_field in reversed(chain):
+        before = body.get(list_field)
+        body = {
+            name: value for name, value in body.items() if name not in written.get(_UNSET, ())
+        } | written[_SET]
+        if _KEPT in written:
+            kept = before[: written[_KEPT]] if isinstance(before, list) else []
+            body[list_field] = [*kept, *written[_ADDED]]
+        elif list_field not in written[_SET]:
+            body.pop(list_field, None)
+    return body
+
+
+def count_common_prefix(left: Sequence[Any], right: Sequence[Any]) -> int:
+    """Return how many items two sequences have in common from their start."""
+    most = min(len(left), len(right))
+    return next((n for n in range(most) if left[n] != right[n]), most)

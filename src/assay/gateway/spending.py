@@ -1,0 +1,82 @@
+"""The limits of one session, and its spending against them."""
+
+import time
+from dataclasses import dataclass
+
+from assay.errors import ConfigError
+from assay.types import Usage
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatewayLimits:
+    """Limits of one session. None: no limit."""
+
+    max_turns: int | None = None
+    """Answers of the model, those of subagents and summaries included."""
+
+    max_tokens: int | None = None
+    """Tokens read and written, over all calls."""
+
+    max_seconds: float | None = None
+    """From the start of the session."""
+
+    max_cost_usd: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("max_turns", "max_tokens", "max_seconds", "max_cost_usd"):
+            value = getattr(self, name)
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if value is not None and not (number and 0 < value < float("inf")):
+                raise ConfigError(
+                    f"{name}={value!r} is not a number above 0", where="GatewayLimits"
+                )
+
+
+class Spending:
+    """The turns, tokens and dollars that a session has spent."""
+
+    def __init__(self, limits: GatewayLimits) -> None:
+        self._limits = limits
+        self._started = time.monotonic()
+        self._turns = 0
+        self._tokens: int | None = 0
+        self._cost_usd: float | None = 0.0
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds until the time limit. None: no limit."""
+        most = self._limits.max_seconds
+        return None if most is None else most - (time.monotonic() - self._started)
+
+    def add(self, usage: Usage | None) -> None:
+        """Count one more call."""
+        self._turns += 1
+        # Once one call has no usage, the total stays unknown: a partial sum would understate it.
+        if usage is None or usage.input_tokens is None or usage.output_tokens is None:
+            self._tokens = None
+        elif self._tokens is not None:
+            self._tokens += usage.input_tokens + usage.output_tokens
+        if usage is None or usage.cost_usd is None:
+            self._cost_usd = None
+        elif self._cost_usd is not None:
+            self._cost_usd += usage.cost_usd
+
+    def find_limit(self) -> str | None:
+        """Return the name of the limit that allows no further call, or None."""
+        limits = self._limits
+        if self.left_s is not None and self.left_s <= 0:
+            return "max_seconds"
+        if limits.max_turns is not None and self._turns >= limits.max_turns:
+            return "max_turns"
+        # A limit on an unknown amount cannot be enforced, so the session ends instead.
+        if limits.max_tokens is not None:
+            if self._tokens is None:
+                return "max_tokens (usage unknown)"
+            if self._tokens >= limits.max_tokens:
+                return "max_tokens"
+        if limits.max_cost_usd is not None:
+            if self._cost_usd is None:
+                return "max_cost_usd (price unknown)"
+            if self._cost_usd >= limits.max_cost_usd:
+                return "max_cost_usd"
+        return None

@@ -1,0 +1,215 @@
+"""The model behind the gateway: its settings, and requests in its own API."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from assay.errors import ConfigError, WireError
+from assay.formats import ModelRequest
+from assay.providers import (
+    Client,
+    ClientSettings,
+    ModelClient,
+    RequestTemplate,
+    build_request_template,
+    connect,
+    find_provider,
+)
+from assay.types import Endpoint
+
+from .dialects import DIALECTS, Dialect
+
+_SETTING_FIELDS = ("temperature", "top_p", "max_tokens", "stop", "reasoning_effort", "thinking")
+# An agent uses few combinations of settings; one that varies them must not fill the memory.
+_MAX_CLIENTS = 32
+# Wishes about reasoning that other APIs have no equivalent for.
+_HINTS = {
+    "openai": ("thinking",),
+    "openai-responses": ("thinking",),
+    "anthropic": ("reasoning_effort",),
+}
+_DEFAULT_TIMEOUT_S = 600.0
+_TOKEN_ID_PARAMS = ("return_token_ids", "return_tokens_as_token_ids", "logprobs")
+_SAMPLING_NAMES = frozenset(
+    {"temperature", "top_p", "top_k", "max_tokens", "max_completion_tokens", "max_output_tokens"}
+    | {"stop", "stop_sequences", "seed", "reasoning_effort", "parallel_tool_calls"}
+    | {"presence_penalty", "frequency_penalty", "logprobs", "top_logprobs", "return_token_ids"}
+)
+_CREDENTIAL_HEADERS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key"})
+
+
+class Upstream:
+    """One model, as requests of any API reach it."""
+
+    def __init__(self, client: ModelClient) -> None:
+        self.client = client
+        self.endpoint: Endpoint = client.endpoint
+        self.protocol = find_provider(self.endpoint.provider).protocol
+        self._clients: dict[str, Client] = {}
+        # A client that is not ours may do anything with a request: it is only called.
+        self._is_ours = isinstance(client, Client)
+
+    @property
+    def wants_token_ids(self) -> bool:
+        """Whether the answers are to contain the sampled tokens, which streams may omit."""
+        given = self.endpoint.extra_params
+        return any(given.get(name) for name in _TOKEN_ID_PARAMS)
+
+    @property
+    def secrets(self) -> list[str]:
+        """The keys that requests to the model contain."""
+        found = [self.endpoint.api_key, self.endpoint.oauth_token]
+        if (template := self.build_template("")) is not None:
+            for name, value in template.headers.items():
+                if name.lower() in _CREDENTIAL_HEADERS:
+                    found += [value, value.rpartition(" ")[2]]
+        return [secret for secret in found if len(secret) >= 4]
+
+    def speaks(self, dialect: Dialect) -> bool:
+        """Whether the model has the same API as the agent."""
+        return self._is_ours and self.protocol == dialect.protocol
+
+    def build_template(self, path: str) -> RequestTemplate | None:
+        """Return address and headers for a path of the model's API; None without an address."""
+        if not self._is_ours or self.protocol not in {each.protocol for each in DIALECTS}:
+            return None
+        # Anthropic's address is without /v1.
+        path = f"/v1{path}" if self.protocol == "anthropic" and path else path
+        timeout_s = self.endpoint.timeout_s or _DEFAULT_TIMEOUT_S
+        return build_request_template(self.endpoint, path, timeout_s=timeout_s)
+
+    def list_overrides(self, dialect: Dialect, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the settings of the endpoint that replace those of a request in its own API."""
+        endpoint = self.endpoint
+        named = dialect.setting_names
+        found = {
+            named[name]: value
+            for name in _SETTING_FIELDS
+            if (value := getattr(endpoint, name)) is not None and name in named
+        }
+        most = named["max_tokens"]
+        if most in found and "max_completion_tokens" in body:
+            found["max_completion_tokens"] = found.pop(most)
+        if endpoint.seed is not None and "seed" in named:
+            found["seed"] = endpoint.seed
+        if endpoint.reasoning_effort is not None and dialect.protocol == "openai-responses":
+            found["reasoning"] = {**(body.get("reasoning") or {}), "effort": found.pop("reasoning")}
+        return {**found, **endpoint.extra_params}
+
+    def read_sampling(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the sampling settings in a request."""
+        return {
+            name: value
+            for name, value in body.items()
+            if name in _SAMPLING_NAMES and isinstance(value, str | int | float | list)
+        }
+
+    def choose_client(self, request: ModelRequest) -> tuple[ModelClient, dict[str, Any]]:
+        """Return a client with the settings of a request, and the settings that it replaces.
+
+        Settings of the endpoint override those of the request. Raises `WireError` for a setting
+        that the model's API cannot represent.
+        """
+        given = {
+            name: value
+            for name, value in request.settings.items()
+            if name not in _SETTING_FIELDS or getattr(self.endpoint, name) is None
+        }
+        given.pop("seed", None)
+        for name in _HINTS.get(self.protocol, ("thinking", "reasoning_effort")):
+            given.pop(name, None)
+        if not self._is_ours:
+            # Such a client fixes its own sampling. What is asked of the model must not differ.
+            for name in ("tool_choice", "response_schema"):
+                if given.get(name) not in (None, "auto"):
+                    raise WireError(f"the model cannot be asked with `{name}`", where=name)
+            return self.client, {}
+        if not given:
+            return self._find_client(self.endpoint), given
+        return self._find_client(self._build_endpoint(given)), given
+
+    def _build_endpoint(self, given: Mapping[str, Any]) -> Endpoint:
+        fields = {name: value for name, value in given.items() if name in _SETTING_FIELDS}
+        extra = {
+            **write_protocol_settings(self.protocol, given),
+            **self.endpoint.extra_params,
+        }
+        settings = self.endpoint.to_dict(exclude_secrets=False)
+        return Endpoint.model_validate({**settings, **fields, "extra_params": extra})
+
+    def _find_client(self, endpoint: Endpoint) -> Client:
+        key = repr(sorted(endpoint.to_dict(exclude_secrets=False).items(), key=str))
+        found = self._clients.get(key)
+        if found is None:
+            # Errors reach the agent, whose own client retries.
+            settings = ClientSettings(max_retries=0)
+            endpoint = endpoint.model_copy(update={"max_retries": 0})
+            try:
+                found = connect(endpoint, settings)
+            except ConfigError as error:
+                raise WireError(error.message, where=error.where, hint=error.hint) from error
+            if isinstance(self.client, Client):
+                found.limiter = self.client.limiter
+            if len(self._clients) < _MAX_CLIENTS:
+                self._clients[key] = found
+        return found
+
+    async def close(self) -> None:
+        """Close the clients that were made for requests, not the one that was passed."""
+        for client in self._clients.values():
+            await client.close()
+        self._clients.clear()
+
+
+def write_protocol_settings(protocol: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the settings that are not fields of an `Endpoint` as parameters of an API."""
+    written: dict[str, Any] = {}
+    choice, schema = given.get("tool_choice"), given.get("response_schema")
+    parallel = given.get("parallel_tool_calls")
+    if protocol == "openai":
+        if choice is not None:
+            named = {"type": "function", "function": choice}
+            written["tool_choice"] = named if isinstance(choice, dict) else choice
+        if parallel is not None:
+            written["parallel_tool_calls"] = parallel
+        if schema is not None:
+            named = {"type": "json_schema", "json_schema": schema}
+            written["response_format"] = named if schema["schema"] else {"type": "json_object"}
+    elif protocol == "openai-responses":
+        if choice is not None:
+            named = {"type": "function", **choice} if isinstance(choice, dict) else choice
+            written["tool_choice"] = named
+        if parallel is not None:
+            written["parallel_tool_calls"] = parallel
+        if schema is not None:
+            form = (
+                {"type": "json_schema", **schema} if schema["schema"] else {"type": "json_object"}
+            )
+            written["text"] = {"format": form}
+    elif protocol == "anthropic":
+        if choice is not None or parallel is False:
+            written["tool_choice"] = _write_anthropic_choice(choice, parallel)
+        if schema is not None:
+            if not schema["schema"]:
+                raise WireError(
+                    "Anthropic needs a schema for JSON answers", where="response_format"
+                )
+            form = {"type": "json_schema", "schema": schema["schema"]}
+            written["output_config"] = {"format": form}
+    elif choice not in (None, "auto") or schema is not None:
+        name = "tool_choice" if schema is None else "response_format"
+        raise WireError(f"the model cannot be asked with `{name}`", where=name)
+    if given.get("top_k") is not None:
+        if protocol.startswith("openai"):
+            raise WireError("OpenAI's API has no setting `top_k`", where="top_k")
+        written["top_k"] = given["top_k"]
+    return written
+
+
+def _write_anthropic_choice(choice: Any, parallel: Any) -> dict[str, Any]:
+    if isinstance(choice, dict):
+        written: dict[str, Any] = {"type": "tool", "name": choice["name"]}
+    else:
+        written = {"type": {"required": "any", "none": "none"}.get(choice, "auto")}
+    if parallel is False and written["type"] != "none":
+        written["disable_parallel_tool_use"] = True
+    return written
