@@ -74,7 +74,8 @@ PUBLIC = {
         pass_hat_k summarise
     """,
     "assay.store": """
-        AttemptRow ResultRow Run RunRow RunSpec SessionRow StepRow Store StoreSettings sample_key
+        AttemptRow ResultRow ResultTable Run RunRow RunSpec SampleLabel SessionRow StepRow
+        Store StoreSettings TableGroup TablePage TableQuery TableRow sample_key
     """,
     "assay.train": """
         ChatTokenizer ForkedRollout GRPOConfig GRPOResult Lora MemoryEstimate MetricsFile

@@ -224,7 +224,8 @@ ALTER TABLE assay_run ADD COLUMN reuses STRING
 
 # Excerpts of bodies for tables of results, apart from the narrow rows: statistics read all of
 # those, and would read several times as many pages. Absent for results of older versions. The
-# indexes give tables their order without sorting a whole run.
+# index lists the worst scores without sorting a whole run. Others, by seconds or tokens, would
+# touch all their pages in every batch of a large run, and add half to the cost of recording it.
 _TABLE_DDL = """
 CREATE TABLE assay_excerpt (
     result_no OTHER_KEY,
@@ -239,9 +240,6 @@ ALTER TABLE assay_attempt ADD COLUMN answer STRING;
 ALTER TABLE assay_attempt ADD COLUMN expected STRING;
 ALTER TABLE assay_attempt ADD COLUMN fields STRING;
 CREATE INDEX assay_result_score ON assay_result (run_no, score, position) WHERE valid;
-CREATE INDEX assay_result_seconds ON assay_result (run_no, latency_s, position);
-CREATE INDEX assay_result_tokens
-    ON assay_result (run_no, (input_tokens + output_tokens), position);
 CREATE TABLE assay_label (
     label_no SERIAL_KEY,
     run_no BIGINT NOT NULL,

@@ -57,6 +57,9 @@ class Column:
     name: str
 
 
+SCORE = Column("number", "score")
+
+
 @dataclass(frozen=True)
 class Comparison:
     """A column compared with a value; None if the value must be unknown."""

@@ -341,11 +341,22 @@ class RunReader:
             f"WHERE t.run_no = ? AND {IS_FINAL_FAILURE} GROUP BY boundary, kind, message "
             "ORDER BY samples DESC, boundary, kind, message LIMIT ?"
         )
+        # Among the attempts: a search for an id reads all results of the run.
+        label_query = (
+            "SELECT label FROM assay_attempt WHERE run_no = ? AND sample_id = ? "
+            "ORDER BY attempt_no DESC LIMIT 1"
+        )
         with self._database.read_transaction() as transaction:
             rows = transaction.execute(query, self._run_no, limit).all()
-        labels = self.read_labels(row.example for row in rows)
+            labels = {
+                row.example: transaction.execute(label_query, self._run_no, row.example).scalar()
+                for row in rows
+            }
+        # Older versions stored no labels.
+        missing = [example for example, label in labels.items() if label is None]
+        labels.update(self.read_labels(missing))
         return [
-            FailureGroup(boundary, kind, message, samples, example, labels.get(example, ""))
+            FailureGroup(boundary, kind, message, samples, example, labels[example] or "")
             for boundary, kind, message, samples, example in rows
         ]
 

@@ -16,7 +16,7 @@ from .database import Database, Transaction
 from .excerpts import build_excerpt, to_column_text
 from .insert_rows import NO_POSITION
 from .insertion import compute_first_result_no
-from .result_filter import Filter, parse_column, parse_filter
+from .result_filter import SCORE, Comparison, Filter, parse_column, parse_filter
 from .result_reader import IS_FINAL_FAILURE, parse_sample
 from .table_sql import Sql, TableSql
 
@@ -183,7 +183,8 @@ class ResultTable:
         with self._database.read_transaction() as transaction:
             for failures in _choose_sources(transaction, self._run_no):
                 sql = TableSql(transaction.is_postgresql, failures=failures)
-                condition = _build_condition(sql, self._run_no, wanted)
+                scan = not (isinstance(wanted, Comparison) and wanted.column == SCORE)
+                condition = _build_condition(sql, self._run_no, wanted, scan=scan)
                 query = f"SELECT count(*) FROM {sql.source}{sql.join_if_needed(condition.text)}"
                 total += transaction.execute(
                     f"{query} WHERE {condition.text}", *condition.values
@@ -198,7 +199,7 @@ class ResultTable:
             for failures in _choose_sources(transaction, self._run_no):
                 sql = TableSql(transaction.is_postgresql, failures=failures)
                 value = sql.group(by)
-                condition = _build_condition(sql, self._run_no, wanted)
+                condition = _build_condition(sql, self._run_no, wanted, scan=True)
                 score = sql.score_value()
                 joined = sql.join_if_needed(f"{value.text} {condition.text}")
                 rows = transaction.execute(
@@ -335,7 +336,9 @@ class _PageReader:
         for failures in self._sources:
             sql = TableSql(self._transaction.is_postgresql, failures=failures)
             phase = self._build_phases(sql)[number]
-            condition = _build_condition(sql, self._run_no, self._filter)
+            # Only the order of the dataset and that of scores have an index.
+            scan = phase.value is not None and self._sort != SCORE.name and only is None
+            condition = _build_condition(sql, self._run_no, self._filter, scan=scan)
             order = _build_order(sql, phase)
             parts = [condition, phase.condition, *([] if only is None else [only])]
             if past is not None:
@@ -382,10 +385,17 @@ def _choose_sources(transaction: Transaction, run_no: int) -> list[bool]:
     return [False, True] if transaction.execute(query, run_no).scalar() else [False]
 
 
-def _build_condition(sql: TableSql, run_no: int, wanted: Filter | None) -> Sql:
+def _build_condition(
+    sql: TableSql, run_no: int, wanted: Filter | None, *, scan: bool = False
+) -> Sql:
+    """Return the condition of the rows; with `scan`, of all rows in the order they are stored."""
     parts, values = ["t.run_no = ?"], [run_no]
     if sql.failures:
         parts.append(IS_FINAL_FAILURE)
+    elif scan:
+        # By the run's range of numbers: through an index, each row would be looked up by itself.
+        parts = ["t.result_no > ? AND t.result_no < ?"]
+        values = [compute_first_result_no(run_no), compute_first_result_no(run_no + 1)]
     if wanted is not None:
         condition = sql.translate(wanted)
         parts.append(f"({condition.text})")

@@ -4,7 +4,7 @@ import re
 from typing import NamedTuple
 
 from .excerpts import to_column_text
-from .result_filter import Column, Comparison, Filter, Search
+from .result_filter import SCORE, Column, Comparison, Filter, Search
 
 _OPERATORS = {"=": "=", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _SEARCHED = ("label", "answer", "expected", "reason", "id")
@@ -87,7 +87,7 @@ class TableSql:
 
     def sort(self, column: Column) -> list[tuple[Sql, Sql]]:
         """Return the conditions and values of an ascending order, without unknown values."""
-        if column == Column("number", "score"):
+        if column == SCORE:
             if self.failures:
                 return [(Sql("FALSE"), Sql(_UNKNOWN_NUMBER))]
             # Exactly the condition of the index.
@@ -107,7 +107,7 @@ class TableSql:
 
     def group(self, column: Column) -> Sql:
         """Return the value by which rows are grouped."""
-        if column == Column("number", "score"):
+        if column == SCORE:
             return Sql(self.score_value())
         return self._number(column) if column.kind in ("number", "metric") else self._text(column)
 
@@ -126,7 +126,7 @@ class TableSql:
 
     def _compare(self, wanted: Comparison) -> Sql:
         column, operator, value = wanted.column, wanted.operator, wanted.value
-        if column == Column("number", "score") and not self.failures:
+        if column == SCORE and not self.failures:
             return self._compare_score(wanted)
         numeric = column.kind in ("number", "metric") or isinstance(value, float)
         shown = self._number(column) if numeric else self._text(column)

@@ -1,6 +1,5 @@
 """One run: its score against the threshold, its figures, and its samples as a table."""
 
-from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 from urllib.parse import urlencode
@@ -32,8 +31,8 @@ from .runs_page import find_agent_name
 ROWS_PER_PAGE = 100
 _MAX_ROWS = 500
 _MAX_SHOWN_METRICS = 4
-SORTS = ("position", "score", "tokens", "seconds", "cost")
-GROUPS = ("status", "failed", "reason", "score", "expected")
+# Many failed tries in a row are not worth reading for one number.
+_MAX_EARLIER_RUNS = 5
 
 
 class SampleRow(PageModel):
@@ -366,7 +365,7 @@ def _find_previous_run(
 ) -> PreviousRun | None:
     if row.totals.mean is None:
         return None
-    for run_id in _take_few(store.earlier_runs(run.id)):
+    for run_id in store.earlier_runs(run.id)[:_MAX_EARLIER_RUNS]:
         try:
             earlier = store.run(run_id)
             totals = earlier.totals
@@ -389,11 +388,6 @@ def _find_previous_run(
             conclusion=None if compared is None else str(compared.conclusion),
         )
     return None
-
-
-def _take_few(run_ids: list[str]) -> Iterator[str]:
-    # Many failed tries in a row are not worth reading for one number.
-    yield from run_ids[:5]
 
 
 class CountView(PageModel):
