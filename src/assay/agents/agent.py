@@ -1,6 +1,7 @@
 """The protocol of agents: a sample in, a trajectory out."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from assay.datasets import ANSWER_KEYS
@@ -58,6 +59,9 @@ class RunContext:
 
     variables: dict[str, str] = field(default_factory=dict)
     """Environment variables by which programs find `base_url`: `OPENAI_BASE_URL` and others."""
+
+    workspace: Path | None = None
+    """The folder of this rollout, with the files of the sample, if the run has one."""
 
 
 @runtime_checkable

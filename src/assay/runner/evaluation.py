@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 
+from assay.agents import check_row
 from assay.datasets import PromptTemplate, SampleStream, Source, load_samples
 from assay.errors import ConfigError, RunStopped, StoreError
 from assay.providers import ModelClient, connect, find_price
@@ -99,7 +100,10 @@ async def evaluate(
                 reuses = config.rolls_out and not is_fresh
                 return KeptRollouts(run, opened).fill_kept(left) if reuses else left
 
-            await execute_jobs(run, todo, config, client=client, control=control)
+            folder = _find_dataset_folder(samples)
+            await execute_jobs(
+                run, todo, config, client=client, control=control, dataset_folder=folder
+            )
             if config.save_sessions:
                 save_sessions(run, opened, config)
             interrupted = control.stop.requested
@@ -117,11 +121,13 @@ async def execute_jobs(
     *,
     client: ModelClient | None,
     control: RunControl,
+    dataset_folder: Path | None = None,
 ) -> None:
     """Execute the jobs that are not recorded yet, and store how the run ended."""
     # A lookup in an empty frozenset is cheaper than one in `DoneKeys`, and happens per sample.
     done = frozenset[str]() if run.is_new else run.read_done_keys() or frozenset[str]()
     status: RunStatus | None = "interrupted"
+    has_workspace = config.uses_workspace
     try:
         if not run.is_new:
             control.progress.resume_from(len(done), run.totals)
@@ -134,6 +140,13 @@ async def execute_jobs(
                 stack.push_async_callback(close)
             if (gateway := find_agent_gateway(config, client)) is not None:
                 config = replace(config, agent=await stack.enter_async_context(gateway))
+            if has_workspace:
+                # Outside of the gateway: what an agent did before it reached a limit is checked.
+                from .workspace_agent import WorkspaceAgent  # loads what starts processes
+
+                assert config.agent is not None
+                agent = WorkspaceAgent(config.agent, config, dataset_folder=dataset_folder)
+                config = replace(config, agent=agent)
             writer = await stack.enter_async_context(run.writer())
             await EvalEngine(config, client, writer, control).run(todo(done))
         if not control.stop.requested:
@@ -200,16 +213,28 @@ def _count_samples(samples: SampleStream, config: EvalConfig) -> int | None:
     prepare = config.prepare_messages
     template = prepare if isinstance(prepare, PromptTemplate) else None
     checked = samples if template is None else template.check_samples(samples)
+    if config.uses_workspace:
+        checked = _check_workspace_rows(checked, _find_dataset_folder(samples))
     # Reading the whole file first finds a bad row before any model call is paid for.
     is_mock = config.endpoint is not None and config.endpoint.provider == "mock"
     pays = config.rolls_out and not is_mock
-    if samples.file is not None and (pays or template is not None):
+    if samples.file is not None and (pays or template is not None or config.uses_workspace):
         return sum(1 for _ in checked)
     if template is not None and not samples.reads_once:
         # A dataset of a hub is not downloaded twice: its rows have the same fields.
         for _ in checked if samples.total is not None else islice(checked, 1):
             pass
     return samples.total
+
+
+def _find_dataset_folder(samples: SampleStream) -> Path | None:
+    return None if samples.file is None else Path(samples.file).parent
+
+
+def _check_workspace_rows(samples: Iterable[Sample], folder: Path | None) -> Iterator[Sample]:
+    for sample in samples:
+        check_row(sample, dataset_folder=folder)
+        yield sample
 
 
 def _build_eval_spec(samples: SampleStream, config: EvalConfig, total: int | None) -> RunSpec:
