@@ -58,8 +58,8 @@ class ScriptedModel:
 
     def _count_tokens(self, messages: Sequence[Message]) -> int:
         # Enough to be compacted, once, after the first call of a tool.
-        has_result = any(message.role == "tool" for message in messages)
-        return 90_000 if self._task == "compaction" and has_result else 100
+        is_compacted = any("Summary: the file" in message.text for message in messages)
+        return 90_000 if self._task == "compaction" and not is_compacted else 100
 
     def _answer(self, messages: Sequence[Message], tools: dict[str, ToolSpec]) -> Message:
         last = messages[-1]
