@@ -1,0 +1,72 @@
+"""Server-sent events: read in any chunks, written so that they are read back."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.errors import WireError
+from assay.formats import KEEP_ALIVE, EventReader, write_event
+from assay.formats.event_stream import parse_event_json
+
+STREAM = (
+    b'data: {"a": 1}\n\n'
+    b": keep-alive\n\n"
+    b"event: named\r\ndata: one\r\ndata: two\r\n\r\n"
+    b'id: 7\nevent: last\ndata: {"b":"\xc3\xa9"}\n\n'
+    b"data: [DONE]\n\n"
+)
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=20))
+def test_events_do_not_depend_on_the_chunks_they_arrive_in(sizes: list[int]) -> None:
+    reader, found, start = EventReader(), [], 0
+    for size in [*sizes, len(STREAM)]:
+        found += reader.feed(STREAM[start : start + size])
+        start += size
+
+    assert [(event.name, event.data) for event in found] == [
+        (None, b'{"a": 1}'),
+        (None, b""),
+        ("named", b"one\ntwo"),
+        ("last", b'{"b":"\xc3\xa9"}'),
+        (None, b"[DONE]"),
+    ]
+    assert b"".join(event.raw for event in found) == STREAM
+    assert reader.rest == b""
+
+
+def test_an_incomplete_event_is_kept_as_the_rest() -> None:
+    reader = EventReader()
+
+    assert list(reader.feed(b"data: half")) == []
+    assert reader.rest == b"data: half"
+
+
+def test_events_are_read_back_as_written() -> None:
+    data = write_event({"text": "a\nb"}, name="x") + KEEP_ALIVE + write_event("[DONE]")
+
+    first, comment, last = EventReader().feed(data)
+
+    assert (first.name, json.loads(first.data)) == ("x", {"text": "a\nb"})
+    assert comment.data == b""
+    assert last.data == b"[DONE]"
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[1]", b'"x"', b"[" * 10_000])
+def test_an_event_that_is_not_an_object_is_refused(data: bytes) -> None:
+    with pytest.raises(WireError, match="an event of the stream is not"):
+        parse_event_json(data)
+
+
+def test_a_lone_surrogate_in_an_event_is_replaced() -> None:
+    assert parse_event_json(b'{"a": "\\ud83d"}') == {"a": "\ufffd"}
+
+
+def test_an_endless_event_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("assay.formats.event_stream._MAX_EVENT_BYTES", 100)
+    reader = EventReader()
+
+    with pytest.raises(WireError, match="more than 100 bytes"):
+        list(reader.feed(b"data: " + b"x" * 200))

@@ -1,0 +1,163 @@
+"""Chat completions: requests read, answers written, streams put together again."""
+
+from typing import Any
+
+import pytest
+
+from assay.errors import WireError
+from assay.formats import (
+    ChatStream,
+    EventReader,
+    ModelAnswer,
+    from_openai_chat,
+    read_chat_request,
+    write_chat_answer,
+    write_chat_error,
+    write_chat_events,
+)
+from model_answers import ANSWERS
+
+WITH_USAGE = {"stream_options": {"include_usage": True}}
+FUNCTION = {"name": "f", "description": "d", "parameters": {"type": "object"}}
+
+
+def read_stream(data: bytes) -> ChatStream:
+    stream = ChatStream()
+    for event in EventReader().feed(data):
+        stream.add(event)
+    return stream
+
+
+@pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
+def test_a_stream_is_put_together_to_the_answer_it_was_written_from(answer: ModelAnswer) -> None:
+    body = write_chat_answer(answer)
+
+    stream = read_stream(b"".join(write_chat_events(body, WITH_USAGE)))
+
+    assert stream.is_complete
+    read = stream.build_answer()
+    written = dict(body["choices"][0]["message"])
+    message = read["choices"][0]["message"]
+    assert (message.pop("content") or None) == (written.pop("content") or None)
+    assert message == written
+    assert read["choices"][0]["finish_reason"] == answer.finish_reason
+    assert read.get("usage") == body.get("usage")
+    (own,) = from_openai_chat([body["choices"][0]["message"]])
+    assert own.tool_calls == answer.message.tool_calls
+    assert own.reasoning == answer.message.reasoning
+    assert own.text == answer.message.text
+
+
+def test_usage_is_sent_only_if_asked_for() -> None:
+    body = write_chat_answer(ANSWERS["text"])
+
+    assert b'"usage"' not in b"".join(write_chat_events(body, {}))
+
+
+def test_a_stream_without_its_end_is_incomplete() -> None:
+    events = list(write_chat_events(write_chat_answer(ANSWERS["text"]), {}))
+
+    assert not read_stream(b"".join(events[:-2])).is_complete
+    assert not read_stream(b"data: [DONE]\n\n").is_complete
+
+
+def test_an_error_in_a_stream_is_kept() -> None:
+    stream = read_stream(b'data: {"error": {"message": "busy"}}\n\n')
+
+    assert stream.error == {"message": "busy"}
+    assert not stream.is_complete
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        b'{"choices": [1]}',
+        b'{"choices": [{"delta": [1]}]}',
+        b'{"choices": [{"delta": {"tool_calls": [3]}}]}',
+        b'{"choices": [{"delta": {"tool_calls": [{"index": "x"}]}}]}',
+        b"nonsense",
+    ],
+)
+def test_a_broken_chunk_is_refused(chunk: bytes) -> None:
+    with pytest.raises(WireError):
+        read_stream(b"data: %s\n\n" % chunk)
+
+
+def test_the_ids_of_streamed_tokens_are_joined() -> None:
+    parts = b"".join(
+        b'data: {"choices": [{"index": 0, "delta": {"content": "%d"}, "token_ids": [%d], '
+        b'"logprobs": {"content": [{"token": "x", "logprob": -1}]}}]}\n\n' % (n, n)
+        for n in (1, 2)
+    )
+
+    (choice,) = read_stream(parts).build_answer()["choices"]
+
+    assert choice["token_ids"] == [1, 2]
+    assert len(choice["logprobs"]["content"]) == 2
+
+
+def test_a_request_is_read_with_its_settings_and_tools() -> None:
+    request = read_chat_request(
+        {
+            "model": "m",
+            "messages": [{"role": "user", "content": "hi"}],
+            "tools": [
+                {"type": "function", "function": {**FUNCTION, "strict": True}},
+                {"type": "custom", "custom": {"name": "patch", "description": "p"}},
+            ],
+            "tool_choice": {"type": "function", "function": {"name": "f"}},
+            "max_completion_tokens": 9,
+            "stop": "END",
+            "temperature": 0.5,
+            "seed": 3,
+            "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {}}},
+            "user": "me",
+            "n": 1,
+        }
+    )
+
+    assert [message.text for message in request.messages] == ["hi"]
+    assert [tool.name for tool in request.tools] == ["f", "patch"]
+    assert request.free_text_tools == {"patch"}
+    assert request.settings == {
+        "max_tokens": 9,
+        "temperature": 0.5,
+        "seed": 3,
+        "stop": ("END",),
+        "tool_choice": {"name": "f"},
+        "response_schema": {"name": "a", "schema": {}},
+    }
+    assert [each.where for each in request.dropped] == ["user", "tools[0].function.strict"]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"n": 2},
+        {"tools": [{"type": "web_search"}]},
+        {"tool_choice": {"type": "allowed_tools"}},
+        {"response_format": {"type": "grammar"}},
+        {"logit_bias": {"1": 1}},
+        {"modalities": ["audio"]},
+        {"messages": "text"},
+        {"messages": [3]},
+    ],
+)
+def test_what_only_this_api_has_is_refused(more: dict[str, Any]) -> None:
+    with pytest.raises(WireError):
+        read_chat_request({"messages": [], **more})
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, "invalid_request_error"),
+        (401, "authentication_error"),
+        (429, "rate_limit_error"),
+        (502, "server_error"),
+    ],
+)
+def test_errors_have_the_type_that_clients_know(status: int, kind: str) -> None:
+    error = write_chat_error(status, "broken", "why")["error"]
+
+    assert error == {"message": "broken", "type": kind, "param": None, "code": "why"}

@@ -1,0 +1,54 @@
+"""Recorded requests: written as differences, read back whole, without secrets."""
+
+import json
+from typing import Any
+
+import pytest
+
+from assay.errors import WireError
+from assay.gateway import expand_request
+from assay.types import ModelCall, Trajectory
+from recorded_calls import Recording, agent, user
+
+
+def test_each_request_is_read_back_as_it_was_sent() -> None:
+    recording = Recording()
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    sent: list[dict[str, Any]] = [
+        {"messages": [user("a")], "tools": tools},
+        {"messages": [user("a"), agent("b"), user("c")], "tools": tools, "temperature": 0.5},
+        {"messages": [user("x")]},
+        {"messages": [user("a"), agent("b"), user("c"), agent("d"), user("é")], "tools": tools},
+    ]
+    for body, answer in zip(sent, "bdyz", strict=True):
+        recording.ask(body["messages"], answer, **{k: body[k] for k in body if k != "messages"})
+
+    written = Trajectory.from_json(recording.session.build_trajectory().to_json())
+
+    for index, body in enumerate(sent):
+        assert expand_request(written.calls, index) == {"model": "m", **body}
+
+
+def test_a_long_conversation_is_recorded_once() -> None:
+    recording = Recording()
+    messages = [user("question " * 100)]
+    for turn in range(50):
+        recording.ask(list(messages), f"answer {turn} " * 100)
+        messages += [agent(f"answer {turn} " * 100), user(f"question {turn} " * 100)]
+
+    written = recording.session.build_trajectory().to_json()
+
+    # The conversation itself, its requests and its answers: not 50 times its length.
+    assert len(written) < 4 * len(json.dumps(messages))
+
+
+def test_a_call_without_a_request_is_refused() -> None:
+    with pytest.raises(WireError, match="the call has no recorded request"):
+        expand_request([ModelCall()], 0)
+
+
+def test_a_damaged_reference_is_refused() -> None:
+    loop = {"request": {"like": 0, "set": {}}, "list_field": "messages"}
+
+    with pytest.raises(WireError, match="the call has no recorded request"):
+        expand_request([ModelCall(wire=loop)], 0)
