@@ -136,7 +136,12 @@ def run_agent(
         "exit $status\n"
     )
     shim.chmod(0o755)
-    job = {"agent": agent, "providers": list(providers), "task": task, "store": str(folder / "s.db")}
+    job = {
+        "agent": agent,
+        "providers": list(providers),
+        "task": task,
+        "store": str(folder / "s.db"),
+    }
     done = subprocess.run(
         [*_isolate(), sys.executable, __file__],
         input=json.dumps(job),

@@ -15,7 +15,8 @@ from .arguments import add_flag
 
 # Options with the name of the setting that they override.
 _CONFIG_OPTIONS = (
-    "repeats max_samples seed timeout_s name fail_on_error max_cost_usd save_sessions".split()
+    "repeats max_samples seed timeout_s name fail_on_error max_cost_usd save_sessions "
+    "workspace setup check".split()
 )
 # Fields that belong to the server of an endpoint; the others are sampling settings.
 _SERVER_FIELDS = (

@@ -222,10 +222,10 @@ class EvalConfig:
                     hint=f"remove `{name}`, or pass the model as `endpoint` instead of an agent",
                 )
 
-    def _check_workspace(self) -> None:
-        """Raise `ConfigError` for settings of a workspace that no agent can use."""
-        agent, expected = self.agent, _ENDPOINT_FOLLOWS.get()
-        if getattr(agent, "needs_endpoint", False) and self.endpoint is None and not expected:
+    def check_agent_needs(self) -> None:
+        """Raise `ConfigError` for an agent without its model, and a workspace without an agent."""
+        agent = self.agent
+        if getattr(agent, "needs_endpoint", False) and self.endpoint is None:
             assert agent is not None
             raise ConfigError(
                 f"the agent {agent.name!r} needs a model",
@@ -233,19 +233,23 @@ class EvalConfig:
                 hint="set `endpoint` (--model), such as anthropic:claude-sonnet-4-5",
             )
         for name in ("workspace", "setup", "check"):
-            if getattr(self, name) is not None and agent is None and not expected:
+            if getattr(self, name) is not None and agent is None:
                 raise ConfigError(
                     f"`{name}` has no effect without an agent that works in a folder",
                     where="EvalConfig",
-                    hint="set `agent`, such as claude-code or cmd:COMMAND",
+                    hint="set `agent` (--agent), such as claude-code or cmd:COMMAND",
                 )
+
+    def _check_workspace(self) -> None:
+        if not _ENDPOINT_FOLLOWS.get():
+            self.check_agent_needs()
         if self.workspace is not None:
             object.__setattr__(self, "workspace", Path(self.workspace))
             if not Path(self.workspace).is_dir():
                 raise ConfigError(
                     f"{str(self.workspace)!r} is not a folder", where="EvalConfig: workspace"
                 )
-        _ = self.setup_command, self.check_command
+        _ = self.setup_command, self.check_command  # refuses commands that cannot be run
 
     @cached_property
     def setup_command(self) -> TaskCommand | None:

@@ -78,6 +78,7 @@ async def evaluate(
     """
     with reduce_gc_frequency():
         # Find every mistake in the request here, before a run is created or anything is paid for.
+        config.check_agent_needs()
         _check_price(config)
         client = None if config.endpoint is None else connect(config.endpoint, config.client)
         samples = _open_sample_stream(dataset, config)
