@@ -1,3 +1,4 @@
+from .agent import CHECK_FILES_FIELD as CHECK_FILES_FIELD
 from .agent import COMMAND_PREFIX as COMMAND_PREFIX
 from .agent import Agent as Agent
 from .agent import AgentFault as AgentFault
@@ -29,7 +30,6 @@ from .model_agent import build_system_prompt as build_system_prompt
 from .task_command import TaskCommand as TaskCommand
 from .turn_loop import RolloutFailed as RolloutFailed
 from .turn_loop import run_agent as run_agent
-from .workspace import CHECK_FILES_FIELD as CHECK_FILES_FIELD
 from .workspace import check_row as check_row
 from .workspace import create_folder as create_folder
 from .workspace import digest_folder as digest_folder

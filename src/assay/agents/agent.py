@@ -16,8 +16,13 @@ if TYPE_CHECKING:
 COMMAND_PREFIX = "cmd:"
 """What the reference to a command agent starts with."""
 
+CHECK_FILES_FIELD = "check_files"
+"""The field of a row with files that only the check of its workspace sees."""
+
 # Fields of a row that contain the expected answer, at any depth.
-_ANSWER_FIELDS = frozenset({*ANSWER_KEYS, "reward_model", "reward_spec", "trajectory", "score"})
+_ANSWER_FIELDS = frozenset(
+    {*ANSWER_KEYS, "reward_model", "reward_spec", "trajectory", "score", CHECK_FILES_FIELD}
+)
 
 
 class AgentFault(AssayError):

@@ -14,11 +14,10 @@ from pathlib import Path, PurePosixPath
 from assay.errors import ConfigError, DatasetError
 from assay.types import Sample
 
+from .agent import CHECK_FILES_FIELD
+
 FILES_FIELD = "files"
 FOLDER_FIELD = "workspace"
-CHECK_FILES_FIELD = "check_files"
-"""The field of a row with files that only the check sees."""
-
 _MAX_FILES = 20_000
 _MAX_BYTES = 500_000_000
 _GIT_TIMEOUT_S = 60.0

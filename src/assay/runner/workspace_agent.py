@@ -12,6 +12,7 @@ from assay.agents import (
     RunContext,
     build_trajectory,
     create_folder,
+    hide_expected_answer,
     prepare_workspace,
     write_row_files,
 )
@@ -42,14 +43,19 @@ class WorkspaceAgent:
             workspace = Path(folder, "workspace")
             await self._prepare(sample, workspace)
             context.workspace = workspace
-            shown = {key: each for key, each in sample.input.items() if key != CHECK_FILES_FIELD}
             started = time.perf_counter()
-            answer = await self._agent.run(sample.model_copy(update={"input": shown}), context)
+            answer = await self._agent.run(self.show_sample(sample, context), context)
             trajectory = build_trajectory(answer, context, time.perf_counter() - started)
             if self._config.check_command is None:
                 return trajectory
             result = await self._check(sample, workspace)
         return trajectory.model_copy(update={"evaluation_result": result})
+
+    def show_sample(self, sample: Sample, context: RunContext) -> Sample:
+        """Return the sample as the agent may see it. The commands may use the expected answer."""
+        config = self._config
+        prepared = config.prepare_messages is not None or config.session is not None
+        return hide_expected_answer(sample, context.messages if prepared else None)
 
     async def _prepare(self, sample: Sample, workspace: Path) -> None:
         config = self._config
