@@ -8,8 +8,8 @@ PUBLIC = {
         load_samples
     """,
     "assay.agents": """
-        Agent AgentFault CommandAgent FunctionAgent HttpAgent Limits ModelAgent RolloutFailed
-        RunContext resolve_agent run_agent
+        Agent AgentFault CodingAgent CommandAgent FunctionAgent HttpAgent Limits ModelAgent
+        RolloutFailed RunContext resolve_agent run_agent
     """,
     "assay.certify": """
         Certification CertificationAborted CertificationInterrupted CertificationPlan
@@ -31,8 +31,8 @@ PUBLIC = {
     """,
     "assay.errors": """
         AccessDenied AssayError BadRow ConfigError DatasetError DatasetOutOfReach EndpointError
-        EnvironmentFault JudgeRefused ManifestError MissingExtra RunStopped ScorerFault StoreError
-        TokenError TrainingError WireError install_command
+        EnvironmentFault GatewayFault JudgeRefused ManifestError MissingExtra RunStopped ScorerFault
+        StoreError TokenError TrainingError WireError install_command
     """,
     "assay.export": "ExportOptions ExportReport FORMATS Format Selection Split export_samples",
     "assay.gateway": "Gateway GatewayLimits GatewaySession GatewaySettings expand_request",
@@ -58,8 +58,8 @@ PUBLIC = {
     """,
     "assay.scorers": """
         Calibration Checks Criterion Judge JudgeSettings PairJudge PairTally RegisteredMetric
-        Rubric ScoreFunction Scorer VertexJudge calibrate checks_from exact_answer judge prefer
-        read_labels read_rubric reward_function rubric_names vertex_judge
+        Rubric ScoreFunction Scorer VertexJudge calibrate check_passed checks_from exact_answer
+        judge prefer read_labels read_rubric reward_function rubric_names vertex_judge
     """,
     "assay.sessions": """
         Children RecordedSession SampleOptions SessionChoice SessionMeta SessionReading

@@ -21,7 +21,7 @@ from assay.types import Sample, Trajectory, compute_sha256
 from .agent import AgentFault, RunContext
 from .agent_answer import build_trajectory
 from .command_agent import render_prompt
-from .program_run import list_safe_variables, run_program
+from .program_run import list_safe_variables, reach_directly, run_program
 from .workspace import create_folder
 
 # `--version` of a program that is installed without npm.
@@ -49,7 +49,7 @@ class CodingRecipe:
     """The npm package that contains the program."""
 
     arguments: tuple[str, ...]
-    """Those of a run that asks nobody; the prompt is the standard input."""
+    """Those of a run without questions to the user; the prompt is the standard input."""
 
     write_settings: Callable[[Connection], Mapping[str, str]]
     """Returns the files of its HOME."""
@@ -231,10 +231,7 @@ class CodingAgent:
                 cwd=workspace,
                 variables={
                     **list_safe_variables(),
-                    # The gateway is on this machine: no proxy leads to it.
-                    "NO_PROXY": "127.0.0.1,localhost",
-                    "no_proxy": "127.0.0.1,localhost",
-                    **context.variables,
+                    **reach_directly(context.variables),
                     **recipe.variables,
                     **dict.fromkeys(recipe.model_variables, model),
                     "HOME": str(home),

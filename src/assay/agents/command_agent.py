@@ -14,7 +14,7 @@ from assay.types import Message, Sample, Trajectory, compute_sha256
 
 from .agent import COMMAND_PREFIX, RunContext
 from .agent_answer import build_trajectory
-from .program_run import run_program
+from .program_run import reach_directly, run_program
 from .workspace import create_folder
 
 # Formats of outputs without messages: such JSON is itself the answer.
@@ -49,12 +49,12 @@ class CommandAgent:
             has_prompt = any(_PROMPT_FIELD in each for each in self._argv)
             stdin = b"" if has_prompt else prompt.encode("utf-8", "replace")
             started = time.perf_counter()
-            variables = {**os.environ, "ASSAY_WORKSPACE": workspace, **context.variables}
+            variables = {"ASSAY_WORKSPACE": workspace, **reach_directly(context.variables)}
             end = await run_program(
                 argv,
                 stdin,
                 cwd=self._cwd or workspace,
-                variables={**variables, **_keep_importable()},
+                variables={**os.environ, **variables, **_keep_importable()},
             )
             seconds = time.perf_counter() - started
         end.raise_for_status()

@@ -5,6 +5,7 @@ import os
 import re
 import signal
 from asyncio.subprocess import PIPE, Process
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +48,16 @@ def list_safe_variables() -> dict[str, str]:
         for name, value in os.environ.items()
         if not _SECRET_NAME.search(name) and not _FOREIGN_NAME.match(name)
     }
+
+
+def reach_directly(variables: Mapping[str, str]) -> dict[str, str]:
+    """Add to the variables of a gateway that no proxy leads to it; nothing without a gateway."""
+    # A proxy for the internet cannot reach the gateway on this machine.
+    if not variables:
+        return {}
+    given = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+    hosts = ",".join(part for part in (given, "127.0.0.1,localhost") if part)
+    return {**variables, "NO_PROXY": hosts, "no_proxy": hosts}
 
 
 async def run_program(

@@ -26,7 +26,7 @@ def build_recorded_trajectory(
     ordered = [*line[:1], *(branch for branch in lineage.branches if branch not in line[:1])]
     places = {branch: place for place, branch in enumerate(ordered)}
     numbers = {call: number for number, call in enumerate(calls)}
-    messages = _join_line(line, [call for call in calls if call.purpose == "summary"])
+    messages = _join_line(line)
     positions = _match_answers(messages, [call for branch in line for call in branch.calls])
     written = [
         _build_model_call(
@@ -103,42 +103,36 @@ def _get_last_number(branch: CallBranch) -> int:
     return -1 if branch.last is None else branch.last.number
 
 
-def _join_line(line: Sequence[CallBranch], summaries: Sequence[RecordedCall]) -> list[Message]:
+def _join_line(line: Sequence[CallBranch]) -> list[Message]:
     """Return the conversation along a line of branches.
 
     After a compaction, the messages before it are kept. Other forks replace them: the agent
     itself sent another history.
     """
     messages: list[Message] = []
-    start = 0
     for branch in line:
         if branch.last is None:
             continue
         own = read_messages(branch.last)
         if branch.reason == "compaction":
-            first = min(call.number for call in branch.calls)
-            messages += _list_summarized_results(
-                messages, [call for call in summaries if start <= call.number < first]
-            )
+            messages = _add_summed_up(messages, branch.summary)
             known = {_identify_message(message) for message in messages}
             own = [*messages, *(each for each in own if _identify_message(each) not in known)]
         messages = own
-        start = branch.last.number
     return messages
 
 
-def _list_summarized_results(
-    messages: Sequence[Message], summaries: Sequence[RecordedCall]
-) -> list[Message]:
-    """Return the results of tools that no turn was sent, only the request for the summary."""
-    called = {call.id for message in messages for call in message.tool_calls}
-    answered = {message.tool_call_id for message in messages}
-    return [
-        message
-        for summary in summaries[:1]
-        for message in read_messages(summary)
-        if message.role == "tool" and message.tool_call_id in called - answered
-    ]
+def _add_summed_up(messages: list[Message], summary: RecordedCall | None) -> list[Message]:
+    """Add what followed the last turn before it was summed up, such as the result of a tool."""
+    if summary is None:
+        return messages
+    # Without the request for a summary and its answer.
+    sent = read_messages(summary)[:-2]
+    pairs = zip(sent, messages, strict=False)
+    continues = len(sent) > len(messages) and all(
+        _identify_message(left) == _identify_message(right) for left, right in pairs
+    )
+    return [*messages, *sent[len(messages) :]] if continues else messages
 
 
 def _identify_message(message: Message) -> object:

@@ -1,4 +1,4 @@
-"""Runs an agent in a folder of its own for each sample, and checks what it leaves there."""
+"""Runs an agent in a folder of its own for each sample, and checks the folder afterwards."""
 
 import asyncio
 import time
@@ -65,7 +65,7 @@ class WorkspaceAgent:
                 prepare_workspace,
                 sample,
                 workspace,
-                folder=config.workspace,
+                folder=None if config.workspace is None else Path(config.workspace),
                 dataset_folder=self._dataset_folder,
             )
             for command in (config.setup_command, config.check_command):
