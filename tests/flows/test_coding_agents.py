@@ -1,5 +1,7 @@
 """The real coding agents of npm: each does a task through the gateway, with a scripted model."""
 
+import os
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,7 @@ import pytest
 from assay.gateway import expand_request
 from assay.sessions import read_claude_code, read_codex, read_opencode
 from assay.types import Message, Sample, Trajectory
-from coding_agent_runs import PROMPT, find_program, run_agent
+from coding_agent_runs import PROMPT, find_program, run_agent, run_commands
 
 # The APIs of the model behind the gateway: that of the agent is always one of them.
 PROVIDERS = ("openai", "openai-responses", "anthropic")
@@ -136,3 +138,22 @@ def test_a_compaction_of_codex_is_a_fork_with_a_higher_window(tmp_path: Path) ->
     assert "CHECKPOINT COMPACTION" in str(expand_request(trajectory.calls, 1)["input"][-1])
     own = read_own_session("codex", tmp_path / "home-0")
     assert list_turns(own.messages) == list_turns(trajectory.messages)
+
+
+@pytest.mark.slow
+def test_the_five_minutes_of_the_docs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    require("claude-code")
+    page = (Path(__file__).parents[2] / "docs" / "agents.md").read_text("utf-8")
+    section = page.partition("in five minutes\n")[2].partition("To compare agents")[0]
+    commands = re.findall(r"^\$ assay .*", section, re.MULTILINE)
+    monkeypatch.chdir(tmp_path)
+    for block in re.findall(r"```python\n(.*?)```", section, re.DOTALL):
+        exec(block, {"Path": Path})
+
+    output = run_commands(commands, tmp_path)
+
+    assert len(commands) == 2
+    assert "score         1.000" in output
+    assert "reason    the check passed" in output
+    assert os.listdir(tmp_path / "shop") == ["cart.py"]
+    assert "quantity for" not in (tmp_path / "shop" / "cart.py").read_text()

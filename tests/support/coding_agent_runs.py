@@ -1,12 +1,13 @@
 """Evaluates coding agents with a scripted model, where nothing but loopback is reached.
 
-Run as a program, it takes a JSON object on stdin and prints the samples, one line each. `RunAgents`
+Run as a program, it takes a JSON object on stdin and prints the samples, one line each. `run_agent`
 starts it, in a network namespace of its own where the machine allows that.
 """
 
 import asyncio
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,8 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ROOT / ".npm-agents" / "node_modules" / ".bin"
 PROGRAMS = {"claude-code": "claude", "codex": "codex", "opencode": "opencode", "pi": "pi"}
 SHELL_COMMAND = "printf forty-two > answer.txt && cat answer.txt"
+# The task of docs/agents.md.
+REPAIR_COMMAND = "sed -i 's/price for/price * quantity for/' cart.py && echo forty-two"
 CHECK = "grep -qx forty-two answer.txt"
 PROMPT = "Write forty-two into answer.txt."
 _SHELLS = ("bash", "Bash", "exec_command", "shell", "shell_command", "local_shell")
@@ -81,7 +84,8 @@ class ScriptedModel:
             return Message(role="assistant", content=f"The file contains {last.text.strip()!r}.")
         if any("Summary: the file" in each.text for each in messages):
             return Message(role="assistant", content="Done after the summary.")
-        return self._call(shell, _build_shell_arguments(tools[shell]))
+        command = REPAIR_COMMAND if self._task == "docs" else SHELL_COMMAND
+        return self._call(shell, _build_shell_arguments(tools[shell], command))
 
     def _describe_subagent(self, depth: int, calls: int) -> dict[str, Any]:
         return {
@@ -98,11 +102,11 @@ class ScriptedModel:
         )
 
 
-def _build_shell_arguments(tool: ToolSpec) -> dict[str, Any]:
+def _build_shell_arguments(tool: ToolSpec, command: str) -> dict[str, Any]:
     fields = tool.parameters.get("properties", {})
     name = "command" if "command" in fields else "cmd"
     is_list = fields.get(name, {}).get("type") == "array"
-    arguments: dict[str, Any] = {name: ["sh", "-c", SHELL_COMMAND] if is_list else SHELL_COMMAND}
+    arguments: dict[str, Any] = {name: ["sh", "-c", command] if is_list else command}
     if "description" in fields:
         arguments["description"] = "Write the file"
     return arguments
@@ -168,8 +172,42 @@ def _isolate() -> list[str]:
     return ["unshare", "-n", "sh", "-c", 'ip link set lo up; exec "$@"', "isolated"]
 
 
+def run_commands(commands: Sequence[str], folder: Path) -> str:
+    """Run `assay` commands that ask a model of Anthropic, which is scripted here."""
+    program = find_program("claude-code")
+    assert program is not None
+    done = subprocess.run(
+        [*_isolate(), sys.executable, __file__],
+        input=json.dumps({"commands": list(commands), "folder": str(folder)}),
+        env={**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=400,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+async def _run_commands(commands: Sequence[str], folder: str) -> None:
+    async with Gateway(ScriptedModel("docs")) as server:
+        session = server.open_session()
+        for line in commands:
+            command = shlex.split(line.removeprefix("$ assay "))
+            if "--model" in command:
+                command[command.index("--model") + 1] += f"@{session.root_url}"
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "assay", *command),
+                cwd=folder,
+                env={**os.environ, "ANTHROPIC_API_KEY": session.key},
+            )
+            assert await process.wait() == 0, line
+
+
 async def _main() -> None:
     job = json.load(sys.stdin)
+    if "commands" in job:
+        await _run_commands(job["commands"], job["folder"])
+        return
     for provider in job["providers"]:
         sample = await _evaluate(job["agent"], provider, job["task"], Path(job["store"]))
         print(sample.to_json())
