@@ -107,6 +107,9 @@ def test_a_folder_that_is_too_large_is_refused(
 
     with pytest.raises(ConfigError, match="more than 1 files"):
         list_author_files(tmp_path)
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    with pytest.raises(ConfigError, match="more than 1 files"):
+        list_author_files(tmp_path)
 
 
 def test_links_that_an_agent_left_are_replaced_and_not_followed(tmp_path: Path) -> None:

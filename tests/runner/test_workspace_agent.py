@@ -147,6 +147,29 @@ def test_an_agent_cannot_avoid_the_check(tmp_path: Path, monkeypatch: pytest.Mon
     assert (removed.score.reason or "").startswith("the check failed: the program './check.sh'")
 
 
+def test_a_heavy_agent_runs_fewer_samples_at_once(tmp_path: Path) -> None:
+    class Heavy:
+        name = identity = "heavy"
+        usual_concurrency = 2
+        running = most = 0
+
+        async def run(self, sample: Sample, context: RunContext) -> str:
+            self.running += 1
+            self.most = max(self.most, self.running)
+            for _ in range(20):
+                await asyncio.sleep(0)
+            self.running -= 1
+            return "done"
+
+    rows = [{"id": str(number), "question": "?"} for number in range(20)]
+    usual, chosen = Heavy(), Heavy()
+    run(rows, tmp_path, agent=usual, score_fn=lambda sample: 1.0)
+    run(rows, tmp_path, agent=chosen, score_fn=lambda sample: 1.0, concurrency=7)
+
+    assert usual.most == 2
+    assert 2 < chosen.most <= 7
+
+
 def test_the_settings_are_part_of_the_fingerprint(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("1")
 

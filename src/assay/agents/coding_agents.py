@@ -178,6 +178,9 @@ class CodingAgent:
     needs_workspace = True
     """Whether each sample has a folder of its own, with the files of its row."""
 
+    usual_concurrency = 8
+    """Samples at once unless the run sets a number: each program takes some hundred megabytes."""
+
     def __init__(self, name: str, arguments: str = "") -> None:
         if name not in RECIPES:
             raise ConfigError(

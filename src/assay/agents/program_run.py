@@ -17,7 +17,7 @@ _MAX_OUTPUT_BYTES = 10_000_000
 _STDERR_TAIL_BYTES = 2000
 # A grandchild that left the process group may keep the pipes open after the kill.
 _DRAIN_TIMEOUT_S = 5.0
-_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH|COOKIE|DSN", re.IGNORECASE)
+_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH(?!OR)|COOKIE|DSN", re.IGNORECASE)
 # Variables that point programs to the user's own settings, or to another model.
 _FOREIGN_NAME = re.compile(
     r"XDG_|ANTHROPIC|OPENAI|CLAUDE|CODEX|OPENCODE|PI_|ASSAY_|NODE_OPTIONS$", re.IGNORECASE

@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from assay.errors import ConfigError, DatasetError
@@ -42,7 +42,7 @@ def prepare_workspace(
     name = sample.input.get(FOLDER_FIELD)
     if name is not None:
         source = _find_row_folder(name, dataset_folder)
-        _copy_files(source, workspace, _walk_files(source))
+        _copy_files(source, workspace, _limit_size(source, _walk_files(source)))
     write_row_files(sample, FILES_FIELD, workspace)
 
 
@@ -84,10 +84,12 @@ def list_author_files(folder: Path) -> list[str]:
             ).stdout
         except (OSError, subprocess.SubprocessError) as error:
             raise ConfigError(f"the files cannot be listed: {error}", where=str(folder)) from None
-        names = os.fsdecode(listed).split("\0")
-        return [name for name in names if name and os.path.lexists(folder / name)]
+        found = os.fsdecode(listed).split("\0")
+        names = (name for name in found if name and os.path.lexists(folder / name))
+    else:
+        names = _walk_files(folder)
     try:
-        return list(_walk_files(folder))
+        return list(_limit_size(folder, names))
     except DatasetError as error:
         raise ConfigError(
             error.message, where=str(folder), hint="copy the files that the task needs elsewhere"
@@ -95,20 +97,24 @@ def list_author_files(folder: Path) -> list[str]:
 
 
 def _walk_files(folder: Path) -> Iterator[str]:
-    count = size = 0
     for root, _, names in os.walk(folder):
         for name in names:
-            path = Path(root, name)
-            count, size = count + 1, size + path.lstat().st_size
-            if count > _MAX_FILES or size > _MAX_BYTES:
-                raise DatasetError(
-                    f"the folder has more than {_MAX_FILES:,} files or {_MAX_BYTES:,} bytes",
-                    where=str(folder),
-                )
-            yield str(path.relative_to(folder))
+            yield str(Path(root, name).relative_to(folder))
 
 
-def _copy_files(source: Path, target: Path, names: Iterator[str] | list[str]) -> None:
+def _limit_size(folder: Path, names: Iterable[str]) -> Iterator[str]:
+    count = size = 0
+    for name in names:
+        count, size = count + 1, size + (folder / name).lstat().st_size
+        if count > _MAX_FILES or size > _MAX_BYTES:
+            raise DatasetError(
+                f"the folder has more than {_MAX_FILES:,} files or {_MAX_BYTES:,} bytes",
+                where=str(folder),
+            )
+        yield name
+
+
+def _copy_files(source: Path, target: Path, names: Iterable[str]) -> None:
     root = source.resolve()
     for name in names:
         path, copy = source / name, target / name

@@ -129,6 +129,7 @@ async def execute_jobs(
     done = frozenset[str]() if run.is_new else run.read_done_keys() or frozenset[str]()
     status: RunStatus | None = "interrupted"
     has_workspace = config.uses_workspace
+    config = _limit_concurrency(config)
     try:
         if not run.is_new:
             control.progress.resume_from(len(done), run.totals)
@@ -163,6 +164,14 @@ async def execute_jobs(
             # An error is already propagating, and matters more than a failing store.
             with suppress(StoreError):
                 run.finish(status)
+
+
+def _limit_concurrency(config: EvalConfig) -> EvalConfig:
+    """Run fewer samples at once if the agent is heavy and the run sets no number itself."""
+    usual = getattr(config.agent, "usual_concurrency", None)
+    if usual is None or config.concurrency != EvalConfig.concurrency:
+        return config
+    return replace(config, concurrency=usual)
 
 
 def _read_resumed_cost(run: Run, config: EvalConfig) -> float:
