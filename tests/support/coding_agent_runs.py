@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from assay.agents.coding_agents import RECIPES
 from assay.gateway import Gateway
 from assay.providers import Reply
 from assay.runner import EvalConfig, evaluate
@@ -22,7 +23,6 @@ from assay.types import Endpoint, Message, ModelCall, Sample, ToolCall, ToolSpec
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ROOT / ".npm-agents" / "node_modules" / ".bin"
-PROGRAMS = {"claude-code": "claude", "codex": "codex", "opencode": "opencode", "pi": "pi"}
 SHELL_COMMAND = "printf forty-two > answer.txt && cat answer.txt"
 # The task of docs/agents.md.
 REPAIR_COMMAND = "sed -i 's/price for/price * quantity for/' cart.py && echo forty-two"
@@ -119,7 +119,7 @@ async def _evaluate(agent: str, provider: str, task: str, store: Path) -> Sample
         endpoint = Endpoint(
             provider=provider, model="scripted-model", api_base=base, api_key=served.key
         )
-        config = EvalConfig(agent=agent, endpoint=endpoint, check=CHECK, timeout_s=120)
+        config = EvalConfig(agent=agent, endpoint=endpoint, check=CHECK, timeout_s=600)
         report = await evaluate([{"id": "task", "question": PROMPT}], config, store=store)
         return next(iter(report.samples))
 
@@ -136,10 +136,13 @@ def run_agent(
     shim = shims / program.name
     shim.write_text(
         f'#!/bin/sh\n"{program}" "$@"\nstatus=$?\n'
-        f'[ "$1" = --version ] || cp -r "$HOME" "{folder}/home-$(ls "{folder}" | grep -c home)"\n'
+        f'cp -r "$HOME" "{folder}/home-$(ls "{folder}" | grep -c home)"\n'
         "exit $status\n"
     )
     shim.chmod(0o755)
+    # Read for the version, which saves a start of the program.
+    package = RECIPES[agent.partition(":")[0]].package
+    (shims / "package.json").write_text(json.dumps({"name": package, "version": "1.0.0"}))
     job = {
         "agent": agent,
         "providers": list(providers),
@@ -152,7 +155,7 @@ def run_agent(
         env={**os.environ, "PATH": f"{shims}:{os.environ['PATH']}"},
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=2000,
     )
     assert done.returncode == 0, done.stderr
     return [Sample.model_validate_json(line) for line in done.stdout.splitlines()]
@@ -160,7 +163,7 @@ def run_agent(
 
 def find_program(agent: str) -> Path | None:
     """Return the installed program of an agent; None where npm could not install it."""
-    path = PACKAGES / PROGRAMS[agent]
+    path = PACKAGES / RECIPES[agent].program
     return path if path.exists() and shutil.which("node") else None
 
 
@@ -182,7 +185,7 @@ def run_commands(commands: Sequence[str], folder: Path) -> str:
         env={**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"},
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=2000,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

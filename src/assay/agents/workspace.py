@@ -85,7 +85,7 @@ def list_author_files(folder: Path) -> list[str]:
         except (OSError, subprocess.SubprocessError) as error:
             raise ConfigError(f"the files cannot be listed: {error}", where=str(folder)) from None
         found = os.fsdecode(listed).split("\0")
-        names = (name for name in found if name and os.path.lexists(folder / name))
+        names = iter([name for name in found if name and os.path.lexists(folder / name)])
     else:
         names = _walk_files(folder)
     try:
