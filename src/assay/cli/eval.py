@@ -60,6 +60,7 @@ def configure(parser: ArgumentParser) -> None:
     add_endpoint_options(parser)
     add_count(parser, "--max-samples", "stop after N samples")
     add_count(parser, "--repeats", "run N rollouts of each sample")
+    add_count(parser, "--max-turns", "end a rollout after N answers of the model")
     add_count(parser, "--concurrency", "run N samples and N requests at once")
     parser.add_argument(
         "--timeout-s",

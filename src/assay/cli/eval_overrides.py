@@ -38,6 +38,8 @@ def override_config(config: EvalConfig, args: Namespace) -> EvalConfig:
         raise ConfigError(
             "--key-env has no effect: the file has no endpoint", hint="add one with --model"
         )
+    if getattr(args, "max_turns", None) is not None:
+        changes["limits"] = config.limits.model_copy(update={"max_turns": args.max_turns})
     if args.concurrency is not None:
         changes["concurrency"] = args.concurrency
         changes["client"] = replace(config.client, concurrency=args.concurrency)
