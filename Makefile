@@ -49,7 +49,7 @@ lint: .venv/.installed-dev ## check formatting and lint
 types: .venv/.installed-dev ## check types
 	$(BIN)/mypy
 
-tests: .venv/.installed-dev .venv-agents/.installed browser ## run all tests
+tests: .venv/.installed-dev .venv-agents/.installed .npm-agents/.installed browser ## run all tests
 	$(PYTEST)
 
 # Tests of pages run in Debian's Chromium. They are skipped, and name the reason, where it is missing.
@@ -88,7 +88,7 @@ benchmark: .venv/.installed-dev ## measure the budgets: long
 	$(BIN)/python benchmarks/gateway.py
 
 clean: ## remove the virtual environments and caches
-	rm -rf .venv .venv-* .mypy_cache .pytest_cache .ruff_cache .coverage*
+	rm -rf .venv .venv-* .npm-agents .mypy_cache .pytest_cache .ruff_cache .coverage*
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
@@ -115,3 +115,10 @@ clean: ## remove the virtual environments and caches
 	.venv-agents/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
 		-r examples/agents/requirements.txt -e .
 	@touch $@
+
+# The coding agents that some tests run: 1.2 GB. Without npm or a network those tests are skipped,
+# and the next run tries again.
+.npm-agents/.installed: tests/fixtures/npm-agents.txt
+	@mkdir -p .npm-agents
+	@if npm install --prefix .npm-agents --silent --no-audit --no-fund --fetch-retries=1 $$(cat $<); \
+	then touch $@; else echo "npm cannot install the coding agents: their tests are skipped"; fi

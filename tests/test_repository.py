@@ -15,7 +15,8 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "assay"
 
 MADE_BY_TOOLS = re.compile(
-    r"\.git|\.venv[\w-]*|\.\w+_cache|\.coverage.*|\.hypothesis|\.assay|__pycache__|assay-quickstart|build|dist"
+    r"\.git|\.venv[\w-]*|\.npm-agents"
+    r"|\.\w+_cache|\.coverage.*|\.hypothesis|\.assay|__pycache__|assay-quickstart|build|dist"
     r"|.*\.egg-info"
 )
 MACHINE_PATH = re.compile(r"(?<![\w.-])/(?:work|root|home)/")

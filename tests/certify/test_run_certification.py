@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,44 @@ def test_an_agent_that_is_right_passes_and_one_that_is_not_fails(tmp_path: Path)
     assert (failed.verdict, failed.certified, failed.exit_status()) == ("FAILED", False, 1)
     assert passed.outcomes[0].value == 1.0
     assert (passed.dataset.rows, passed.agent.runner) == (6, "certifying:right")
+
+
+# Asks the model as Pi does, and answers with the last word.
+CODING_AGENT = """#!/usr/bin/env python3
+import json, os, pathlib, sys, urllib.request
+if "--version" in sys.argv:
+    sys.exit(print("0.74.2"))
+models = json.loads((pathlib.Path.home() / ".pi/agent/models.json").read_text())
+(provider,) = models["providers"].values()
+question = [{"role": "user", "content": sys.stdin.read()}]
+request = urllib.request.Request(
+    provider["baseUrl"] + "/chat/completions",
+    json.dumps({"model": provider["models"][0]["id"], "messages": question}).encode(),
+    {"Authorization": "Bearer " + os.environ[provider["apiKey"]]},
+)
+answer = json.load(urllib.request.urlopen(request))
+print(answer["choices"][0]["message"]["content"].split()[-1])
+"""
+
+
+def test_a_coding_agent_is_certified_with_the_model_of_the_manifest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "pi"
+    program.write_text(CODING_AGENT)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+
+    result = run(planned(tmp_path, runner="pi", warmup=1), tmp_path)
+
+    assert (result.verdict, result.agent.runner) == ("PASSED", "pi")
+    assert result.agent.endpoint is not None
+    assert result.agent.endpoint.model == "echo"
+    assert [notice.code for notice in result.warnings] == ["dataset_not_pinned"]
+    with Store.open(tmp_path / "assay.db") as store:
+        samples = list(store.run().samples())
+    assert all(len(sample.trajectory.calls) == 1 for sample in samples if sample.trajectory)
 
 
 def test_an_agent_that_crashes_on_every_sample_is_never_certified(tmp_path: Path) -> None:

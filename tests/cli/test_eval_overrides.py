@@ -1,6 +1,7 @@
 """Options over the file's configuration."""
 
 from argparse import ArgumentTypeError, Namespace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,6 +33,15 @@ def test_without_options_the_configuration_stays() -> None:
     own = config(repeats=3, seed=4)
 
     assert override_config(own, given()) == own
+
+
+def test_an_agent_gets_its_turns_and_workspace_by_options(tmp_path: Path) -> None:
+    options = given(max_turns=7, workspace=str(tmp_path), setup="true", check="false")
+
+    changed = override_config(config(agent="cmd:cat"), options)
+
+    assert changed.limits.max_turns == 7
+    assert (changed.workspace, changed.setup, changed.check) == (tmp_path, "true", "false")
 
 
 def test_each_option_replaces_what_the_file_says() -> None:

@@ -32,6 +32,16 @@ EVALUATIONS = """
         assert answers == samples
         return [1.0 for _ in answers]
 
+    @evaluation_test(
+        [{"question": "4", "files": {"ready.txt": ""}}],
+        agent="cmd:sh -c 'cat > out.txt'",
+        setup="test -f ready.txt",
+        check="grep -qx {question} out.txt",
+    )
+    def test_checked(sample: Sample):
+        assert sample.trajectory.evaluation_result.reason == "the check passed"
+        return sample.trajectory.evaluation_result
+
     @evaluation_test(TEN, endpoint=says("yes"))
     def test_model(response):
         return response == "yes"

@@ -8,8 +8,8 @@ PUBLIC = {
         load_samples
     """,
     "assay.agents": """
-        Agent AgentFault CommandAgent FunctionAgent HttpAgent Limits ModelAgent RolloutFailed
-        RunContext resolve_agent run_agent
+        Agent AgentFault CodingAgent CommandAgent FunctionAgent HttpAgent Limits ModelAgent
+        RolloutFailed RunContext resolve_agent run_agent
     """,
     "assay.certify": """
         Certification CertificationAborted CertificationInterrupted CertificationPlan
@@ -60,8 +60,8 @@ PUBLIC = {
     """,
     "assay.scorers": """
         Calibration Checks Criterion Judge JudgeSettings PairJudge PairTally RegisteredMetric
-        Rubric ScoreFunction Scorer VertexJudge calibrate checks_from exact_answer judge prefer
-        read_labels read_rubric reward_function rubric_names vertex_judge
+        Rubric ScoreFunction Scorer VertexJudge calibrate check_passed checks_from exact_answer
+        judge prefer read_labels read_rubric reward_function rubric_names vertex_judge
     """,
     "assay.sessions": """
         Children RecordedSession SampleOptions SessionChoice SessionMeta SessionReading

@@ -1,3 +1,4 @@
+from .agent import CHECK_FILES_FIELD as CHECK_FILES_FIELD
 from .agent import COMMAND_PREFIX as COMMAND_PREFIX
 from .agent import Agent as Agent
 from .agent import AgentFault as AgentFault
@@ -12,8 +13,10 @@ from .agent_ref import AgentRef as AgentRef
 from .agent_ref import find_agent_plugin as find_agent_plugin
 from .agent_ref import is_agent as is_agent
 from .agent_ref import is_agent_plugin as is_agent_plugin
+from .agent_ref import is_coding_agent as is_coding_agent
 from .agent_ref import is_model_ref as is_model_ref
 from .agent_ref import resolve_agent as resolve_agent
+from .coding_agents import CodingAgent as CodingAgent
 from .command_agent import CommandAgent as CommandAgent
 from .function_agent import FunctionAgent as FunctionAgent
 from .function_agent import name_function as name_function
@@ -24,5 +27,11 @@ from .identity import identify as identify
 from .model_agent import ModelAgent as ModelAgent
 from .model_agent import ToolCode as ToolCode
 from .model_agent import build_system_prompt as build_system_prompt
+from .task_command import TaskCommand as TaskCommand
 from .turn_loop import RolloutFailed as RolloutFailed
 from .turn_loop import run_agent as run_agent
+from .workspace import check_row as check_row
+from .workspace import create_folder as create_folder
+from .workspace import digest_folder as digest_folder
+from .workspace import prepare_workspace as prepare_workspace
+from .workspace import write_row_files as write_row_files

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from assay.datasets import ANSWER_KEYS, PROMPT_KEYS
@@ -16,8 +17,13 @@ if TYPE_CHECKING:
 COMMAND_PREFIX = "cmd:"
 """What the reference to a command agent starts with."""
 
+CHECK_FILES_FIELD = "check_files"
+"""The field of a row with files that only the check of its workspace sees."""
+
 # Fields of a row that contain the expected answer, at any depth.
-_ANSWER_FIELDS = frozenset({*ANSWER_KEYS, "reward_model", "reward_spec", "trajectory", "score"})
+_ANSWER_FIELDS = frozenset(
+    {*ANSWER_KEYS, "reward_model", "reward_spec", "trajectory", "score", CHECK_FILES_FIELD}
+)
 # The letter or number of one option among several: `a`, `option_2`, `choiceB`.
 _OPTION_MARK = re.compile(r"(?:^|[\W_]|(?<=[a-z])(?=[A-Z0-9]))(?:[A-Za-z]|\d+)$")
 
@@ -61,6 +67,9 @@ class RunContext:
 
     variables: dict[str, str] = field(default_factory=dict)
     """Environment variables by which programs find `base_url`: `OPENAI_BASE_URL` and others."""
+
+    workspace: Path | None = None
+    """The folder of this rollout, with the files of the sample, if the run has one."""
 
 
 @runtime_checkable

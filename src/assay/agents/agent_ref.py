@@ -23,10 +23,13 @@ _URL_PREFIXES = ("http://", "https://")
 _CHAT_PATHS = ("/v1", "/chat/completions")
 _URL_SETTINGS = ("answer", "key_env", "model", "request")
 _AGENT_HINT = (
-    "pass provider:model, http://host/path, cmd:COMMAND, FILE.py:function, module:function or the "
-    "name of a plug-in"
+    "pass provider:model, http://host/path, cmd:COMMAND, FILE.py:function, module:function, a "
+    "coding agent such as claude-code, or the name of a plug-in"
 )
-AGENT_NAMES = ("cmd", "http", "https", *PROVIDERS)
+CODING_AGENT_NAMES = ("claude-code", "codex", "opencode", "pi")
+"""The coding agents that have a name; their recipes are loaded when one is used."""
+
+AGENT_NAMES = ("cmd", "http", "https", *CODING_AGENT_NAMES, *PROVIDERS)
 """The beginnings of agent strings that plug-ins cannot use as names."""
 
 
@@ -36,8 +39,8 @@ def resolve_agent(ref: object, *, where: str = "agent") -> Agent | Endpoint:
     `ref` is an `Agent`, an `Endpoint`, a function that takes the sample, or a string:
     `provider:model[@URL]`, `cmd:COMMAND`, `http://host/v1` (a server with the chat-completions
     protocol), `http://host/ask#answer=PATH` (any JSON service), `FILE.py:function`,
-    `module:function`, or a plug-in as `NAME` or `NAME:SETTINGS`. Raises `ConfigError` for anything
-    else.
+    `module:function`, a coding agent as `claude-code` or `claude-code:ARGUMENTS`, or a plug-in as
+    `NAME` or `NAME:SETTINGS`. Raises `ConfigError` for anything else.
     """
     if isinstance(ref, Endpoint) or is_agent(ref):
         return ref
@@ -66,6 +69,11 @@ def is_agent(value: object) -> TypeGuard[Agent]:
         and isinstance(getattr(value, "name", None), str)
         and isinstance(getattr(value, "identity", None), str)
     )
+
+
+def is_coding_agent(text: str) -> bool:
+    """Whether a string names a coding agent: `claude-code` or `claude-code:ARGUMENTS`."""
+    return text.partition(":")[0] in CODING_AGENT_NAMES
 
 
 def is_agent_plugin(text: str) -> bool:
@@ -120,6 +128,11 @@ def _resolve_agent_string(text: str, where: str) -> Agent | Endpoint:
         return CommandAgent(text.removeprefix(COMMAND_PREFIX).strip())
     if text.startswith(_URL_PREFIXES):
         return _resolve_url(text, where)
+    if is_coding_agent(text):
+        from .coding_agents import CodingAgent
+
+        name, _, arguments = text.partition(":")
+        return CodingAgent(name, arguments.strip())
     if is_provider(text.partition(":")[0]):
         return parse_model(text)
     if is_agent_plugin(text):

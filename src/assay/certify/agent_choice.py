@@ -16,6 +16,7 @@ from assay.agents import (
     build_system_prompt,
     is_agent,
     is_agent_plugin,
+    is_coding_agent,
     resolve_agent,
 )
 from assay.errors import ConfigError
@@ -38,10 +39,15 @@ class ChosenAgent:
     """Differences from the manifest."""
 
     endpoint: Endpoint | None = None
-    """The endpoint, for agents that are models."""
+    """The endpoint, for agents that are models, and of coding agents."""
 
     code: CodeFiles | None = None
     """The project files of the agent, if it is code or has tools."""
+
+    @property
+    def calls_endpoint(self) -> bool:
+        """Whether the agent is a program that calls the endpoint through the gateway."""
+        return getattr(self.agent, "needs_endpoint", False)
 
     @property
     def code_sha256(self) -> str | None:
@@ -114,6 +120,10 @@ def _choose_named_runner(case: _AgentRequest, runner: str) -> ChosenAgent:
     if runner.startswith(COMMAND_PREFIX):
         command = CommandAgent(runner.removeprefix(COMMAND_PREFIX).strip())
         return ChosenAgent(command, code=case.code.find("runner", command.name))
+    if is_coding_agent(runner):
+        coding = resolve_agent(runner, where="--runner")
+        assert not isinstance(coding, Endpoint)
+        return ChosenAgent(coding, endpoint=_find_manifest_endpoint(case))
     if is_code_name(runner) and not is_agent_plugin(runner):
         code = case.code.find("runner", runner)
         function = import_function(runner, folders=(Path.cwd(), case.root), where="--runner")
@@ -132,13 +142,7 @@ def _choose_manifest_agent(case: _AgentRequest, endpoint: Endpoint | None) -> Ch
     deviations: tuple[str, ...] = ()
     model = case.definition.model
     if endpoint is None:
-        if model is None:
-            raise ConfigError(
-                "the agent has no `model` to call",
-                where=case.where,
-                hint="add a `model`, or pass the agent as --runner: a function, a URL or a command",
-            )
-        endpoint = resolve_manifest_endpoint(model, where=f"{case.where}: model", option="--runner")
+        endpoint = _find_manifest_endpoint(case)
     elif model is None or strip_provider(model) != endpoint.model:
         deviations = (f"the agent's model is {endpoint.model}, not {model}",)
     named = case.settings.tools
@@ -151,6 +155,17 @@ def _choose_manifest_agent(case: _AgentRequest, endpoint: Endpoint | None) -> Ch
     )
     agent.name = f"own model {agent.name}"
     return ChosenAgent(agent, deviations, endpoint, code)
+
+
+def _find_manifest_endpoint(case: _AgentRequest) -> Endpoint:
+    model = case.definition.model
+    if model is None:
+        raise ConfigError(
+            "the agent has no `model` to call",
+            where=case.where,
+            hint="add a `model`, or pass the agent as --runner: a function, a URL or a command",
+        )
+    return resolve_manifest_endpoint(model, where=f"{case.where}: model", option="--runner")
 
 
 def _load_manifest_tools(case: _AgentRequest) -> ToolCode | None:

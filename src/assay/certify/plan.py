@@ -80,6 +80,8 @@ class CertificationPlan:
     @property
     def warmup(self) -> int:
         """Calls before the first measured one."""
+        if self.chosen.calls_endpoint:
+            return 0  # its program starts anew for each sample
         if self.settings.warmup is not None:
             return self.settings.warmup
         return 0 if self.latency is None else 1

@@ -74,6 +74,7 @@ async def certify(
     try:
         config = EvalConfig(
             agent=agent,
+            endpoint=plan.chosen.endpoint if plan.chosen.calls_endpoint else None,
             score_fn=scorer.scorer(),
             score_failures=True,
             prepare_messages=prepare_golden,

@@ -60,6 +60,7 @@ def configure(parser: ArgumentParser) -> None:
     add_endpoint_options(parser)
     add_count(parser, "--max-samples", "stop after N samples")
     add_count(parser, "--repeats", "run N rollouts of each sample")
+    add_count(parser, "--max-turns", "end a rollout after N answers of the model")
     add_count(parser, "--concurrency", "run N samples and N requests at once")
     parser.add_argument(
         "--timeout-s",
@@ -81,8 +82,26 @@ def _add_variant_options(parser: ArgumentParser) -> None:
         "--agent",
         action="append",
         metavar="AGENT",
-        help="evaluate a model (openai:gpt-5), a function (FILE.py:function), a command (cmd:...) "
-        "or a service (http://...); repeatable: each agent is a run of its own",
+        help="evaluate a model (openai:gpt-5), a function (FILE.py:function), a command "
+        "(cmd:...), a service (http://...) or, with --model, a coding agent (claude-code, codex, "
+        "opencode, pi); repeatable: each agent is a run of its own",
+    )
+    parser.add_argument(
+        "--workspace",
+        metavar="FOLDER",
+        help="give the agent a copy of this folder for each sample, such as of your repository",
+    )
+    parser.add_argument(
+        "--setup",
+        metavar="COMMAND",
+        help="prepare the workspace of each sample with this command; {field} is a field of the "
+        "dataset",
+    )
+    parser.add_argument(
+        "--check",
+        metavar="COMMAND",
+        help="score each sample by the exit status of this command, run in its workspace after the "
+        "agent",
     )
     parser.add_argument(
         "--prompt",
@@ -202,7 +221,7 @@ def _run_evaluations(args: Namespace) -> int:
             location, is_new = find_store_location(args), resume is None
             with RunTrackingStore.open(location, create=is_new) as store:
                 # The options that replace parts of a file are not part of a bundle of its code.
-                if is_eval_file(args.file) and not (args.agent or args.scorer or args.prompt):
+                if is_eval_file(args.file) and not _replaces_parts(args):
                     store.provenance = {"code": describe_run_code(file, args, loaded)}
                 with choose_display(quiet=args.quiet) as display:
                     ending = invocation.run(store, display, "OTHER_RUN")
@@ -211,10 +230,15 @@ def _run_evaluations(args: Namespace) -> int:
     return print_run_summary(ending, args)
 
 
+def _replaces_parts(args: Namespace) -> bool:
+    names = ("agent", "scorer", "prompt", "workspace", "setup", "check")
+    return any(getattr(args, name) is not None for name in names)
+
+
 def _run_bundle(trusted: "TrustedBundle", args: Namespace) -> int:
     from .eval_bundle import resolve_store_location
 
-    for name in ("agent", "prompt", "scorer"):
+    for name in ("agent", "prompt", "scorer", "workspace", "setup", "check"):
         if getattr(args, name) is not None:
             raise ConfigError(f"--{name} has no effect on a bundle, which repeats an evaluation")
     resume, location = read_resume_options(args), resolve_store_location(args)

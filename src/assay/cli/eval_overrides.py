@@ -15,7 +15,8 @@ from .arguments import add_flag
 
 # Options with the name of the setting that they override.
 _CONFIG_OPTIONS = (
-    "repeats max_samples seed timeout_s name fail_on_error max_cost_usd save_sessions".split()
+    "repeats max_samples seed timeout_s name fail_on_error max_cost_usd save_sessions "
+    "workspace setup check".split()
 )
 # Fields that belong to the server of an endpoint; the others are sampling settings.
 _SERVER_FIELDS = (
@@ -37,6 +38,8 @@ def override_config(config: EvalConfig, args: Namespace) -> EvalConfig:
         raise ConfigError(
             "--key-env has no effect: the file has no endpoint", hint="add one with --model"
         )
+    if getattr(args, "max_turns", None) is not None:
+        changes["limits"] = config.limits.model_copy(update={"max_turns": args.max_turns})
     if args.concurrency is not None:
         changes["concurrency"] = args.concurrency
         changes["client"] = replace(config.client, concurrency=args.concurrency)

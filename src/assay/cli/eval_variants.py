@@ -68,11 +68,12 @@ def load_variants(args: Namespace) -> list[EvalVariant]:
 
 def _load_dataset(args: Namespace) -> EvalFile:
     """Return the evaluation of a dataset. Raises `ConfigError` if it cannot be scored."""
-    if args.scorer is None:
+    if args.scorer is None and args.check is None:
         raise ConfigError(
             "no scorer is given for the dataset",
             where=args.file,
-            hint="add --scorer exact_answer, or your own function with --scorer FILE.py:function",
+            hint="add --scorer exact_answer, your own function with --scorer FILE.py:function, or "
+            "--check COMMAND for an agent that works in a folder",
         )
     if not names_model(args):
         # Recorded conversations can be scored as they are.
@@ -84,7 +85,9 @@ def _load_dataset(args: Namespace) -> EvalFile:
                 hint="add --agent openai:gpt-5, or your own function with --agent FILE.py:function",
             )
     config = EvalConfig(
-        score_fn=resolve_scorers(args.scorer), name=Path(args.file).name.split(".")[0] or "eval"
+        score_fn=None if args.scorer is None else resolve_scorers(args.scorer),
+        check=args.check,
+        name=Path(args.file).name.split(".")[0] or "eval",
     )
     return EvalFile(Path(args.file), config, args.file)
 

@@ -45,6 +45,16 @@ class EvalOptions:
     """What answers the samples: a function, a model, `cmd:...`, `http://...` or an Agent. Beside
     an agent that is not a model, `endpoint` is the model that it calls through its context."""
 
+    workspace: Any = None
+    """A folder of which the agent gets a copy for each sample."""
+
+    setup: str | None = None
+    """A command that prepares the workspace of a sample."""
+
+    check: str | None = None
+    """A command that runs in the workspace after the agent; its result is
+    `sample.trajectory.evaluation_result`."""
+
     endpoints: tuple[Any, ...] = ()
     """One test for each; with `groupwise`, one test for all of them."""
 
@@ -128,6 +138,9 @@ class Options(TypedDict, total=False):
     max_samples: int | None
     endpoint: Any
     agent: Any
+    workspace: Any
+    setup: str | None
+    check: str | None
     endpoints: Iterable[Any]
     environment: Any
     env_url: str | None

@@ -157,6 +157,9 @@ class Evaluation:
         return EvalConfig(
             agent=None if is_model_ref(options.agent) else options.agent,
             endpoint=endpoint,
+            workspace=options.workspace,
+            setup=options.setup,
+            check=options.check,
             score_fn=_wrap_as_user_function(score, options),
             prepare_messages=options.prepare_messages,
             rollout_fn=options.rollout_fn,

@@ -355,7 +355,7 @@ class EvalEngine:
         """Run an agent of the user's own, which never sees the expected answer."""
         sample, config = job.sample, self._config
         job.waited_for = getattr(agent, "boundary", Boundary.AGENT)
-        if not isinstance(agent, RolloutFunctionAgent):
+        if not isinstance(agent, RolloutFunctionAgent) and not hasattr(agent, "show_sample"):
             prepared = config.prepare_messages is not None or config.session is not None
             sample = hide_expected_answer(sample, context.messages if prepared else None)
         if self._client is not None:

@@ -7,9 +7,19 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
-from assay.agents import Agent, AgentRef, Description, Limits, describe_callable, resolve_agent
+from assay.agents import (
+    Agent,
+    AgentRef,
+    Description,
+    Limits,
+    TaskCommand,
+    describe_callable,
+    digest_folder,
+    resolve_agent,
+)
 from assay.datasets import PromptTemplate
 from assay.environments import (
     Environment,
@@ -88,12 +98,26 @@ class EvalConfig:
 
     agent: _AgentField = _AgentField()
     """What answers the samples: an `Agent`, a function that takes the sample, a model such as
-    `openai:gpt-5`, a command `cmd:...`, a service `http://...`, or code as `FILE.py:function`. With
-    neither `agent` nor `endpoint`, samples are scored without a rollout."""
+    `openai:gpt-5`, a command `cmd:...`, a service `http://...`, code as `FILE.py:function`, or a
+    coding agent: `claude-code`, `codex`, `opencode`, `pi`. With neither `agent` nor `endpoint`,
+    samples are scored without a rollout."""
 
     endpoint: _EndpointField = _EndpointField()
     """An `Endpoint`, or a model string such as `openai:gpt-5`: the short form of a model agent.
     Beside another agent it is the model that the agent calls through its context."""
+
+    workspace: str | Path | None = None
+    """A folder of which the agent gets a copy for each sample, with the row's `files` written over
+    it; of a Git repository the files that it does not ignore."""
+
+    setup: str | None = None
+    """A command that prepares the workspace of a sample, without a shell. `{field}` is a field of
+    the row."""
+
+    check: str | None = None
+    """A command that runs in the workspace after the agent. Status 0 is the score 1, any other
+    one 0; the row's `check_files` are written before it. It is the score unless there is a
+    `score_fn`, for which it is `sample.trajectory.evaluation_result`."""
 
     score_fn: NamedScorer | Sequence[NamedScorer | tuple[NamedScorer, float]] | None = None
     """A function that takes the sample, or the name of a metric such as `exact_answer`. High scores
@@ -159,7 +183,8 @@ class EvalConfig:
         if self.endpoint is None and self.session is not None and self.agent is None:
             object.__setattr__(self, "endpoint", self.session.endpoint)
         self._check_numbers()
-        if self.score_fn is None and self.environment is None:
+        self._check_workspace()
+        if self.score_fn is None and self.environment is None and self.check is None:
             raise ConfigError(
                 "neither `score_fn` nor `environment` is set, so samples cannot be scored",
                 where="EvalConfig",
@@ -202,6 +227,54 @@ class EvalConfig:
                     where="EvalConfig",
                     hint=f"remove `{name}`, or pass the model as `endpoint` instead of an agent",
                 )
+
+    def check_agent_needs(self) -> None:
+        """Raise `ConfigError` for an agent without its model, and a workspace without an agent."""
+        agent = self.agent
+        if getattr(agent, "needs_endpoint", False) and self.endpoint is None:
+            assert agent is not None
+            raise ConfigError(
+                f"the agent {agent.name!r} needs a model",
+                where="EvalConfig",
+                hint="set `endpoint` (--model), such as anthropic:claude-sonnet-4-5",
+            )
+        for name in ("workspace", "setup", "check"):
+            if getattr(self, name) is not None and agent is None:
+                raise ConfigError(
+                    f"`{name}` has no effect without an agent that works in a folder",
+                    where="EvalConfig",
+                    hint="set `agent` (--agent), such as claude-code or cmd:COMMAND",
+                )
+
+    def _check_workspace(self) -> None:
+        if not _ENDPOINT_FOLLOWS.get():
+            self.check_agent_needs()
+        if self.workspace is not None:
+            object.__setattr__(self, "workspace", Path(self.workspace))
+            if not Path(self.workspace).is_dir():
+                raise ConfigError(
+                    f"{str(self.workspace)!r} is not a folder", where="EvalConfig: workspace"
+                )
+        _ = self.setup_command, self.check_command  # refuses commands that cannot be run
+
+    @cached_property
+    def setup_command(self) -> TaskCommand | None:
+        """`setup`, parsed."""
+        return None if self.setup is None else TaskCommand(self.setup, where="setup")
+
+    @cached_property
+    def check_command(self) -> TaskCommand | None:
+        """`check`, parsed."""
+        return None if self.check is None else TaskCommand(self.check, where="check")
+
+    @property
+    def uses_workspace(self) -> bool:
+        """Whether each sample has a folder of its own, with the files of its row."""
+        agent = self.agent
+        settings = (self.workspace, self.setup, self.check)
+        return agent is not None and (
+            getattr(agent, "needs_workspace", False) or any(each is not None for each in settings)
+        )
 
     def _check_kinds(self) -> None:
         for name, kind, hint in (
@@ -297,6 +370,11 @@ class EvalConfig:
             description["rollout_fn"] = _describe_setting(self.rollout_fn)
         if self.agent is not None:
             description["agent"] = {"name": self.agent.name, "identity": self.agent.identity}
+        if self.workspace is not None:
+            description["workspace"] = digest_folder(Path(self.workspace))
+        for name in ("setup", "check"):
+            if getattr(self, name) is not None:
+                description[name] = getattr(self, name)
         if isinstance(self.prepare_messages, PromptTemplate):
             # The text itself, so that two runs can be compared by their prompts.
             description["prompt"] = self.prepare_messages.describe()

@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
+from assay.agents import check_row
 from assay.datasets import PromptTemplate, SampleStream, Source, load_samples
 from assay.errors import AssayError, ConfigError, StoreError
 from assay.providers import ModelClient, connect, find_price
@@ -78,6 +80,7 @@ async def evaluate(
     """
     with reduce_gc_frequency():
         # Find every mistake in the request here, before a run is created or anything is paid for.
+        config.check_agent_needs()
         _check_price(config)
         client = None if config.endpoint is None else connect(config.endpoint, config.client)
         samples = _open_sample_stream(dataset, config)
@@ -113,7 +116,14 @@ async def evaluate(
                 reuses = config.rolls_out and not is_fresh
                 return KeptRollouts(run, opened).fill_kept(left) if reuses else left
 
-            await execute_jobs(run, todo, config, client=client, control=control)
+            def build_engine(config: EvalConfig, *given: Any) -> EvalEngine:
+                if config.uses_workspace:
+                    config = _use_workspaces(config, _find_dataset_folder(samples))
+                return EvalEngine(config, *given)
+
+            await execute_jobs(
+                run, todo, config, client=client, control=control, build_engine=build_engine
+            )
             if config.save_sessions:
                 save_sessions(run, opened, config)
             interrupted = control.stop.requested
@@ -137,6 +147,7 @@ async def execute_jobs(
     # A lookup in an empty frozenset is cheaper than one in `DoneKeys`, and happens per sample.
     done = frozenset[str]() if run.is_new else run.read_done_keys() or frozenset[str]()
     status: RunStatus | None = "interrupted"
+    config = _limit_concurrency(config)
     try:
         if not run.is_new:
             control.progress.resume_from(len(done), run.totals)
@@ -164,6 +175,23 @@ async def execute_jobs(
             # An error is already propagating, and matters more than a failing store.
             with suppress(StoreError):
                 run.finish(status)
+
+
+def _use_workspaces(config: EvalConfig, dataset_folder: Path | None) -> EvalConfig:
+    """Wrap the agent, and the gateway around it: work up to a limit of the gateway is checked."""
+    from .workspace_agent import WorkspaceAgent  # loads what starts processes
+
+    assert config.agent is not None
+    agent = WorkspaceAgent(config.agent, config, dataset_folder=dataset_folder)
+    return replace(config, agent=agent)
+
+
+def _limit_concurrency(config: EvalConfig) -> EvalConfig:
+    """Run fewer samples at once if the agent is heavy and the run sets no number itself."""
+    usual = getattr(config.agent, "usual_concurrency", None)
+    if usual is None or config.concurrency != EvalConfig.concurrency:
+        return config
+    return replace(config, concurrency=usual)
 
 
 def _read_resumed_cost(run: Run, config: EvalConfig) -> float:
@@ -215,16 +243,28 @@ def _count_samples(samples: SampleStream, config: EvalConfig) -> int | None:
     prepare = config.prepare_messages
     template = prepare if isinstance(prepare, PromptTemplate) else None
     checked = samples if template is None else template.check_samples(samples)
+    if config.uses_workspace:
+        checked = _check_workspace_rows(checked, _find_dataset_folder(samples))
     # Reading the whole file first finds a bad row before any model call is paid for.
     is_mock = config.endpoint is not None and config.endpoint.provider == "mock"
     pays = config.rolls_out and not is_mock
-    if samples.file is not None and (pays or template is not None):
+    if samples.file is not None and (pays or template is not None or config.uses_workspace):
         return sum(1 for _ in checked)
     if template is not None and not samples.reads_once:
         # A dataset of a hub is not downloaded twice: its rows have the same fields.
         for _ in checked if samples.total is not None else islice(checked, 1):
             pass
     return samples.total
+
+
+def _find_dataset_folder(samples: SampleStream) -> Path | None:
+    return None if samples.file is None else Path(samples.file).parent
+
+
+def _check_workspace_rows(samples: Iterable[Sample], folder: Path | None) -> Iterator[Sample]:
+    for sample in samples:
+        check_row(sample, dataset_folder=folder)
+        yield sample
 
 
 def create_run_id(name: str) -> str:

@@ -18,6 +18,7 @@ __all__ = [
     "Scorer",
     "VertexJudge",
     "calibrate",
+    "check_passed",
     "checks_from",
     "exact_answer",
     "judge",

@@ -40,6 +40,7 @@ from .judges.vertex_scorer import vertex_judge as vertex_judge
 from .metrics import METRICS as METRICS
 from .metrics import NamedScorer as NamedScorer
 from .metrics import RegisteredMetric as RegisteredMetric
+from .metrics import check_passed as check_passed
 from .metrics import find_metric as find_metric
 from .metrics import require_metric as require_metric
 from .outcome import read_outcome as read_outcome

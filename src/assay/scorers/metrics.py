@@ -111,6 +111,13 @@ def _score_empty(response: str, expected: list[str]) -> EvaluateResult:
     return EvaluateResult(score=1.0, reason="the response is empty")
 
 
+def check_passed(sample: Sample) -> EvaluateResult:
+    """Return the result of the run's `check` command; a sample without one is unscored."""
+    own = None if sample.trajectory is None else sample.trajectory.evaluation_result
+    none = EvaluateResult(is_score_valid=False, reason="no check was run in the workspace")
+    return none if own is None else own
+
+
 METRICS = {
     metric.name: metric
     for metric in (
@@ -133,6 +140,11 @@ METRICS = {
             "conciseness",
             _build_response_scorer("conciseness", _score_conciseness, truth=True),
             "words of the ground truth for each word of the response, at most 1",
+        ),
+        RegisteredMetric(
+            "check_passed",
+            check_passed,
+            "the check command succeeded in the workspace of the agent",
         ),
         RegisteredMetric(
             "empty_rate",

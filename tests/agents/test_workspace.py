@@ -1,0 +1,146 @@
+"""The folder of a sample: copied and written, and never left."""
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.agents import workspace as module
+from assay.agents.workspace import (
+    check_row,
+    digest_folder,
+    list_author_files,
+    prepare_workspace,
+    write_row_files,
+)
+from assay.errors import ConfigError, DatasetError
+from assay.types import Sample
+
+
+def sample(**row: Any) -> Sample:
+    return Sample(id="s", prompt="?", input=row)
+
+
+def prepare(parent: Path, row: Sample, **settings: Any) -> Path:
+    workspace = parent / "workspace"
+    given = {"folder": None, "dataset_folder": None, **settings}
+    prepare_workspace(row, workspace, **given)
+    return workspace
+
+
+def list_tree(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): path.read_text()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_files_of_the_row_are_written_over_the_copies(tmp_path: Path) -> None:
+    (tmp_path / "author").mkdir()
+    (tmp_path / "author" / "a.txt").write_text("author")
+    (tmp_path / "author" / "b.txt").write_text("author")
+    (tmp_path / "data" / "task").mkdir(parents=True)
+    (tmp_path / "data" / "task" / "b.txt").write_text("row's folder")
+    row = sample(workspace="task", files={"sub/c.txt": "row's file"})
+
+    workspace = prepare(tmp_path, row, folder=tmp_path / "author", dataset_folder=tmp_path / "data")
+
+    assert list_tree(workspace) == {
+        "a.txt": "author",
+        "b.txt": "row's folder",
+        "sub/c.txt": "row's file",
+    }
+
+
+@pytest.mark.parametrize(
+    "name", ["../x", "/etc/x", "a/../../x", "", " ", "a\0b", "..", ".", "a\\..\\b"]
+)
+def test_a_file_outside_the_folder_is_refused(name: str, tmp_path: Path) -> None:
+    row = sample(files={name: "text"})
+
+    with pytest.raises(DatasetError, match="`files` of the row"):
+        check_row(row, dataset_folder=None)
+    with pytest.raises(DatasetError):
+        prepare(tmp_path, row)
+
+
+@pytest.mark.parametrize("files", ["text", ["a"], {"a": 1}, {"a": None}])
+def test_other_kinds_of_files_are_refused(files: Any) -> None:
+    with pytest.raises(DatasetError, match="not an object of file names and texts"):
+        check_row(sample(check_files=files), dataset_folder=None)
+
+
+@pytest.mark.parametrize("name", ["..", "../other", "/", ".", "link", "missing", "file", 7])
+def test_a_folder_outside_or_missing_is_refused(name: object, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    (tmp_path / "other").mkdir()
+    (data / "link").symlink_to(tmp_path / "other")
+    (data / "file").write_text("")
+
+    with pytest.raises(DatasetError, match="`workspace` of the row"):
+        check_row(sample(workspace=name), dataset_folder=data)
+
+
+def test_a_folder_needs_a_dataset_file() -> None:
+    with pytest.raises(DatasetError, match="the dataset is not a file"):
+        check_row(sample(workspace="task"), dataset_folder=None)
+
+
+def test_a_link_out_of_a_copied_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "data" / "task").mkdir(parents=True)
+    (tmp_path / "secret").write_text("canary")
+    (tmp_path / "data" / "task" / "link").symlink_to(tmp_path / "secret")
+
+    with pytest.raises(DatasetError, match="the link 'link' leads outside"):
+        prepare(tmp_path, sample(workspace="task"), dataset_folder=tmp_path / "data")
+
+
+def test_a_folder_that_is_too_large_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_MAX_FILES", 1)
+    for name in ("a", "b"):
+        (tmp_path / name).write_text("")
+
+    with pytest.raises(ConfigError, match="more than 1 files"):
+        list_author_files(tmp_path)
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    with pytest.raises(ConfigError, match="more than 1 files"):
+        list_author_files(tmp_path)
+
+
+def test_links_that_an_agent_left_are_replaced_and_not_followed(tmp_path: Path) -> None:
+    outside, workspace = tmp_path / "outside", tmp_path / "workspace"
+    outside.mkdir()
+    workspace.mkdir()
+    (outside / "test.py").write_text("mine")
+    (workspace / "tests").symlink_to(outside)
+    (workspace / "direct.py").symlink_to(outside / "test.py")
+    (workspace / "folder.py").mkdir()
+    row = sample(check_files=dict.fromkeys(["tests/test.py", "direct.py", "folder.py"], "check"))
+
+    write_row_files(row, "check_files", workspace)
+
+    assert (outside / "test.py").read_text() == "mine"
+    assert set(list_tree(workspace).values()) == {"check"}
+
+
+def test_ignored_files_of_a_repository_are_not_copied(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    (tmp_path / ".gitignore").write_text("*.log\n")
+    (tmp_path / "a.log").write_text("")
+    (tmp_path / "new.py").write_text("")
+
+    assert sorted(list_author_files(tmp_path)) == [".gitignore", "new.py"]
+
+
+def test_the_digest_follows_names_and_contents(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("1")
+    before = digest_folder(tmp_path)
+
+    assert digest_folder(tmp_path) == before
+    (tmp_path / "a").write_text("2")
+    assert digest_folder(tmp_path) != before
