@@ -116,10 +116,11 @@ async def evaluate(
                 reuses = config.rolls_out and not is_fresh
                 return KeptRollouts(run, opened).fill_kept(left) if reuses else left
 
-            def build_engine(config: EvalConfig, *given: Any) -> EvalEngine:
+            def build_engine(wired: EvalConfig, *given: Any) -> EvalEngine:
+                # Of the agent itself: a gateway around it has no such attribute.
                 if config.uses_workspace:
-                    config = _use_workspaces(config, _find_dataset_folder(samples))
-                return EvalEngine(config, *given)
+                    wired = _use_workspaces(wired, _find_dataset_folder(samples))
+                return EvalEngine(wired, *given)
 
             await execute_jobs(
                 run, todo, config, client=client, control=control, build_engine=build_engine
