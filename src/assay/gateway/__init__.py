@@ -9,5 +9,8 @@ __all__ = [
     "GatewayLimits",
     "GatewaySession",
     "GatewaySettings",
+    "Recording",
+    "Replay",
     "expand_request",
+    "write_recording",
 ]

@@ -16,6 +16,7 @@ from .dialects import Dialect
 from .purposes import classify_call
 from .recorded_call import RecordedCall
 from .recorded_trajectory import build_recorded_trajectory, split_conversations
+from .replay import ReplaySession
 from .request_parts import PartPool
 from .spending import GatewayLimits, Spending
 from .translation import AnswerMemory
@@ -37,6 +38,7 @@ class GatewaySession:
         limits: GatewayLimits,
         key: str | None = None,
         hidden: Iterable[str] = (),
+        replay: ReplaySession | None = None,
     ) -> None:
         self.id = session_id
         self.key = key or f"assay-{secrets.token_urlsafe(24)}"
@@ -50,6 +52,9 @@ class GatewaySession:
 
         self.fault: str | None = None
         """Why the gateway itself failed."""
+
+        self.replay = replay
+        """Recorded calls that answer those of the agent. None: the model does."""
 
         self.answers = AnswerMemory()
         """The answers as the model wrote them, where its API is not that of the agent."""

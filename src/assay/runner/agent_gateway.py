@@ -45,11 +45,15 @@ class GatewayAgent:
 
     async def run(self, sample: Sample, context: RunContext) -> Trajectory:
         """Run the agent. Its trajectory is the recorded one, if it called the model."""
-        from assay.gateway import GatewayLimits
+        from assay.gateway import GatewayLimits, ReplayClient
 
         gateway = self._gateway
         assert gateway is not None
-        session = gateway.open_session(limits=GatewayLimits(**context.limits.model_dump()))
+        model = None if context.client is None else context.client.client
+        session = gateway.open_session(
+            limits=GatewayLimits(**context.limits.model_dump()),
+            replay=model.session if isinstance(model, ReplayClient) else None,
+        )
         context.base_url, context.api_key = session.base_url, session.key
         context.variables = session.variables
         if context.client is not None:

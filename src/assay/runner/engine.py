@@ -45,6 +45,7 @@ from assay.types import (
 
 from .early_stop import Admission, EarlyStop, ObservedClient
 from .eval_config import EvalConfig
+from .replay_source import conclude_replay
 from .rollout_function import RolloutFunctionAgent
 from .rollout_job import RolloutJob
 from .run_progress import RunControl
@@ -76,6 +77,7 @@ class EvalEngine:
         self._progress = control.progress
         self._watch = control.watch
         self._stop = control.stop
+        self._replay = control.replay
         self._fatal: BaseException | None = None
         self._hopeless = False
         self._woken = asyncio.Event()
@@ -233,9 +235,13 @@ class EvalEngine:
             return sample.failure  # already failed, such as in a rescored run: keep it
         given, limit = sample.trajectory, self._config.timeout_s
         own = None if limit is None else ActiveTimer()
-        if (problem := await self._roll_out(job, own)) is not None:
+        problem = await self._roll_out(job, own)
+        if job.replay is not None:
+            problem = conclude_replay(sample, job.replay) or problem
+        if problem is not None:
             error, boundary = problem
             refused = isinstance(error, AccessDenied) and not self._early.answered
+            refused = refused or boundary is Boundary.REPLAY
             if refused or not self._config.score_failures:
                 return self._record_failure(sample, error, boundary)
             sample.failure = Failure.of(error, boundary)
@@ -341,6 +347,11 @@ class EvalEngine:
             timeout_s=config.timeout_s,
             limits=config.limits,
         )
+        if self._replay is not None and self._client is not None:
+            job.replay = self._replay.build_client(job.sample_id, job.repeat, self._client)
+            if isinstance(agent, ModelAgent):
+                agent = agent.with_client(job.replay)
+                return agent.run(sample, context)
         if agent is not config.agent and isinstance(agent, ModelAgent):
             return agent.run(sample, context)
         return self._run_own_agent(agent, job, context)
@@ -357,8 +368,9 @@ class EvalEngine:
         if not isinstance(agent, RolloutFunctionAgent):
             prepared = config.prepare_messages is not None or config.session is not None
             sample = hide_expected_answer(sample, context.messages if prepared else None)
-        if self._client is not None:
-            context.client = AgentClient(self._client)
+        client = job.replay or self._client
+        if client is not None:
+            context.client = AgentClient(client)
         started = time.perf_counter()
         try:
             answer: object = await agent.run(sample, context)
@@ -378,7 +390,8 @@ class EvalEngine:
                 job.waited_for = context.client.find_boundary(error) or job.waited_for
             raise
         if context.client is None or context.base_url is not None:
-            self._early.answer(Usage(cost_usd=compute_trajectory_cost(trajectory)))
+            new = trajectory if job.replay is None else job.replay.mark(trajectory)
+            self._early.answer(Usage(cost_usd=compute_trajectory_cost(new)))
         return trajectory
 
     async def _run_with_timeout(self, work: Awaitable[_Awaited], own: ActiveTimer) -> _Awaited:

@@ -1,0 +1,50 @@
+"""Requests in a form that is the same in every run of the same agent.
+
+Only what differs between two runs without a change of the agent is replaced, see `_VARYING`.
+"""
+
+import re
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Any
+
+from assay.types import encode_stable_json, redact
+
+# Fields that identify a caller or the transport of an answer. No answer depends on them.
+_OMITTED_FIELDS = frozenset(
+    {"stream", "stream_options", "metadata", "client_metadata", "user", "safety_identifier"}
+    | {"prompt_cache_key", "store"}
+)
+_MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
+_DAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
+_CLOCK = r"\d{2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?"
+_VARYING = (
+    (re.compile(r"(?i)\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b"), "<uuid>"),
+    (
+        re.compile(rf"\b\d{{4}}-\d{{2}}-\d{{2}}(?:[T ]{_CLOCK}(?:Z|[+-]\d{{2}}:?\d{{2}})?)?"),
+        "<time>",
+    ),
+    (re.compile(rf"\b{_DAY},? {_MONTH} +\d{{1,2}}(?: {_CLOCK})?,? \d{{4}}"), "<time>"),
+    # As `ls -l` prints it.
+    (re.compile(rf"\b{_MONTH} +\d{{1,2}} +{_CLOCK}"), "<time>"),
+    (re.compile(r"\b\d+\.\d+ ?(?:s|ms|sec|seconds)\b"), "<duration>"),
+    (
+        re.compile(r"(?:/private)?(?:/var/folders/[\w+]+/[\w+]+/T|/var/tmp|/tmp)/[\w.+-]+"),
+        "<tmp>",
+    ),
+    (re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\]):\d+(?:/s/[\w-]+)?"), "<loopback>"),
+)
+
+
+def normalize_request(body: Mapping[str, Any]) -> bytes:
+    """Return a request as canonical JSON, without keys and without varying parts."""
+    kept = {name: value for name, value in body.items() if name not in _OMITTED_FIELDS}
+    text = redact(encode_stable_json(kept).decode())
+    for pattern, placeholder in _VARYING:
+        text = pattern.sub(placeholder, text)
+    return text.encode()
+
+
+def digest_request(kind: str, normalized: bytes) -> bytes:
+    """Return the digest by which equal requests of the same kind are found."""
+    return blake2b(b"\0".join((kind.encode(), normalized)), digest_size=16).digest()
