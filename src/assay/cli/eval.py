@@ -19,6 +19,7 @@ from .eval_file import is_eval_file
 from .eval_invocation import EvalInvocation, RunTrackingStore, print_run_summary
 from .eval_overrides import (
     add_endpoint_options,
+    add_replay_options,
     add_scorer_option,
     names_model,
     override_config,
@@ -71,6 +72,7 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("--name", help="name of the run")
     _add_limit_options(parser)
     _add_session_options(parser)
+    add_replay_options(parser)
     _add_resume_options(parser)
     add_store_option(parser)
     add_report_options(parser, quiet=True)

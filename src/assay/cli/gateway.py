@@ -16,7 +16,7 @@ from assay.store import Store
 from assay.types import AgentSession, Status, Trajectory
 
 from .arguments import add_count, parse_seconds
-from .eval_overrides import add_endpoint_options, apply_endpoint_options
+from .eval_overrides import add_endpoint_options, add_replay_options, apply_endpoint_options
 from .output import cut, measure_line_width, print_json, print_message, sanitize_to_line
 from .store_option import add_store_option, build_next_command, find_store_location
 
@@ -30,11 +30,11 @@ def configure(parser: ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument(
         "--upstream",
-        required=True,
         metavar="PROVIDER:MODEL[@URL]",
         help="answer all calls with this model, whatever model the agent asks for",
     )
     add_endpoint_options(parser)
+    add_replay_options(parser)
     parser.add_argument(
         "--host",
         default="127.0.0.1",

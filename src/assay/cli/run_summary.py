@@ -2,9 +2,11 @@
 
 import json
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+from rich.cells import cell_len, set_cell_size
 
 from assay.stats import (
     RunSummary,
@@ -17,11 +19,19 @@ from assay.stats import (
 from assay.store import FailureGroup, RetriedAttempts
 
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_PASS
-from .output import Line, Styled, cut, format_field, is_ascii_only, measure_line_width
+from .output import (
+    Line,
+    Styled,
+    cut,
+    format_field,
+    is_ascii_only,
+    measure_line_width,
+    sanitize_text,
+)
 from .resume import format_resume_hint
 
 if TYPE_CHECKING:
-    from assay.runner import EvalReport
+    from assay.runner import EvalReport, ReplayCounts
 
 # A provider may return a whole HTML page as its error.
 _MAX_FAILURE_CHARS = 1000
@@ -83,6 +93,7 @@ class EvalCommandReport:
             skipped = format_labelled("not read", str(shown))
         return [
             *self.report.summary.lines(),
+            *format_replay(self.report.spec.config, self.report.replay),
             *format_retries(self.retried),
             *skipped,
             format_field("run", self.report.run_id),
@@ -104,6 +115,7 @@ class EvalCommandReport:
             "failures": [asdict(group) for group in self.failures],
             "summary": json.loads(self.report.summary.model_dump_json()),
             "retried": asdict(self.retried),
+            "replay": describe_replayed(self.report.spec.config, self.report.replay),
             "not_read": {
                 "count": 0 if skipped is None else skipped.count,
                 "problems": [] if skipped is None else [str(each) for each in skipped.problems],
@@ -125,6 +137,34 @@ def format_score(summary: RunSummary, threshold: float | None = None) -> list[Li
     return [Styled(first, "bold"), *rest, *([format_field("", bar)] if bar else [])]
 
 
+def describe_replayed(
+    config: Mapping[str, Any], counts: "ReplayCounts | None" = None
+) -> dict[str, Any] | None:
+    """Return the recording that a run replayed, as plain values; None for any other run."""
+    about = config.get("replay")
+    if not isinstance(about, dict):
+        return None
+    return {**about, **({} if counts is None else asdict(counts))}
+
+
+def format_replay(config: Mapping[str, Any], counts: "ReplayCounts | None" = None) -> list[str]:
+    """Format the recording that a run replayed; empty for any other run."""
+    about = describe_replayed(config, counts)
+    if about is None:
+        return []
+    cost = about.get("cost_usd")
+    text = f"calls of run {about.get('run')}"
+    if counts is not None:
+        text = f"{format_plural(counts.replayed, 'call')} of run {about.get('run')}"
+        if counts.live or about.get("missing") == "live":
+            text += f", {format_plural(counts.live, 'call')} answered by the model"
+    elif about.get("missing") == "live":
+        text += ", and the model for calls that are not recorded"
+    if isinstance(cost, int | float):
+        text += f"; recording all of them cost ${cost:.4f}"
+    return format_labelled("replayed", text)
+
+
 def format_retries(retried: RetriedAttempts) -> list[str]:
     """Format the cost of failed attempts, which the cost of the run excludes; empty if none."""
     if not retried.cost_usd:
@@ -140,19 +180,27 @@ def format_failures(groups: Sequence[FailureGroup], failed: int) -> list[str]:
         return []
     lines = ["reasons for failed samples"]
     for group in groups:
-        text = cut(f"{group.boundary}: {group.kind}: {group.message}", _MAX_FAILURE_CHARS)
+        # The reason why a call cannot be replayed is followed by a diff, which is not wrapped.
+        reason, *diff = group.message.split("\n") if group.boundary == "replay" else [group.message]
         first = f"  {group.samples} x "
         lines += textwrap.wrap(
-            text,
+            cut(f"{group.boundary}: {group.kind}: {reason}", _MAX_FAILURE_CHARS),
             measure_line_width(),
             initial_indent=first,
             subsequent_indent=" " * len(first),
             # Ids and URLs must stay in one piece to be copied.
             break_on_hyphens=False,
         )
+        lines += [f"{' ' * len(first)}{_cut_end(line, len(first))}" for line in diff]
         example = " | ".join(filter(None, (group.label, group.example)))
         indent = f"{' ' * len(first)}such as "
         lines.append(f"{indent}{cut(example, measure_line_width() - len(indent))}")
     if (others := failed - sum(group.samples for group in groups)) > 0:
         lines.append(f"  {others} x for other reasons")
     return lines
+
+
+def _cut_end(line: str, indent: int) -> str:
+    # Not `cut`, which would remove the indentation of the line.
+    text, width = sanitize_text(line), measure_line_width() - indent
+    return text if cell_len(text) <= width else f"{set_cell_size(text, width - 1)}…"

@@ -19,7 +19,13 @@ from .output import (
     render,
     sanitize_to_line,
 )
-from .run_summary import format_failures, format_retries, format_score
+from .run_summary import (
+    describe_replayed,
+    format_failures,
+    format_replay,
+    format_retries,
+    format_score,
+)
 from .runs import run_to_dict
 from .show_training import format_training, read_training, training_to_dict
 from .store_option import add_store_option, build_next_command, open_store
@@ -68,6 +74,7 @@ def _show_run(run: Run, args: Namespace) -> None:
                 "run": run_to_dict(row),
                 "summary": json.loads(summary.model_dump_json()),
                 "retried": asdict(retried),
+                "replay": describe_replayed(run.spec.config),
                 "failures": [asdict(group) for group in failures],
                 "training": None if training is None else training_to_dict(training),
                 "samples": [entry.plain() for entry in entries],
@@ -80,6 +87,7 @@ def _show_run(run: Run, args: Namespace) -> None:
         format_field("status", row.status),
         format_field("dataset", run.spec.dataset, columns=66)
         + (" (changed since the run started)" if row.dataset_changed else ""),
+        *format_replay(run.spec.config),
     ]
     listed = [
         *format_failures(failures, failed),

@@ -24,6 +24,7 @@ from .upstream import Upstream
 COUNT_TOKENS_PATH = f"{ANTHROPIC.path}/count_tokens"
 # For a first guess, before the model has reported how it counts.
 _BYTES_PER_TOKEN = 4.0
+_NOT_RECORDED = "replay_difference"
 
 CallObserver = Callable[[GatewaySession, RecordedCall], None]
 
@@ -59,6 +60,8 @@ class CallHandler:
                 return await self._answer(request, session, call, body, raw)
         except CallRefused as refused:
             call.fail(refused.message, status=refused.status)
+            if refused.code == _NOT_RECORDED:
+                call.latency_s = None  # no model was asked
             raise
         except Exception as error:
             problem = f"the gateway failed: {describe_error(error)}"
@@ -164,9 +167,7 @@ def _find_recorded(session: GatewaySession, call: RecordedCall) -> RecordedExcha
         return session.replay.find(kind, call.dialect.list_field, call.request.to_body())
     except ReplayDifference as difference:
         # Not an error that agents try again after: every attempt would differ.
-        raise CallRefused(
-            400, difference.message, code="replay_difference", headers=NO_RETRY
-        ) from None
+        raise CallRefused(400, difference.message, code=_NOT_RECORDED, headers=NO_RETRY) from None
 
 
 async def _replay(

@@ -47,6 +47,9 @@ class RecordedExchange(BaseModel):
     request: dict[str, Any]
     answer: dict[str, Any] | None = None
     first_byte_s: float | None = None
+    duration_s: float | None = None
+    """Of the whole rollout; on its first call only."""
+
     record: dict[str, Any] = Field(default_factory=dict)
     """The fields of the `ModelCall`: tokens, logprobs, usage, latency and others."""
 
@@ -123,6 +126,7 @@ def list_exchanges(
             request=write_difference(parts, like, earlier),
             answer=asked.answer,
             first_byte_s=None if call.wire is None else call.wire.get("first_byte_s"),
+            duration_s=None if written else trajectory.duration,
             record=_write_record(call),
         )
         positions[number] = len(written)
@@ -130,7 +134,7 @@ def list_exchanges(
 
 
 def _write_record(call: ModelCall) -> dict[str, Any]:
-    plain = call.model_dump(mode="json", exclude_none=True)
+    plain = call.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
     record = {name: value for name, value in plain.items() if name not in _PLACE_FIELDS}
     if plain.get("replayed") and isinstance(usage := record.get("usage"), dict):
         # A replayed call cost nothing; its recording again has the cost of the first one.

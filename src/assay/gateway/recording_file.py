@@ -143,6 +143,11 @@ def write_recording(
     try:
         with open_private(body) as file:
             facts = _write_lines(file, samples, endpoint)
+        if not facts["calls"]:
+            raise ConfigError(
+                f"{run!r} has no recorded calls of a model, so that nothing can be replayed",
+                hint="an agent of your own must call the model of the run, see `endpoint`",
+            )
         model = f"{endpoint['provider']}:{endpoint['model']}" if endpoint.get("model") else None
         header = RecordingHeader(
             format="assay-calls", version=_VERSION, run=run, model=model, **facts

@@ -34,7 +34,7 @@ from .request_parts import count_common_prefix
 ReplayMissing = Literal["fail", "live"]
 """What happens to a call that is not recorded: its sample fails, or the model is asked."""
 
-_HINT = "record the run again, or ask the model for such calls with --replay-missing=live"
+_HINT = "record the run again, or let the model answer such calls: replay_missing=live"
 
 
 class Replay:
@@ -94,8 +94,11 @@ class ReplaySession:
         self.difference: ReplayDifference | None = None
         """The first call that is not recorded, unless the model may be asked."""
 
+        self._duration_s: float | None = None
+        self._live = 0
         for rollout in rollouts:
             self._add(rollout)
+            self._duration_s = rollout.exchanges[0].duration_s
             self._kept = rollout if keeps else None
 
     def _add(self, rollout: RecordedRollout) -> None:
@@ -125,11 +128,18 @@ class ReplaySession:
             return self._load(left.popleft())
         if self._replay.asks_model:
             self._replay.live += 1
+            self._live += 1
             return None
         problem = self._describe_difference(kind, list_field, from_json(normalized))
         difference = ReplayDifference(problem, hint=_HINT)
         self.difference = self.difference or difference
         raise difference
+
+    @property
+    def duration_s(self) -> float | None:
+        """The recorded duration of the rollout; None if it was not replayed to its end."""
+        left = any(self._left.values())
+        return None if left or self._live or self.difference is not None else self._duration_s
 
     def _load(self, recorded: _Recorded) -> RecordedExchange:
         return self._load_rollout(recorded).exchanges[recorded.position]
@@ -229,17 +239,18 @@ class ReplayClient:
             ) from None
 
     def mark(self, trajectory: Trajectory) -> Trajectory:
-        """Return a replayed rollout: new costs are 0, and its own duration is unknown.
+        """Return a replayed rollout: new costs are 0, and its duration is the recorded one.
 
         The recorded cost of a call is kept as `recorded_cost_usd` of its usage.
         """
+        seconds = self.session.duration_s
         changes: dict[str, Any] = {
-            "duration": None,
+            "duration": seconds,
             "calls": list(map(_mark_call, trajectory.calls)),
         }
         result = trajectory.evaluation_result
         if result is not None and result.trajectory_info is not None:
-            info = {**result.trajectory_info, "duration": None}
+            info = {**result.trajectory_info, "duration": seconds}
             changes["evaluation_result"] = result.model_copy(update={"trajectory_info": info})
         if trajectory.cost_usd is not None and all(map(is_replayed, trajectory.calls)):
             changes |= {"cost_usd": 0.0, "recorded_cost_usd": trajectory.cost_usd}

@@ -37,12 +37,6 @@ def open_replay(
     from assay.gateway import Replay
 
     with open_recording(given, store) as recording:
-        if not recording.header.calls:
-            raise ConfigError(
-                f"run {recording.header.run!r} has no recorded calls of a model",
-                where=str(given),
-                hint="record a run whose agent calls the model of the run",
-            )
         config = replace(config, replay=recording)
         yield config, Replay(recording, missing=config.replay_missing)
 
@@ -84,8 +78,8 @@ def record_calls(store: Store, wanted: str, target: Path) -> "RecordingHeader":
         plain = session.metadata.get("trajectory")
         recorded = {**(plain if isinstance(plain, dict) else {}), "messages": session.messages}
         sample = Sample(id=session.id, trajectory=Trajectory.model_validate(recorded))
-        endpoint = {} if session.endpoint is None else describe_endpoint(session.endpoint)
-        return write_recording(target, [(sample, 0)], run=session.id, endpoint=endpoint)
+        model = {} if session.endpoint is None else describe_endpoint(session.endpoint)
+        return write_recording(target, [(sample, 0)], run=session.id, endpoint=model)
     run = store.run(wanted)
     rows = ((sample, row.repeat) for row, sample in zip(run.results(), run.samples(), strict=True))
     endpoint = run.spec.config.get("endpoint")
