@@ -18,6 +18,7 @@ UNITS = (
     "assay.providers",
     "assay.environments",
     "assay.agents",
+    "assay.gateway",
     "assay.scorers",
     "assay.runner",
     "assay.store",

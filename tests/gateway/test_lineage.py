@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from assay.gateway import build_recorded_trajectory
 from assay.gateway.conversation_keys import KeyReader
 from assay.types import Message, Trajectory
 from recorded_calls import DIALECTS, Recording, agent, call_tool, user, write_message
@@ -131,6 +132,27 @@ def test_a_summary_that_comes_back_is_a_compaction() -> None:
     assert texts == ["a", "b", f"Continue from here: {summary}", "c", "d"]
 
 
+def test_the_last_tool_result_before_a_compaction_is_kept() -> None:
+    recording = Recording()
+    summary = "The user wants a and the agent looked."
+    looked = call_tool("t1", "look")
+    result = {"role": "tool", "tool_call_id": "t1", "content": "found"}
+    task = "Your task is to create a detailed summary of the conversation so far"
+    recording.ask([user("a")], looked)
+    recording.ask([user("a"), write_message(looked), result, user(task)], summary)
+    recording.ask([user(f"Continue from here: {summary}")], "d")
+
+    messages = build(recording).messages
+
+    assert [message.role for message in messages] == [
+        "user",
+        "assistant",
+        "tool",
+        "user",
+        "assistant",
+    ]
+
+
 def test_a_subagent_is_found_by_the_call_that_started_it() -> None:
     recording = Recording()
     prompt = "Find all places where the file is read."
@@ -248,11 +270,22 @@ def test_other_conversations_of_a_session_are_split_off() -> None:
     recording.ask([user("x")], "y")
     recording.ask([user("a"), agent("b"), user("c")], "d")
 
-    first, second = recording.session.build_conversations()
+    first, second = map(build_recorded_trajectory, recording.session.split_conversations())
 
     assert [message.text for message in first.messages] == ["a", "b", "c", "d"]
     assert [message.text for message in second.messages] == ["x", "y"]
     assert first.calls[1].parent == 0
+
+
+def test_a_conversation_that_was_dropped_is_not_continued() -> None:
+    recording = Recording()
+    recording.ask([user("a")], "b")
+    other = recording.ask([user("x")], "y")
+    recording.session.drop_calls(recording.session.calls[:1])
+    last = recording.ask([user("a"), agent("b"), user("c")], "d")
+
+    assert recording.session.split_conversations() == [[other], [last]]
+    assert last.number == 2
 
 
 def request_keys(dialect: str, **body: Any) -> tuple[tuple[str, ...], ...]:

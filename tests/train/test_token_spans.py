@@ -55,6 +55,26 @@ def test_a_turn_that_continues_the_tokens_is_appended() -> None:
     assert FORKS not in made.metadata
 
 
+def test_titles_and_retries_are_not_trained_on() -> None:
+    beside = [
+        call("Title of Q:", "t$", purpose="title"),
+        call("Q:", "an$"),
+        ModelCall(purpose="retry", parent=1),
+        ModelCall(purpose="count_tokens"),
+        call("Sum up Q:an$", "s$", purpose="summary"),
+        call("Sub:", "x$", branch=1),
+    ]
+
+    main, child = tokenize_sample(recorded(*beside))
+
+    assert [counted(main), counted(child)] == ["..an$", "....x$"]
+
+
+def test_a_rollout_of_titles_alone_has_nothing_to_train_on() -> None:
+    with pytest.raises(TokenError, match="nothing was sampled"):
+        tokenize_sample(recorded(call("Title:", "t$", purpose="title")))
+
+
 def test_a_turn_that_does_not_continue_them_begins_another_sample() -> None:
     rewritten = recorded(
         call("Q:", "<t>an$"),

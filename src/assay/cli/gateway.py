@@ -5,18 +5,31 @@ import os
 import shlex
 import signal
 from argparse import ArgumentParser, Namespace
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from assay.gateway import Gateway, GatewayLimits, GatewaySession, GatewaySettings, RecordedCall
+from assay.errors import ConfigError
+from assay.gateway import (
+    Gateway,
+    GatewayLimits,
+    GatewaySession,
+    GatewaySettings,
+    OfflineClient,
+    RecordedCall,
+    Replay,
+    build_recorded_trajectory,
+)
 from assay.providers import ModelClient, connect, parse_model
+from assay.runner import open_recording
 from assay.stats import format_plural
 from assay.store import Store
 from assay.types import AgentSession, Status, Trajectory
 
 from .arguments import add_count, parse_seconds
 from .eval_overrides import add_endpoint_options, add_replay_options, apply_endpoint_options
+from .exit_status import EXIT_INCONCLUSIVE, EXIT_PASS
 from .output import cut, measure_line_width, print_json, print_message, sanitize_to_line
 from .store_option import add_store_option, build_next_command, find_store_location
 
@@ -24,6 +37,8 @@ TOKEN_VARIABLE = "ASSAY_GATEWAY_TOKEN"
 _SESSION_NAME = "local"
 # Sessions are stored while the agent works, but not after each of many quick calls.
 _SAVE_DELAY_S = 0.5
+# A conversation is continued within this time, or counts as another one.
+_FORGET_AFTER_S = 3600.0
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -44,12 +59,12 @@ def configure(parser: ArgumentParser) -> None:
         "--port", type=int, default=0, help="listen on this port (default: any free port)"
     )
     add_count(parser, "--max-turns", "refuse calls after this many answers")
-    add_count(parser, "--max-tokens-total", "refuse calls after this many tokens, read or written")
+    add_count(parser, "--max-tokens", "refuse calls after this many tokens, read or written")
     parser.add_argument(
         "--max-seconds", type=parse_seconds, metavar="SECONDS", help="refuse calls after this time"
     )
     parser.add_argument(
-        "--max-cost", type=float, metavar="USD", help="refuse calls after this much was spent"
+        "--max-cost-usd", type=float, metavar="USD", help="refuse calls after this much was spent"
     )
     add_store_option(parser)
     parser.add_argument("--json", action="store_true", help="print JSON objects instead of text")
@@ -59,20 +74,50 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def main(args: Namespace) -> int:
-    """Exit status: 0 after SIGINT or SIGTERM, 2 when the gateway cannot start."""
-    endpoint = apply_endpoint_options(parse_model(args.upstream), args)
+    """Exit status: 0 after SIGINT or SIGTERM, 2 when the gateway cannot start, 3 when a call was
+    not recorded.
+    """
     limits = GatewayLimits(
         max_turns=args.max_turns,
-        max_tokens=args.max_tokens_total,
+        max_tokens=args.max_tokens,
         max_seconds=args.max_seconds,
-        max_cost_usd=args.max_cost,
+        max_cost_usd=args.max_cost_usd,
     )
-    with Store.open(find_store_location(args)) as store:
-        asyncio.run(_serve(args, connect(endpoint), limits, store))
-    return 0
+    with Store.open(find_store_location(args)) as store, ExitStack() as stack:
+        replay = _open_replay(args, store, stack)
+        client = _connect_upstream(args, replay)
+        return asyncio.run(_serve(args, client, limits, store, replay))
 
 
-async def _serve(args: Namespace, client: ModelClient, limits: GatewayLimits, store: Store) -> None:
+def _open_replay(args: Namespace, store: Store, stack: ExitStack) -> Replay | None:
+    if args.replay is None:
+        if args.replay_missing is not None:
+            raise ConfigError("--replay-missing has no effect without --replay")
+        return None
+    recording = stack.enter_context(open_recording(args.replay, store))
+    return Replay(recording, missing=args.replay_missing or "fail")
+
+
+def _connect_upstream(args: Namespace, replay: Replay | None) -> ModelClient:
+    if args.upstream is not None:
+        endpoint = apply_endpoint_options(parse_model(args.upstream), args)
+        return connect(endpoint) if replay is None or replay.asks_model else OfflineClient(endpoint)
+    if replay is None or replay.asks_model:
+        raise ConfigError(
+            "no model answers the calls",
+            where="assay gateway",
+            hint="name one with --upstream, such as openai:gpt-5, or a recording with --replay",
+        )
+    return OfflineClient(parse_model(replay.recording.header.model or "mock:echo"))
+
+
+async def _serve(
+    args: Namespace,
+    client: ModelClient,
+    limits: GatewayLimits,
+    store: Store,
+    replay: Replay | None,
+) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -81,8 +126,9 @@ async def _serve(args: Namespace, client: ModelClient, limits: GatewayLimits, st
     settings = GatewaySettings(host=args.host, port=args.port)
     try:
         async with Gateway(client, settings, limits=limits, observe=recorder.observe) as gateway:
+            replayed = None if replay is None else replay.open_all()
             session = gateway.open_session(
-                _SESSION_NAME, key=os.environ.get(TOKEN_VARIABLE) or None
+                _SESSION_NAME, key=os.environ.get(TOKEN_VARIABLE) or None, replay=replayed
             )
             _print_variables(args, session)
             await stop.wait()
@@ -91,6 +137,10 @@ async def _serve(args: Namespace, client: ModelClient, limits: GatewayLimits, st
     finally:
         await client.close()
     _print_summary(args, recorder)
+    if replayed is not None and replayed.difference is not None:
+        print_message(replayed.difference.message)
+        return EXIT_INCONCLUSIVE
+    return EXIT_PASS
 
 
 def _print_variables(args: Namespace, session: GatewaySession) -> None:
@@ -100,9 +150,16 @@ def _print_variables(args: Namespace, session: GatewaySession) -> None:
     for name, value in session.variables.items():
         print(f"export {name}={shlex.quote(value)}", flush=True)
     print_message(
-        f"answering with {sanitize_to_line(args.upstream)}; start your agent with these "
+        f"answering with {sanitize_to_line(_name_upstream(args))}; start your agent with these "
         "variables, and press Ctrl-C to stop"
     )
+
+
+def _name_upstream(args: Namespace) -> str:
+    if args.replay is None:
+        return str(args.upstream)
+    live = f", and {args.upstream} for other calls" if args.replay_missing == "live" else ""
+    return f"the recorded calls of {args.replay}{live}"
 
 
 @dataclass
@@ -112,7 +169,9 @@ class SessionRecorder:
     store: Store
     client: ModelClient
     quiet: bool
-    saved: dict[str, Trajectory] = field(default_factory=dict)
+    rows: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """The summary of each session, by its id."""
+
     _timer: asyncio.TimerHandle | None = None
     _started: str = field(
         default_factory=lambda: datetime.now(UTC).strftime("gateway-%Y%m%d-%H%M%S")
@@ -127,16 +186,18 @@ class SessionRecorder:
             self._timer = loop.call_later(_SAVE_DELAY_S, self.save, session)
 
     def save(self, session: GatewaySession) -> None:
-        """Store all conversations that have changed."""
+        """Store the conversations that have changed, and forget those that rest for long."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for number, trajectory in enumerate(session.build_conversations(), start=1):
-            name = f"{self._started}-{number}"
-            before = self.saved.get(name)
-            if before is None or len(before.calls) != len(trajectory.calls):
+        for calls in session.split_conversations():
+            name = f"{self._started}-{calls[0].number + 1}"
+            if self.rows.get(name, {}).get("calls") != len(calls):
+                trajectory = build_recorded_trajectory(calls)
                 self.store.save_session(self._build_session(name, trajectory))
-                self.saved[name] = trajectory
+                self.rows[name] = summarize_session(name, trajectory)
+            if min(call.idle_s for call in calls) > _FORGET_AFTER_S:
+                session.drop_calls(calls)
 
     def _build_session(self, name: str, trajectory: Trajectory) -> AgentSession:
         plain = trajectory.to_dict()
@@ -170,24 +231,22 @@ def format_call(call: RecordedCall, width: int) -> str:
     return head + cut(sanitize_to_line(shown), max(width - len(head), 20))
 
 
+def summarize_session(name: str, trajectory: Trajectory) -> dict[str, Any]:
+    """Return the figures of a session. The cost is None if that of a call is unknown."""
+    usages = [call.usage for call in trajectory.calls]
+    costs = [None if usage is None else usage.cost_usd for usage in usages]
+    return {
+        "session": name,
+        "calls": len(trajectory.calls),
+        "failed": sum(call.error is not None for call in trajectory.calls),
+        "input_tokens": sum(usage.input_tokens or 0 for usage in usages if usage is not None),
+        "output_tokens": sum(usage.output_tokens or 0 for usage in usages if usage is not None),
+        "cost_usd": None if None in costs else sum(cost for cost in costs if cost is not None),
+    }
+
+
 def _print_summary(args: Namespace, recorder: SessionRecorder) -> None:
-    rows: list[dict[str, Any]] = []
-    for name, trajectory in recorder.saved.items():
-        usages = [call.usage for call in trajectory.calls if call.usage is not None]
-        costs = [usage.cost_usd for usage in usages]
-        known = len(usages) == len(trajectory.calls)
-        rows.append(
-            {
-                "session": name,
-                "calls": len(trajectory.calls),
-                "failed": sum(call.error is not None for call in trajectory.calls),
-                "input_tokens": sum(usage.input_tokens or 0 for usage in usages),
-                "output_tokens": sum(usage.output_tokens or 0 for usage in usages),
-                "cost_usd": None
-                if not known or None in costs
-                else sum(cost for cost in costs if cost is not None),
-            }
-        )
+    rows = list(recorder.rows.values())
     if args.json:
         print_json({"store": recorder.store.where, "sessions": rows})
         return

@@ -2,6 +2,7 @@ from .gateway_server import Gateway as Gateway
 from .gateway_server import GatewaySettings as GatewaySettings
 from .gateway_session import GatewaySession as GatewaySession
 from .recorded_call import RecordedCall as RecordedCall
+from .recorded_trajectory import build_recorded_trajectory as build_recorded_trajectory
 from .recording_file import Recording as Recording
 from .recording_file import RecordingHeader as RecordingHeader
 from .recording_file import write_recording as write_recording

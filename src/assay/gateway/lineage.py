@@ -33,6 +33,8 @@ class CallBranch:
     ambiguous: bool = False
     calls: list[RecordedCall] = field(default_factory=list)
     window: int | None = None
+    summary: RecordedCall | None = None
+    """The call that summed up the conversation before a compaction."""
 
     @property
     def last(self) -> RecordedCall | None:
@@ -67,7 +69,7 @@ class Lineage:
         self.places: dict[RecordedCall, CallPlace] = {}
         self._reader = KeyReader()
         self._turns: list[_Turn] = []
-        self._summaries: list[tuple[str, CallBranch | None]] = []
+        self._summaries: list[tuple[str, CallBranch | None, RecordedCall]] = []
         self._continued: set[RecordedCall] = set()
 
     def add(self, call: RecordedCall) -> None:
@@ -89,7 +91,7 @@ class Lineage:
         branch = self._find_declared(declared) or (self._turns[-1].branch if self._turns else None)
         if call.purpose == "summary" and call.succeeded:
             text = " ".join(key[-1] for key in self._reader.read_answer(call) if len(key) == 2)
-            self._summaries.append((text, branch))
+            self._summaries.append((text, branch, call))
         if branch is not None:
             parent = call.repeats
             self.places[call] = CallPlace(branch, parent, None)
@@ -152,8 +154,9 @@ class Lineage:
             return CallPlace(own, None, "declared")  # all calls before failed
         fork = CallBranch("edited_history", own, own.last, declared.conversation, "declared")
         fork.window = declared.window
-        if raised or any(branch is own for _, branch in self._summaries[-1:]):
-            fork.reason = "compaction"
+        last = next((each for _, branch, each in self._summaries[-1:] if branch is own), None)
+        if raised or last is not None:
+            fork.reason, fork.summary = "compaction", last
         elif turns and not found:
             nearest = max(turns, key=lambda turn: count_common_prefix(request, turn.whole))
             fork.parent, fork.parent_call = nearest.branch, nearest.call
@@ -180,21 +183,20 @@ class Lineage:
 
     def _fork(self, call: RecordedCall, request: tuple[Key, ...]) -> CallPlace:
         """Place a call that continues no other one exactly."""
-        for summary, branch in reversed(self._summaries):
-            texts = [key[-1] for key in request if len(key) == 2]
+        texts = [key[-1] for key in request if len(key) == 2]
+        for summary, branch, summed in reversed(self._summaries):
             if len(summary) >= _MIN_PROMPT_CHARS and any(summary in text for text in texts):
                 last = None if branch is None else branch.last
-                return CallPlace(
-                    CallBranch("compaction", branch, last, None, "messages"), None, "messages"
-                )
+                fork = CallBranch("compaction", branch, last, None, "messages")
+                fork.summary = summed
+                return CallPlace(fork, None, "messages")
         nearest = max(
             self._turns, key=lambda turn: count_common_prefix(request, turn.whole), default=None
         )
         common = 0 if nearest is None else count_common_prefix(request, nearest.whole)
         if nearest is not None and common:
-            reason: ForkReason = "edited_history"
-            if request == nearest.request:
-                reason = "resampled"
+            same = request == nearest.request
+            reason: ForkReason = "resampled" if same else "edited_history"
             fork = CallBranch(reason, nearest.branch, nearest.call, None, "messages")
             return CallPlace(fork, None, "messages")
         prompt = next((key[-1] for key in request if key[0] == "user"), "")

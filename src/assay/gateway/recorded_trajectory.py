@@ -8,6 +8,7 @@ from assay.types import Branch, Message, ModelCall, Trajectory, Usage
 
 from .lineage import CallBranch, CallPlace, Lineage
 from .recorded_call import RecordedCall
+from .replay import mark_call
 from .request_parts import write_difference
 
 # Of calls that no tokens are paid for: repeated answers, counts and errors.
@@ -115,10 +116,24 @@ def _join_line(line: Sequence[CallBranch]) -> list[Message]:
             continue
         own = read_messages(branch.last)
         if branch.reason == "compaction":
+            messages = _add_summed_up(messages, branch.summary)
             known = {_identify_message(message) for message in messages}
             own = [*messages, *(each for each in own if _identify_message(each) not in known)]
         messages = own
     return messages
+
+
+def _add_summed_up(messages: list[Message], summary: RecordedCall | None) -> list[Message]:
+    """Add what followed the last turn before it was summed up, such as the result of a tool."""
+    if summary is None:
+        return messages
+    # Without the request for a summary and its answer.
+    sent = read_messages(summary)[:-2]
+    pairs = zip(sent, messages, strict=False)
+    continues = len(sent) > len(messages) and all(
+        _identify_message(left) == _identify_message(right) for left, right in pairs
+    )
+    return [*messages, *sent[len(messages) :]] if continues else messages
 
 
 def _identify_message(message: Message) -> object:
@@ -214,4 +229,4 @@ def _build_model_call(
         fields["usage"] = _FREE
     if call.sampling:
         fields["sampling"] = {**base.sampling, **call.sampling}
-    return base.model_copy(update=fields)
+    return mark_call(base.model_copy(update=fields))

@@ -246,7 +246,7 @@ class ReplayClient:
         seconds = self.session.duration_s
         changes: dict[str, Any] = {
             "duration": seconds,
-            "calls": list(map(_mark_call, trajectory.calls)),
+            "calls": list(map(mark_call, trajectory.calls)),
         }
         result = trajectory.evaluation_result
         if result is not None and result.trajectory_info is not None:
@@ -288,7 +288,8 @@ def is_replayed(call: ModelCall) -> bool:
     return (call.__pydantic_extra__ or {}).get("replayed") is True
 
 
-def _mark_call(call: ModelCall) -> ModelCall:
+def mark_call(call: ModelCall) -> ModelCall:
+    """Return the record of a call; one that was replayed has cost nothing now."""
     if not is_replayed(call):
         return call
     usage = call.usage or Usage()

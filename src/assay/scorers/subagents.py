@@ -30,7 +30,11 @@ def find_subagents(sample: Sample) -> Iterator[Sample | UnreadableSubagent]:
     """Yield the samples of the subagents, or an error for each one that cannot be read.
 
     Entries that are not samples are skipped: other programs use the key for their own data.
+    Subagents that a gateway recorded are branches of the trajectory.
     """
+    recorded = [] if sample.trajectory is None else sample.trajectory.list_subagents()
+    for child, trajectory in recorded:
+        yield Sample(id=child, trajectory=trajectory)
     found = sample.metadata.get(SUBAGENTS_KEY)
     for place, entry in enumerate(found if isinstance(found, list) else []):
         if not isinstance(entry, Mapping):
