@@ -137,8 +137,8 @@ class Gateway:
             key=key,
             seed=seed,
             hidden=self._secrets,
-            replay=replay,
         )
+        session.replay = replay
         self._sessions[session_id] = session
         return session
 

@@ -39,7 +39,6 @@ class GatewaySession:
         key: str | None = None,
         seed: int | None = None,
         hidden: Iterable[str] = (),
-        replay: ReplaySession | None = None,
     ) -> None:
         self.id = session_id
         self.key = key or f"assay-{secrets.token_urlsafe(24)}"
@@ -54,7 +53,7 @@ class GatewaySession:
         self.fault: str | None = None
         """Why the gateway itself failed."""
 
-        self.replay = replay
+        self.replay: ReplaySession | None = None
         """Recorded calls that answer those of the agent. None: the model does."""
 
         self.answers = AnswerMemory()
