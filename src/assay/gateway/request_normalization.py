@@ -5,8 +5,11 @@ Only what differs between two runs without a change of the agent is replaced, se
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
+
+from pydantic_core import from_json, to_json
 
 from assay.types import encode_stable_json, redact
 
@@ -15,6 +18,7 @@ _OMITTED_FIELDS = frozenset(
     {"stream", "stream_options", "metadata", "client_metadata", "user", "safety_identifier"}
     | {"prompt_cache_key", "store"}
 )
+_MAX_KNOWN_PARTS = 256
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
 _DAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
 _CLOCK = r"\d{2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?"
@@ -38,11 +42,27 @@ _VARYING = (
 
 def normalize_request(body: Mapping[str, Any]) -> bytes:
     """Return a request as canonical JSON, without keys and without varying parts."""
-    kept = {name: value for name, value in body.items() if name not in _OMITTED_FIELDS}
-    text = redact(encode_stable_json(kept).decode())
+    fields = [
+        f"{to_json(name).decode()}:{_normalize_value(body[name])}"
+        for name in sorted(body)
+        if name not in _OMITTED_FIELDS
+    ]
+    return f"{{{','.join(fields)}}}".encode()
+
+
+def _normalize_value(value: Any) -> str:
+    # Most messages and tools of a request were in the one before: each is normalized once.
+    if isinstance(value, list):
+        return f"[{','.join(_normalize_part(to_json(item)) for item in value)}]"
+    return _normalize_part(to_json(value))
+
+
+@lru_cache(maxsize=_MAX_KNOWN_PARTS)
+def _normalize_part(written: bytes) -> str:
+    text = redact(encode_stable_json(from_json(written)).decode())
     for pattern, placeholder in _VARYING:
         text = pattern.sub(placeholder, text)
-    return text.encode()
+    return text
 
 
 def digest_request(kind: str, normalized: bytes) -> bytes:
