@@ -226,6 +226,12 @@ class EvalConfig:
                 message = f"`{name}` cannot be of type `{type(given).__name__}`"
                 raise ConfigError(message, where="EvalConfig", hint=hint)
 
+        if not (isinstance(self.replay, str | Path | None) or hasattr(self.replay, "describe")):
+            raise ConfigError(
+                f"`replay` cannot be of type `{type(self.replay).__name__}`",
+                where="EvalConfig",
+                hint="pass the path of a recording or the id of a run",
+            )
         if self.replay_missing not in ("fail", "live"):
             raise ConfigError(
                 f"replay_missing={self.replay_missing!r} is neither 'fail' nor 'live'",
