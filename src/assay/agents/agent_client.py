@@ -82,7 +82,7 @@ class AgentClient:
     def _add_exchange(
         self, sent: list[Message], tools: Sequence[ToolSpec], reply: Reply
     ) -> ModelCall:
-        """Record what was asked, which a trajectory need not contain: agents ask as they like."""
+        """Record the request, which a trajectory need not contain: agents ask as they like."""
         kept = _count_kept(self._recorded, sent)
         exchange: dict[str, Any] = {
             "kept": kept,

@@ -9,8 +9,5 @@ __all__ = [
     "GatewayLimits",
     "GatewaySession",
     "GatewaySettings",
-    "Recording",
-    "Replay",
     "expand_request",
-    "write_recording",
 ]

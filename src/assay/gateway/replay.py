@@ -261,7 +261,7 @@ class ReplayClient:
 
 
 class OfflineClient:
-    """Stands for a model that is never asked: it needs no key and opens no connection."""
+    """The client of a model that is never asked: it needs no key and opens no connection."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint

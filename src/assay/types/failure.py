@@ -24,7 +24,7 @@ class Boundary(StrEnum):
     """The gateway that records the calls of an agent."""
 
     REPLAY = "replay"
-    """The recording that is replayed: the sample is inconclusive, and nobody failed."""
+    """The recording that is replayed: the sample is inconclusive, and the agent did not fail."""
 
 
 class Failure(BaseModel):
