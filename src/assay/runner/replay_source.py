@@ -66,7 +66,8 @@ def open_recording(
 def is_recording_file(source: str | Path) -> bool:
     """Whether a recording is a file, not the id of a run."""
     path = Path(source)
-    return isinstance(source, Path) or path.suffix == ".jsonl" or len(path.parts) > 1
+    named = isinstance(source, Path) or path.suffix == ".jsonl" or len(path.parts) > 1
+    return named or path.is_file()
 
 
 def record_calls(store: Store, wanted: str, target: Path) -> "RecordingHeader":
