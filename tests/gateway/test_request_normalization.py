@@ -19,6 +19,16 @@ def ask(text: str, **fields: Any) -> dict[str, Any]:
             "session 0b0e7f5c-1111-4222-8333-0123456789ab",
             "session 99999999-1111-4222-8333-0123456789AB",
         ),
+        (
+            "msg_8d95eb44-e8cf-516e-951c-a81722b1134d",
+            "msg_0bce4a7c-ef67-5a30-ba8e-c84e80134841",
+        ),
+        (
+            "/tmp/assay-a1/home/.claude/projects/-tmp-assay-a1-workspace/memory/",
+            "/tmp/assay-b_/home/.claude/projects/-tmp-assay-b--workspace/memory/",
+        ),
+        ("agentId: a10e45aef7ec3ac5f", "agentId: a204925b1acb814a6"),
+        ("Chunk ID: bca393\nduration_ms: 76", "Chunk ID: 192020\nduration_ms: 268"),
         ("Today is 2026-11-16.", "Today is 2027-01-02."),
         ("at 2026-11-16T08:09:10.123Z", "at 2026-12-24 18:00:00+01:00"),
         ("Today's date: Wed Nov 18 2026", "Today's date: Thu Jan  1 2027"),
@@ -43,6 +53,8 @@ def test_values_of_one_run_are_the_same_in_every_other(first: str, second: str) 
         ("17 passed", "18 passed"),
         ("http://127.0.0.1:4000/v1", "http://example.org/v1"),
         ("order 2026-11", "order 2026-12"),
+        ("number 1234567890123456", "number 1234567890123457"),
+        ("commit bca3930", "commit bca3931"),
     ],
 )
 def test_everything_else_is_a_difference(first: str, second: str) -> None:

@@ -76,7 +76,9 @@ def _to_lines(value: Any) -> list[str]:
     lines = [
         piece
         for line in cut.splitlines()
-        for piece in (wrap(line, _LINE_WIDTH, drop_whitespace=False) or [""])
+        for piece in (
+            wrap(line, _LINE_WIDTH, drop_whitespace=False, break_on_hyphens=False) or [""]
+        )
     ]
     return [*lines, *(["…"] if len(text) > len(cut) else [])]
 

@@ -23,7 +23,10 @@ _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
 _DAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
 _CLOCK = r"\d{2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?"
 _VARYING = (
-    (re.compile(r"(?i)\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b"), "<uuid>"),
+    (
+        re.compile(r"(?i)(?<![0-9a-f])[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}(?![0-9a-f])"),
+        "<uuid>",
+    ),
     (
         re.compile(rf"\b\d{{4}}-\d{{2}}-\d{{2}}(?:[T ]{_CLOCK}(?:Z|[+-]\d{{2}}:?\d{{2}})?)?"),
         "<time>",
@@ -36,6 +39,13 @@ _VARYING = (
         re.compile(r"(?:/private)?(?:/var/folders/[\w+]+/[\w+]+/T|/var/tmp|/tmp)/[\w.+-]+"),
         "<tmp>",
     ),
+    # Claude Code names a folder after the path of another one.
+    (re.compile(r"/-(?:private-)?(?:var-folders-[\w-]+?-T|var-tmp|tmp)-[\w-]+"), "/<tmp>"),
+    # Random ids, and digests of files with times in them.
+    (re.compile(r"\b(?=\d*[a-f])[0-9a-f]{16,}\b"), "<hex>"),
+    # In the results of tools of Codex and of Claude Code.
+    (re.compile(r"\bChunk ID: [0-9a-f]+"), "Chunk ID: <hex>"),
+    (re.compile(r"\bduration_ms: \d+"), "duration_ms: <duration>"),
     (re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\]):\d+(?:/s/[\w-]+)?"), "<loopback>"),
 )
 
