@@ -40,8 +40,13 @@ def ask(text: str, **fields: Any) -> dict[str, Any]:
         ("key sk-abcdefghijklmnop1234567890", "key sk-0987654321ponmlkjihgfedcba"),
     ],
 )
-def test_values_of_one_run_are_the_same_in_every_other(first: str, second: str) -> None:
-    assert normalize_request(ask(first)) == normalize_request(ask(second))
+@pytest.mark.parametrize("before", ["", "line\n", "tab\t", '"'])
+def test_values_of_one_run_are_the_same_in_every_other(
+    first: str, second: str, before: str
+) -> None:
+    one, other = (normalize_request(ask(f"{before}{text}")) for text in (first, second))
+
+    assert one == other
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import from_json, to_json
 
 from assay.errors import ConfigError, WireError
-from assay.types import Sample, open_private, redact, replace_private
+from assay.types import Sample, open_private, replace_private
 
 from .recorded_exchange import RecordedExchange, list_exchanges
+from .redacted_values import redact_values
 from .request_parts import expand_difference
 
 RECORDING_FORMAT = "assay-calls"
@@ -192,23 +193,8 @@ def _write_lines(
 def write_exchange(exchange: RecordedExchange) -> str:
     """Return the line of a call, without keys."""
     plain = exchange.model_dump(mode="json", exclude_defaults=True)
-    text = to_json(plain).decode()
-    cleaned = redact(text)
-    if cleaned != text:
-        try:
-            from_json(cleaned)
-        except ValueError:
-            # A pattern matched across the end of a string.
-            cleaned = to_json(_redact_strings(plain)).decode()
-    return cleaned
-
-
-def _redact_strings(value: Any) -> Any:
-    if isinstance(value, str):
-        return redact(value)
-    if isinstance(value, dict):
-        return {_redact_strings(key): _redact_strings(each) for key, each in value.items()}
-    return [_redact_strings(each) for each in value] if isinstance(value, list) else value
+    # The id must stay as it is, to be found again.
+    return to_json({**redact_values(plain), "sample": exchange.sample}).decode()
 
 
 def _read_cost(exchange: RecordedExchange) -> float | None:

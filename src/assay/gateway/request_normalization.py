@@ -11,7 +11,9 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 
-from assay.types import encode_stable_json, redact
+from assay.types import encode_stable_json
+
+from .redacted_values import redact_values
 
 # Fields that identify a caller or the transport of an answer. No answer depends on them.
 _OMITTED_FIELDS = frozenset(
@@ -22,19 +24,21 @@ _MAX_KNOWN_PARTS = 256
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
 _DAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
 _CLOCK = r"\d{2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?"
+# In JSON, a line break before a word is a letter, which would hide the start of the word.
+_START = r"(?:\b|(?<=\\[nrt]))"
 _VARYING = (
     (
         re.compile(r"(?i)(?<![0-9a-f])[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}(?![0-9a-f])"),
         "<uuid>",
     ),
     (
-        re.compile(rf"\b\d{{4}}-\d{{2}}-\d{{2}}(?:[T ]{_CLOCK}(?:Z|[+-]\d{{2}}:?\d{{2}})?)?"),
+        re.compile(rf"{_START}\d{{4}}-\d{{2}}-\d{{2}}(?:[T ]{_CLOCK}(?:Z|[+-]\d{{2}}:?\d{{2}})?)?"),
         "<time>",
     ),
-    (re.compile(rf"\b{_DAY},? {_MONTH} +\d{{1,2}}(?: {_CLOCK})?,? \d{{4}}"), "<time>"),
+    (re.compile(rf"{_START}{_DAY},? {_MONTH} +\d{{1,2}}(?: {_CLOCK})?,? \d{{4}}"), "<time>"),
     # As `ls -l` prints it.
-    (re.compile(rf"\b{_MONTH} +\d{{1,2}} +{_CLOCK}"), "<time>"),
-    (re.compile(r"\b\d+\.\d+ ?(?:s|ms|sec|seconds)\b"), "<duration>"),
+    (re.compile(rf"{_START}{_MONTH} +\d{{1,2}} +{_CLOCK}"), "<time>"),
+    (re.compile(rf"{_START}\d+\.\d+ ?(?:s|ms|sec|seconds)\b"), "<duration>"),
     (
         re.compile(r"(?:/private)?(?:/var/folders/[\w+]+/[\w+]+/T|/var/tmp|/tmp)/[\w.+-]+"),
         "<tmp>",
@@ -42,10 +46,10 @@ _VARYING = (
     # Claude Code names a folder after the path of another one.
     (re.compile(r"/-(?:private-)?(?:var-folders-[\w-]+?-T|var-tmp|tmp)-[\w-]+"), "/<tmp>"),
     # Random ids, and digests of files with times in them.
-    (re.compile(r"\b(?=\d*[a-f])[0-9a-f]{16,}\b"), "<hex>"),
+    (re.compile(rf"{_START}(?=\d*[a-f])[0-9a-f]{{16,}}\b"), "<hex>"),
     # In the results of tools of Codex and of Claude Code.
-    (re.compile(r"\bChunk ID: [0-9a-f]+"), "Chunk ID: <hex>"),
-    (re.compile(r"\bduration_ms: \d+"), "duration_ms: <duration>"),
+    (re.compile(rf"{_START}Chunk ID: [0-9a-f]+"), "Chunk ID: <hex>"),
+    (re.compile(rf"{_START}duration_ms: \d+"), "duration_ms: <duration>"),
     (re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\]):\d+(?:/s/[\w-]+)?"), "<loopback>"),
 )
 
@@ -69,7 +73,7 @@ def _normalize_value(value: Any) -> str:
 
 @lru_cache(maxsize=_MAX_KNOWN_PARTS)
 def _normalize_part(written: bytes) -> str:
-    text = redact(encode_stable_json(from_json(written)).decode())
+    text = encode_stable_json(redact_values(from_json(written))).decode()
     for pattern, placeholder in _VARYING:
         text = pattern.sub(placeholder, text)
     return text
