@@ -77,6 +77,18 @@ def test_the_model_answers_what_is_missing_and_is_counted(project: Path) -> None
     assert (report["replay"]["replayed"], report["replay"]["live"]) == (0, 2)
 
 
+def test_a_replayed_run_is_resumed_with_the_same_recording(project: Path) -> None:
+    ended = call_main(project, *EVAL, "--replay", "latest", ASK="Shout it.")
+    words = ended.stderr.splitlines()[-1].split()[1:]
+
+    again = call_main(project, *words, "--quiet")
+
+    assert ended.returncode == 3
+    assert "latest" not in words
+    assert again.returncode == 0, again.stderr
+    assert "replayed      2 calls" in again.stdout
+
+
 @pytest.mark.parametrize(
     ("words", "problem"),
     [

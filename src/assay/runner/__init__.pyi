@@ -15,6 +15,7 @@ from .evaluation import evaluate as evaluate
 from .progress_line import format_duration as format_duration
 from .progress_line import format_progress as format_progress
 from .progress_line import show_progress as show_progress
+from .replay_source import is_recording_file as is_recording_file
 from .replay_source import open_recording as open_recording
 from .replay_source import record_calls as record_calls
 from .rescore_run import RescoreOptions as RescoreOptions
