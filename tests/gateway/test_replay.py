@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import ClientSession, web
+from aiohttp import ClientError, ClientSession, web
 
 from assay.errors import ReplayDifference
 from assay.gateway import (
@@ -243,6 +243,26 @@ def test_an_error_that_ended_the_conversation_is_replayed(tmp_path: Path) -> Non
 
     assert status == 413
     assert "context too long" in text
+    assert recorded.difference is None
+
+
+def test_a_stream_that_broke_is_replayed_as_an_error(tmp_path: Path) -> None:
+    async def break_off(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(b'data: {"id": "c", "choices": []}\n\n')
+        return response
+
+    async def work(session: GatewaySession) -> int:
+        try:
+            return (await post(session, "openai", ask("openai", "one", stream=True)))[0]
+        except ClientError:
+            return 0
+
+    recording = record(tmp_path / "calls.jsonl", work, prepare=lambda api: api.behave(break_off))
+    status, _, recorded = replay(recording, work)
+
+    assert status == 502
     assert recorded.difference is None
 
 

@@ -189,7 +189,9 @@ async def _replay(
 
 def _take_answer(found: RecordedExchange) -> dict[str, Any]:
     if found.answer is None:
-        raise CallRefused(found.status or 502, found.error or "the recorded call has no answer")
+        # A stream that broke has the status of its start.
+        status = found.status if found.status is not None and found.status >= 400 else 502
+        raise CallRefused(status, found.error or "the recorded call has no answer")
     return found.answer
 
 

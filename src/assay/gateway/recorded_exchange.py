@@ -30,7 +30,7 @@ DialectName = Literal["assay", "openai_chat", "openai_responses", "anthropic"]
 class RecordedExchange(BaseModel):
     """One call. Its request is written as the difference to an earlier one of the same rollout."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     sample: str
     repeat: Annotated[int, Field(ge=0)]
@@ -40,7 +40,7 @@ class RecordedExchange(BaseModel):
     purpose: CallPurpose = "turn"
     dialect: DialectName
     list_field: Literal["messages", "input"] = "messages"
-    status: int | None = None
+    status: Annotated[int, Field(ge=100, le=599)] | None = None
     error: str | None = None
     """Why the call had no answer."""
 

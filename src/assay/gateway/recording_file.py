@@ -11,9 +11,9 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import from_json, to_json
 
 from assay.errors import ConfigError, WireError
@@ -30,17 +30,24 @@ _MAX_HEADER_BYTES = 64 * 1024
 _RECORD_AGAIN = "write the recording again with `assay runs record`"
 
 
+def _check_printable(text: str) -> str:
+    # Both are shown in reports.
+    if not text.isprintable():
+        raise ValueError("the text contains control characters")
+    return text
+
+
 class RecordingHeader(BaseModel):
     """The first line of a recording."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     format: Literal["assay-calls"]
     version: int
-    run: str
+    run: Annotated[str, AfterValidator(_check_printable)]
     """The run that the calls are from."""
 
-    model: str | None = None
+    model: Annotated[str, AfterValidator(_check_printable)] | None = None
     samples: int = Field(ge=0)
     """Rollouts with calls."""
 
