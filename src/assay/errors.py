@@ -11,6 +11,7 @@
     ├── EndpointError      a model call failed, or its answer was not understood
     │   └── AccessDenied   the endpoint refuses the key: no call of this run can succeed
     ├── GatewayFault       the recording gateway broke; never the agent's mistake
+    ├── ReplayDifference   a call is not in the recording that is replayed: its answer is unknown
     ├── EnvironmentFault   an environment broke; never the agent's mistake
     ├── ScorerFault        a scorer returned something that is not a result
     ├── TokenError         training tokens unavailable or loss mask unreliable
@@ -124,6 +125,10 @@ class AccessDenied(EndpointError):
 
 class GatewayFault(AssayError):
     """The gateway that records an agent's calls failed."""
+
+
+class ReplayDifference(AssayError):
+    """A call differs from the recording that is replayed, so that its answer is unknown."""
 
 
 class EnvironmentFault(AssayError):

@@ -109,11 +109,40 @@ def test_json_has_the_address_and_the_summary(tmp_path: Path) -> None:
     assert (row["calls"], row["input_tokens"]) == (1, 1)
 
 
+def test_a_recorded_session_answers_later_calls_and_names_the_first_difference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(tmp_path, "--upstream", "mock:echo") as process:
+        variables = read_variables(process)
+        url, key = variables["OPENAI_BASE_URL"], variables["OPENAI_API_KEY"]
+        before = ask(url, key, "hello one")
+        _, out, _ = stop(process)
+    monkeypatch.chdir(tmp_path)
+    name = out.split()[0]
+    assert main(["runs", "record", name, "-o", "calls.jsonl"]) == 0
+    assert capsys.readouterr().out == "wrote 1 call of 1 sample to calls.jsonl\n"
+
+    with serving(tmp_path, "--replay", "calls.jsonl") as process:
+        variables = read_variables(process)
+        url, key = variables["OPENAI_BASE_URL"], variables["OPENAI_API_KEY"]
+        after = ask(url, key, "hello one")
+        with pytest.raises(urllib.error.HTTPError, match="400"):
+            ask(url, key, "hello two")
+        status, _, err = stop(process)
+
+    assert after == before
+    assert status == 3
+    assert "answering with the recorded calls of calls.jsonl" in err
+    assert "call 2 is not in the recording" in err
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
         ([], "--upstream"),
         (["--upstream", "nonsense"], "provider:model"),
+        (["--replay", "nowhere.jsonl"], "the recording cannot be read"),
+        (["--upstream", "mock:echo", "--replay-missing", "live"], "without --replay"),
         (["--upstream", "mock:echo", "--max-turns", "0"], "--max-turns"),
     ],
 )

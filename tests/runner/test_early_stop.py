@@ -8,13 +8,20 @@ from typing import Any
 
 import pytest
 
-from assay.errors import AccessDenied, ConfigError, RunStopped, ScorerFault
+from assay.errors import (
+    AccessDenied,
+    ConfigError,
+    GatewayFault,
+    ReplayDifference,
+    RunStopped,
+    ScorerFault,
+)
 from assay.providers import ClientSettings
 from assay.runner import EvalConfig, EvalReport, evaluate
-from assay.runner.early_stop import exceeds
+from assay.runner.early_stop import EarlyStop, exceeds
 from assay.scorers import judge
 from assay.store import Store
-from assay.types import Endpoint, Sample
+from assay.types import Boundary, Endpoint, Failure, Sample
 from assay.types.redaction import Redactor
 from misbehaving import refused_port
 from model_server import OK, Behaviour, ModelServer, answers
@@ -487,3 +494,24 @@ def test_the_reason_on_screen_shows_no_secret_that_a_scorer_quotes(store: Path) 
     assert key not in told
     assert "the judge refused [redacted]" in told
     del held
+
+
+def test_a_gateway_that_always_fails_ends_the_run_with_a_hint() -> None:
+    early = EarlyStop()
+    error = GatewayFault("the gateway stopped")
+
+    for _ in range(5):
+        early.fail(error, Failure.of(error, Boundary.GATEWAY))
+
+    assert early.is_hopeless
+    assert early.build_hopeless_error().hint is not None
+
+
+def test_differences_from_a_recording_never_end_a_run() -> None:
+    early = EarlyStop()
+    error = ReplayDifference("call 1 differs")
+
+    for _ in range(30):
+        assert early.fail(error, Failure.of(error, Boundary.REPLAY)) is None
+
+    assert not early.is_hopeless

@@ -31,8 +31,8 @@ PUBLIC = {
     """,
     "assay.errors": """
         AccessDenied AssayError BadRow ConfigError DatasetError DatasetOutOfReach EndpointError
-        EnvironmentFault GatewayFault ManifestError MissingExtra RunStopped ScorerFault StoreError
-        TokenError TrainingError WireError install_command
+        EnvironmentFault GatewayFault ManifestError MissingExtra ReplayDifference RunStopped
+        ScorerFault StoreError TokenError TrainingError WireError install_command
     """,
     "assay.export": """
         Correction ExportOptions ExportReport FORMATS Format Selection Split export_samples

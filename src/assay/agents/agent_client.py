@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 from assay.errors import ConfigError
 from assay.providers import ClientWrapper, ModelClient, Reply
@@ -20,6 +21,7 @@ class AgentClient(ClientWrapper):
         self._messages: list[Message] = []
         self._calls: list[ModelCall] = []
         self._error: BaseException | None = None
+        self._recorded: list[Message] = []
 
     @property
     def calls(self) -> list[ModelCall]:
@@ -61,15 +63,31 @@ class AgentClient(ClientWrapper):
     async def _complete(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], seed: int | None
     ) -> Reply:
-        self._messages, self._error = list(messages), None
+        sent = list(messages)
+        self._messages, self._error = [*sent], None
         try:
             reply = await super().complete(messages, tools=tools, seed=seed)
         except (Exception, asyncio.CancelledError) as error:
             self._error = error
             raise
-        self._calls.append(reply.call)
-        self._messages.append(reply.message)
+        self._calls.append(self._add_exchange(sent, tools, reply))
+        self._messages = self._recorded = [*sent, reply.message]
         return reply
+
+    def _add_exchange(
+        self, sent: list[Message], tools: Sequence[ToolSpec], reply: Reply
+    ) -> ModelCall:
+        """Record the request, which a trajectory need not contain: agents ask as they like."""
+        kept = _count_kept(self._recorded, sent)
+        exchange: dict[str, Any] = {
+            "kept": kept,
+            "added": [message.to_dict() for message in sent[kept:]],
+            "answer": reply.message.to_dict(),
+        }
+        if tools:
+            written = [tool.model_dump(mode="json", exclude_defaults=True) for tool in tools]
+            exchange["tools"] = written
+        return reply.call.model_copy(update={"exchange": exchange})
 
     async def close(self) -> None:
         """Do nothing: other rollouts share the client."""
@@ -86,3 +104,10 @@ class AgentClient(ClientWrapper):
         if not self._messages:
             return None
         return Trajectory(messages=self._messages, calls=self._calls, termination_reason=reason)
+
+
+def _count_kept(before: Sequence[Message], messages: Sequence[Message]) -> int:
+    """Return how many messages of the call before, and of its answer, are sent again."""
+    pairs = enumerate(zip(before, messages, strict=False))
+    shared = min(len(before), len(messages))
+    return next((n for n, (old, new) in pairs if old is not new and old != new), shared)

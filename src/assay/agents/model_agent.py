@@ -1,7 +1,8 @@
 """An agent that is a model in an environment: the turn loop."""
 
 from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any
+from copy import copy
+from typing import TYPE_CHECKING, Any, Self
 
 from assay.environments import BasicEnvironment, Environment, Step, Toolbox
 from assay.providers import (
@@ -80,6 +81,12 @@ class ModelAgent:
             seed=context.seed,
             sampling_seed=context.sampling_seed,
         )
+
+    def with_client(self, client: ModelClient) -> Self:
+        """Return the same agent with another client."""
+        other = copy(self)
+        other.client = client
+        return other
 
     async def close(self) -> None:
         """Close the connections."""

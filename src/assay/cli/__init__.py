@@ -38,7 +38,7 @@ COMMANDS = {
     "check": "run rule-based checks on recorded conversations (no model calls)",
     "judge": "grade samples by a rubric with a model as judge",
     "certify": "certify an agent against its manifest",
-    "runs": "list the recorded runs; delete, prune, import or back them up",
+    "runs": "list the recorded runs; delete, prune, import, back up or record them for replay",
     "sessions": "list, show and continue stored conversations with models",
     "show": "show a run, or the transcript of one of its samples",
     "compare": "compare two runs sample by sample",

@@ -5,7 +5,7 @@ from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
 from assay.errors import ConfigError
-from assay.runner import expect_endpoint
+from assay.runner import expect_endpoint, is_recording_file
 
 from .arguments import (
     add_count,
@@ -19,6 +19,7 @@ from .eval_file import is_eval_file
 from .eval_invocation import EvalInvocation, RunTrackingStore, print_run_summary
 from .eval_overrides import (
     add_endpoint_options,
+    add_replay_options,
     add_scorer_option,
     names_model,
     override_config,
@@ -30,7 +31,7 @@ from .exit_status import EXIT_USAGE_ERROR
 from .output import redirect_output_to_stderr
 from .progress_bar import choose_display
 from .run_code import describe_run_code
-from .store_option import add_store_option, find_store_location
+from .store_option import add_store_option, find_store_location, open_store
 
 if TYPE_CHECKING:
     from .eval_bundle import TrustedBundle
@@ -72,6 +73,7 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("--name", help="name of the run")
     _add_limit_options(parser)
     _add_session_options(parser)
+    add_replay_options(parser)
     _add_resume_options(parser)
     add_store_option(parser)
     add_report_options(parser, quiet=True)
@@ -204,8 +206,18 @@ def main(args: Namespace) -> int:
     return _run_bundle(trusted, args)
 
 
+def _name_replayed_run(args: Namespace) -> None:
+    """Set the whole id of the run to replay: `latest` would be another one when it is resumed."""
+    if args.replay is None or is_recording_file(args.replay):
+        return
+    with open_store(args) as store:
+        if not store.has_session(args.replay):
+            args.replay = store.run(args.replay).id
+
+
 def _run_evaluations(args: Namespace) -> int:
     resume = read_resume_options(args)
+    _name_replayed_run(args)
     with redirect_output_to_stderr():
         # To record which modules the file imports, and not those of assay.
         loaded = frozenset(sys.modules)

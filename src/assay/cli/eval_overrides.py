@@ -15,8 +15,8 @@ from .arguments import add_flag
 
 # Options with the name of the setting that they override.
 _CONFIG_OPTIONS = (
-    "repeats max_samples seed timeout_s name fail_on_error max_cost_usd save_sessions "
-    "workspace setup check".split()
+    "repeats max_samples seed timeout_s name fail_on_error max_cost_usd save_sessions replay "
+    "replay_missing workspace setup check".split()
 )
 # Fields that belong to the server of an endpoint; the others are sampling settings.
 _SERVER_FIELDS = (
@@ -129,6 +129,22 @@ def add_endpoint_options(parser: ArgumentParser) -> None:
     )
     add_flag(
         parser, "--allow-plain-http", "allow sending a key to an http:// address of another machine"
+    )
+
+
+def add_replay_options(parser: ArgumentParser) -> None:
+    """Declare `--replay` and `--replay-missing`."""
+    parser.add_argument(
+        "--replay",
+        metavar="RUN|FILE",
+        help="answer model calls from a recorded run or a file of `assay runs record`: no model is "
+        "asked, and no key is needed",
+    )
+    parser.add_argument(
+        "--replay-missing",
+        choices=["fail", "live"],
+        help="fail: a sample with a call that is not recorded is inconclusive (default); live: ask "
+        "the model for such calls",
     )
 
 

@@ -5,25 +5,31 @@ import os
 import shlex
 import signal
 from argparse import ArgumentParser, Namespace
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from assay.errors import ConfigError
 from assay.gateway import (
     Gateway,
     GatewayLimits,
     GatewaySession,
     GatewaySettings,
+    OfflineClient,
     RecordedCall,
+    Replay,
     build_recorded_trajectory,
 )
 from assay.providers import ModelClient, connect, parse_model
+from assay.runner import open_recording
 from assay.stats import format_plural
 from assay.store import Store
 from assay.types import AgentSession, Status, Trajectory
 
 from .arguments import add_count, parse_seconds
-from .eval_overrides import add_endpoint_options, apply_endpoint_options
+from .eval_overrides import add_endpoint_options, add_replay_options, apply_endpoint_options
+from .exit_status import EXIT_INCONCLUSIVE, EXIT_PASS
 from .output import cut, measure_line_width, print_json, print_message, sanitize_to_line
 from .store_option import add_store_option, build_next_command, find_store_location
 
@@ -39,11 +45,11 @@ def configure(parser: ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument(
         "--upstream",
-        required=True,
         metavar="PROVIDER:MODEL[@URL]",
         help="answer all calls with this model, whatever model the agent asks for",
     )
     add_endpoint_options(parser)
+    add_replay_options(parser)
     parser.add_argument(
         "--host",
         default="127.0.0.1",
@@ -68,20 +74,50 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def main(args: Namespace) -> int:
-    """Exit status: 0 after SIGINT or SIGTERM, 2 when the gateway cannot start."""
-    endpoint = apply_endpoint_options(parse_model(args.upstream), args)
+    """Exit status: 0 after SIGINT or SIGTERM, 2 when the gateway cannot start, 3 when a call was
+    not recorded.
+    """
     limits = GatewayLimits(
         max_turns=args.max_turns,
         max_tokens=args.max_tokens,
         max_seconds=args.max_seconds,
         max_cost_usd=args.max_cost_usd,
     )
-    with Store.open(find_store_location(args)) as store:
-        asyncio.run(_serve(args, connect(endpoint), limits, store))
-    return 0
+    with Store.open(find_store_location(args)) as store, ExitStack() as stack:
+        replay = _open_replay(args, store, stack)
+        client = _connect_upstream(args, replay)
+        return asyncio.run(_serve(args, client, limits, store, replay))
 
 
-async def _serve(args: Namespace, client: ModelClient, limits: GatewayLimits, store: Store) -> None:
+def _open_replay(args: Namespace, store: Store, stack: ExitStack) -> Replay | None:
+    if args.replay is None:
+        if args.replay_missing is not None:
+            raise ConfigError("--replay-missing has no effect without --replay")
+        return None
+    recording = stack.enter_context(open_recording(args.replay, store))
+    return Replay(recording, missing=args.replay_missing or "fail")
+
+
+def _connect_upstream(args: Namespace, replay: Replay | None) -> ModelClient:
+    if args.upstream is not None:
+        endpoint = apply_endpoint_options(parse_model(args.upstream), args)
+        return connect(endpoint) if replay is None or replay.asks_model else OfflineClient(endpoint)
+    if replay is None or replay.asks_model:
+        raise ConfigError(
+            "no model answers the calls",
+            where="assay gateway",
+            hint="name one with --upstream, such as openai:gpt-5, or a recording with --replay",
+        )
+    return OfflineClient(parse_model(replay.recording.header.model or "mock:echo"))
+
+
+async def _serve(
+    args: Namespace,
+    client: ModelClient,
+    limits: GatewayLimits,
+    store: Store,
+    replay: Replay | None,
+) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -90,8 +126,9 @@ async def _serve(args: Namespace, client: ModelClient, limits: GatewayLimits, st
     settings = GatewaySettings(host=args.host, port=args.port)
     try:
         async with Gateway(client, settings, limits=limits, observe=recorder.observe) as gateway:
+            replayed = None if replay is None else replay.open_all()
             session = gateway.open_session(
-                _SESSION_NAME, key=os.environ.get(TOKEN_VARIABLE) or None
+                _SESSION_NAME, key=os.environ.get(TOKEN_VARIABLE) or None, replay=replayed
             )
             _print_variables(args, session)
             await stop.wait()
@@ -100,6 +137,10 @@ async def _serve(args: Namespace, client: ModelClient, limits: GatewayLimits, st
     finally:
         await client.close()
     _print_summary(args, recorder)
+    if replayed is not None and replayed.difference is not None:
+        print_message(replayed.difference.message)
+        return EXIT_INCONCLUSIVE
+    return EXIT_PASS
 
 
 def _print_variables(args: Namespace, session: GatewaySession) -> None:
@@ -109,9 +150,16 @@ def _print_variables(args: Namespace, session: GatewaySession) -> None:
     for name, value in session.variables.items():
         print(f"export {name}={shlex.quote(value)}", flush=True)
     print_message(
-        f"answering with {sanitize_to_line(args.upstream)}; start your agent with these "
+        f"answering with {sanitize_to_line(_name_upstream(args))}; start your agent with these "
         "variables, and press Ctrl-C to stop"
     )
+
+
+def _name_upstream(args: Namespace) -> str:
+    if args.replay is None:
+        return str(args.upstream)
+    live = f", and {args.upstream} for other calls" if args.replay_missing == "live" else ""
+    return f"the recorded calls of {args.replay}{live}"
 
 
 @dataclass

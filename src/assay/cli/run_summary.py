@@ -1,11 +1,11 @@
 """The report of `assay eval` and `assay score`: results, exit status and commands to run next."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 
 from assay.stats import (
     RunSummary,
@@ -28,12 +28,13 @@ from .output import (
     is_ascii_only,
     measure_line_width,
     measure_text_width,
+    sanitize_text,
     wrap_beside,
 )
 from .resume import format_resume_hint
 
 if TYPE_CHECKING:
-    from assay.runner import EvalReport, LowScores
+    from assay.runner import EvalReport, LowScores, ReplayCounts
 
 # A provider may return a whole HTML page as its error.
 _MAX_REASON_LINES = 12
@@ -103,6 +104,7 @@ class EvalCommandReport:
             skipped = format_wrapped("not read", str(shown))
         return [
             *self.report.summary.lines(width=measure_text_width()),
+            *format_replay(self.report.spec.config, self.report.replay),
             *format_retries(self.retried),
             *skipped,
             format_field("run", self.report.run_id),
@@ -124,6 +126,7 @@ class EvalCommandReport:
             "failures": [asdict(group) for group in self.failures],
             "summary": json.loads(self.report.summary.model_dump_json()),
             "retried": asdict(self.retried),
+            "replay": describe_replayed(self.report.spec.config, self.report.replay),
             "not_read": {
                 "count": 0 if skipped is None else skipped.count,
                 "problems": [] if skipped is None else [str(each) for each in skipped.problems],
@@ -143,6 +146,34 @@ def format_score(summary: RunSummary, threshold: float | None = None) -> list[Li
         ascii_only=is_ascii_only(),
     )
     return [Styled(first, "bold"), *rest, *([format_field("", bar)] if bar else [])]
+
+
+def describe_replayed(
+    config: Mapping[str, Any], counts: "ReplayCounts | None" = None
+) -> dict[str, Any] | None:
+    """Return the recording that a run replayed, as plain values; None for any other run."""
+    about = config.get("replay")
+    if not isinstance(about, dict):
+        return None
+    return {**about, **({} if counts is None else asdict(counts))}
+
+
+def format_replay(config: Mapping[str, Any], counts: "ReplayCounts | None" = None) -> list[str]:
+    """Format the recording that a run replayed; empty for any other run."""
+    about = describe_replayed(config, counts)
+    if about is None:
+        return []
+    cost = about.get("cost_usd")
+    text = f"calls of run {about.get('run')}"
+    if counts is not None:
+        text = f"{format_plural(counts.replayed, 'call')} of run {about.get('run')}"
+        if counts.live or about.get("missing") == "live":
+            text += f", {format_plural(counts.live, 'call')} answered by the model"
+    elif about.get("missing") == "live":
+        text += ", and the model for calls that are not recorded"
+    if isinstance(cost, int | float):
+        text += f"; recording all of them cost ${cost:.4f}"
+    return format_wrapped("replayed", text)
 
 
 def format_retries(retried: RetriedAttempts) -> list[str]:
@@ -165,8 +196,15 @@ def format_failures(
         return []
     lines: list[Line] = ["reasons for failed samples"]
     for group in groups:
-        reason = f"{group.boundary}: {group.kind}: {group.message}"
-        lines += _format_group(group.samples, reason, (group.label, group.example), show)
+        # The reason why a call cannot be replayed is followed by a diff, which is not wrapped.
+        reason, *diff = group.message.split("\n") if group.boundary == "replay" else [group.message]
+        lines += _format_group(
+            group.samples,
+            f"{group.boundary}: {group.kind}: {reason}",
+            (group.label, group.example),
+            show,
+            diff=diff,
+        )
     if (others := failed - sum(group.samples for group in groups)) > 0:
         lines.append(f"  {others} x for other reasons")
     return lines
@@ -188,7 +226,12 @@ def format_low_scores(low: "LowScores", *, show: ShowCommand, max_groups: int) -
 
 
 def _format_group(
-    count: int, reason: str, example: tuple[str, str], show: ShowCommand | None
+    count: int,
+    reason: str,
+    example: tuple[str, str],
+    show: ShowCommand | None,
+    *,
+    diff: Sequence[str] = (),
 ) -> list[Line]:
     first = f"  {count} x "
     indent = " " * len(first)
@@ -196,6 +239,7 @@ def _format_group(
     label, name = example
     max_lines = _MAX_REASON_LINES if show is None else _MAX_BRIEF_REASON_LINES
     lines: list[Line] = [*wrap_beside(first, reason, max_lines=max_lines)]
+    lines += [f"{indent}{_cut_end(line, len(first))}" for line in diff]
     if show is None:
         both = " | ".join(filter(None, example))
         return [*lines, f"{indent}{_SUCH_AS}{cut(both, room)}"]
@@ -209,3 +253,9 @@ def _format_group(
         # A command is never cut: users copy it.
         lines += [f"{indent}{_SUCH_AS}{cut(label, room)}", (indent, Styled(command, "dim"))]
     return lines
+
+
+def _cut_end(line: str, indent: int) -> str:
+    # Not `cut`, which would remove the indentation of the line.
+    text, width = sanitize_text(line), measure_line_width() - indent
+    return text if cell_len(text) <= width else f"{set_cell_size(text, width - 1)}…"

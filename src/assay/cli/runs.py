@@ -1,4 +1,4 @@
-"""`assay runs`: list, delete, prune, import and back up recorded runs."""
+"""`assay runs`: list, delete, prune, import, back up and record for replay."""
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from assay.errors import AssayError, ConfigError
 from assay.runner import build_run_label, build_session_label, describe_run
+from assay.stats import format_plural
 from assay.store import RunRow, Store
 from assay.types import Sample, build_label
 
@@ -38,6 +39,7 @@ _RUNS_ACTIONS = {
     "prune": "delete old runs; lists them unless --yes is given",
     "import": "record the results of a bundle",
     "backup": "copy the store to a file while it is in use",
+    "record": "write the model calls of a run to a file that later runs can replay",
 }
 
 
@@ -47,7 +49,7 @@ def configure(parser: ArgumentParser) -> None:
     add_store_option(parser)
     add_report_options(parser)
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
-    delete, prune, import_, backup = (
+    delete, prune, import_, backup, record = (
         actions.add_parser(name, help=does, description=f"{does.capitalize()}.", allow_abbrev=False)
         for name, does in _RUNS_ACTIONS.items()
     )
@@ -72,7 +74,14 @@ def configure(parser: ArgumentParser) -> None:
     backup.add_argument(
         "file", type=Path, metavar="FILE", help="file for the copy; it must not exist yet"
     )
-    for each in (delete, prune, import_, backup):
+    record.add_argument(
+        "run", metavar="RUN", help="run id, unique prefix, or `latest`; or a session of a gateway"
+    )
+    record.add_argument(
+        "-o", "--output", metavar="FILE", type=Path, required=True, help="file to write"
+    )
+    add_flag(record, "--force", "overwrite the file if it exists")
+    for each in (delete, prune, import_, backup, record):
         add_store_option(each, action=True)
         add_report_options(each, action=True)
 
@@ -100,9 +109,25 @@ def main(args: Namespace) -> int:
             store.backup(args.file)
             plain = {"store": store.where, "backup": str(args.file)}
             print_report(args, [f"copied {store.where} to {args.file}"], plain)
+        elif action == "record":
+            _record_calls(store, args)
         else:
             _list_runs(store, args)
     return 0
+
+
+def _record_calls(store: Store, args: Namespace) -> None:
+    # Imported here: listing runs needs none of it.
+    from assay.runner import record_calls
+
+    if args.output.suffix != ".jsonl":
+        raise ConfigError(f"{args.output} is not a .jsonl file", hint="name it such as calls.jsonl")
+    if args.output.exists() and not args.force:
+        raise ConfigError(f"{args.output} already exists; pass --force to overwrite it")
+    header = record_calls(store, args.run, args.output)
+    counts = f"{format_plural(header.calls, 'call')} of {format_plural(header.samples, 'sample')}"
+    plain = {"file": str(args.output), **header.model_dump()}
+    print_report(args, [f"wrote {counts} to {args.output}"], plain)
 
 
 def _list_runs(store: Store, args: Namespace) -> None:

@@ -22,7 +22,13 @@ from .output import (
     render,
     sanitize_to_line,
 )
-from .run_summary import format_failures, format_low_scores, format_retries, format_score
+from .run_summary import (
+    format_failures,
+    format_low_scores,
+    format_replay,
+    format_retries,
+    format_score,
+)
 from .show_training import format_training
 from .store_option import add_store_option, build_next_command, open_store
 from .worst_samples import format_samples
@@ -72,6 +78,7 @@ def _show_run(run: Run, args: Namespace) -> None:
         format_field("status", row.status),
         format_field("dataset", run.spec.dataset, columns=room - len(changed)) + changed,
         *([format_field("labels", report.labels.text)] if report.labels.total else []),
+        *format_replay(run.spec.config),
     ]
     retries = format_retries(report.retried)
 

@@ -3,5 +3,13 @@ from .gateway_server import GatewaySettings as GatewaySettings
 from .gateway_session import GatewaySession as GatewaySession
 from .recorded_call import RecordedCall as RecordedCall
 from .recorded_trajectory import build_recorded_trajectory as build_recorded_trajectory
+from .recording_file import Recording as Recording
+from .recording_file import RecordingHeader as RecordingHeader
+from .recording_file import write_recording as write_recording
+from .replay import OfflineClient as OfflineClient
+from .replay import Replay as Replay
+from .replay import ReplayClient as ReplayClient
+from .replay import ReplayMissing as ReplayMissing
+from .replay import ReplaySession as ReplaySession
 from .request_parts import expand_request as expand_request
 from .spending import GatewayLimits as GatewayLimits

@@ -7,19 +7,24 @@ from typing import Any
 from aiohttp import web
 from pydantic_core import from_json
 
+from assay.errors import ReplayDifference
+from assay.providers import Reply
 from assay.types import describe_error
 
-from .dialects import ANTHROPIC, Dialect
+from .dialects import ANTHROPIC, Dialect, read_answer_message
 from .gateway_session import RETRY_HEADER, GatewaySession, compute_body_digest
 from .http_answers import NO_RETRY, CallRefused, respond_json, stream_answer
 from .recorded_call import RecordedCall
+from .recorded_exchange import RecordedExchange
 from .relay import Relay
+from .replay import name_kind
 from .translation import Translator
 from .upstream import Upstream
 
 COUNT_TOKENS_PATH = f"{ANTHROPIC.path}/count_tokens"
 # For a first guess, before the model has reported how it counts.
 _BYTES_PER_TOKEN = 4.0
+_NOT_RECORDED = "replay_difference"
 
 CallObserver = Callable[[GatewaySession, RecordedCall], None]
 
@@ -55,6 +60,8 @@ class CallHandler:
                 return await self._answer(request, session, call, body, raw)
         except CallRefused as refused:
             call.fail(refused.message, status=refused.status)
+            if refused.code == _NOT_RECORDED:
+                call.latency_s = None  # no model was asked
             raise
         except Exception as error:
             problem = f"the gateway failed: {describe_error(error)}"
@@ -76,6 +83,8 @@ class CallHandler:
         body: dict[str, Any],
         raw: bytes,
     ) -> web.StreamResponse:
+        if (found := _find_recorded(session, call)) is not None:
+            return await _replay(request, call, body, found)
         try:
             async with asyncio.timeout(session.spending.left_s):
                 if self._upstream.speaks(call.dialect):
@@ -120,7 +129,9 @@ class CallHandler:
         call = session.start_call(ANTHROPIC, body, raw, request.headers)
         call.purpose = "count_tokens"
         try:
-            if self._upstream.speaks(ANTHROPIC):
+            if (found := _find_recorded(session, call)) is not None:
+                answer = _take_answer(found)
+            elif self._upstream.speaks(ANTHROPIC):
                 answer = await self._relay.count_tokens(request, COUNT_TOKENS_PATH, body)
             else:
                 answer = {"input_tokens": _estimate_tokens(session, raw)}
@@ -128,6 +139,8 @@ class CallHandler:
             call.fail(refused.message, status=refused.status)
             raise
         call.finish(answer, None)
+        if found is not None:
+            call.latency_s = found.build_call().latency_s
         return respond_json(answer)
 
     def list_models(self, headers: Mapping[str, str]) -> dict[str, Any]:
@@ -143,6 +156,43 @@ class CallHandler:
 
 async def _return(answer: dict[str, Any]) -> dict[str, Any]:
     return answer
+
+
+def _find_recorded(session: GatewaySession, call: RecordedCall) -> RecordedExchange | None:
+    """Return the recorded call that answers; None if the model does. Raises `CallRefused`."""
+    if session.replay is None:
+        return None
+    kind = name_kind(call.dialect.name, counts=call.purpose == "count_tokens")
+    try:
+        return session.replay.find(kind, call.dialect.list_field, call.request.to_body())
+    except ReplayDifference as difference:
+        # Not an error that agents try again after: every attempt would differ.
+        raise CallRefused(400, difference.message, code=_NOT_RECORDED, headers=NO_RETRY) from None
+
+
+async def _replay(
+    request: web.Request, call: RecordedCall, body: dict[str, Any], found: RecordedExchange
+) -> web.StreamResponse:
+    answer = _take_answer(found)
+    record = found.build_call()
+    message = read_answer_message(call.dialect, answer)
+    call.finish(answer, Reply(message, record), status=found.status or 200)
+    # The latency is that of the recorded call. One that is unknown stays so.
+    call.latency_s = record.latency_s
+    try:
+        if call.streamed:
+            return await stream_answer(request, call, body, _return(answer))
+        return respond_json(answer)
+    finally:
+        call.first_byte_s = found.first_byte_s
+
+
+def _take_answer(found: RecordedExchange) -> dict[str, Any]:
+    if found.answer is None:
+        # A stream that broke has the status of its start.
+        status = found.status if found.status is not None and found.status >= 400 else 502
+        raise CallRefused(status, found.error or "the recorded call has no answer")
+    return found.answer
 
 
 def build_sealed_refusal() -> CallRefused:

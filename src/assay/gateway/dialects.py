@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
+from assay.errors import WireError
 from assay.formats import (
     ChatStream,
     MessagesStream,
@@ -140,3 +141,18 @@ ANTHROPIC = Dialect(
 )
 
 DIALECTS = (OPENAI_CHAT, OPENAI_RESPONSES, ANTHROPIC)
+
+
+def read_answer_message(dialect: Dialect, answer: Mapping[str, Any]) -> Message:
+    """Read the message of an answer. Raises `WireError` if it has none."""
+    items = answer.get("output")
+    if dialect is ANTHROPIC:
+        items = [{"role": "assistant", "content": answer.get("content")}]
+    elif dialect is OPENAI_CHAT:
+        choices = answer.get("choices")
+        first = choices[0] if isinstance(choices, list) and choices else None
+        items = [first.get("message") if isinstance(first, dict) else None]
+    messages = dialect.read_conversation({dialect.list_field: items})
+    if not messages or messages[-1].role != "assistant":
+        raise WireError("the answer has no message")
+    return messages[-1]

@@ -18,6 +18,7 @@ from .call_handler import COUNT_TOKENS_PATH, CallHandler, CallObserver, build_se
 from .dialects import ANTHROPIC, DIALECTS, OPENAI_CHAT, Dialect
 from .gateway_session import GatewaySession
 from .http_answers import CallRefused, respond_error, respond_json
+from .replay import ReplaySession
 from .spending import GatewayLimits
 from .upstream import Upstream
 
@@ -119,11 +120,12 @@ class Gateway:
         limits: GatewayLimits | None = None,
         key: str | None = None,
         seed: int | None = None,
+        replay: ReplaySession | None = None,
     ) -> GatewaySession:
         """Return a new session, whose address and key an agent is given.
 
         Without a name and a key, both are random. `seed` is the sampling seed of calls that have
-        none.
+        none. With `replay`, recorded calls answer.
         """
         session_id = name or secrets.token_urlsafe(9)
         if session_id in self._sessions or "/" in session_id:
@@ -136,6 +138,7 @@ class Gateway:
             seed=seed,
             hidden=self._secrets,
         )
+        session.replay = replay
         self._sessions[session_id] = session
         return session
 

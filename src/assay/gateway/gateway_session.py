@@ -16,6 +16,7 @@ from .dialects import Dialect
 from .purposes import classify_call
 from .recorded_call import RecordedCall
 from .recorded_trajectory import build_recorded_trajectory, split_conversations
+from .replay import ReplaySession
 from .request_parts import PartPool
 from .spending import GatewayLimits, Spending
 from .translation import AnswerMemory
@@ -51,6 +52,9 @@ class GatewaySession:
 
         self.fault: str | None = None
         """Why the gateway itself failed."""
+
+        self.replay: ReplaySession | None = None
+        """Recorded calls that answer those of the agent. None: the model does."""
 
         self.answers = AnswerMemory()
         """The answers as the model wrote them, where its API is not that of the agent."""

@@ -8,6 +8,7 @@ from assay.types import Branch, Message, ModelCall, Trajectory, Usage
 
 from .lineage import CallBranch, CallPlace, Lineage
 from .recorded_call import RecordedCall
+from .replay import mark_call
 from .request_parts import write_difference
 
 # Of calls that no tokens are paid for: repeated answers, counts and errors.
@@ -228,4 +229,4 @@ def _build_model_call(
         fields["usage"] = _FREE
     if call.sampling:
         fields["sampling"] = {**base.sampling, **call.sampling}
-    return base.model_copy(update=fields)
+    return mark_call(base.model_copy(update=fields))

@@ -95,15 +95,44 @@ def expand_request(calls: Sequence[ModelCall], index: int) -> dict[str, Any]:
         place = written.get(_LIKE)
     body: dict[str, Any] = {}
     for written, list_field in reversed(chain):
-        before = body.get(list_field)
-        body = {
-            name: value for name, value in body.items() if name not in written.get(_UNSET, ())
-        } | written[_SET]
-        if _KEPT in written:
-            kept = before[: written[_KEPT]] if isinstance(before, list) else []
-            body[list_field] = [*kept, *written[_ADDED]]
-        elif list_field not in written[_SET]:
-            body.pop(list_field, None)
+        body = _apply_difference(body, written, list_field)
+    return body
+
+
+def expand_difference(
+    written: object, earlier: Mapping[int, dict[str, Any]], list_field: object
+) -> dict[str, Any]:
+    """Return the request that was written as a difference to one of the earlier ones.
+
+    Raises `WireError` if it is not a difference to one of them.
+    """
+    if not isinstance(written, dict) or not isinstance(written.get(_SET), dict):
+        raise WireError("the call has no recorded request")
+    like = written.get(_LIKE)
+    if like is not None and like not in earlier:
+        raise WireError(f"the request continues call {like!r}, which does not precede it")
+    shapes = ((_UNSET, list), (_ADDED, list), (_KEPT, int))
+    if any(name in written and not isinstance(written[name], kind) for name, kind in shapes):
+        raise WireError("the request is not the difference to another one")
+    if (_KEPT in written) != (_ADDED in written):
+        raise WireError(f"the request has only one of `{_KEPT}` and `{_ADDED}`")
+    before = {} if like is None else earlier[like]
+    return _apply_difference(before, written, str(list_field))
+
+
+def _apply_difference(
+    earlier: Mapping[str, Any], written: Mapping[str, Any], list_field: str
+) -> dict[str, Any]:
+    before = earlier.get(list_field)
+    unset = written.get(_UNSET, ())
+    body: dict[str, Any] = {
+        name: value for name, value in earlier.items() if name not in unset
+    } | written[_SET]
+    if _KEPT in written:
+        kept = before[: written[_KEPT]] if isinstance(before, list) else []
+        body[list_field] = [*kept, *written[_ADDED]]
+    elif list_field not in written[_SET]:
+        body.pop(list_field, None)
     return body
 
 

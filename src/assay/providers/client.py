@@ -252,11 +252,12 @@ class ClientWrapper:
 
     def __init__(self, client: ModelClient) -> None:
         self.endpoint = client.endpoint
-        self._client = client
+        self.client = client
+        """The client that calls are passed on to."""
 
     async def check_tools(self, tools: Sequence[ToolSpec]) -> None:
         """Raise `ConfigError` if the model cannot be offered tools."""
-        await check_tools(self._client, tools)
+        await check_tools(self.client, tools)
 
     async def complete(
         self,
@@ -266,7 +267,7 @@ class ClientWrapper:
         seed: int | None = None,
     ) -> Reply:
         """Return the model's next message. Raises `EndpointError` if the call fails."""
-        reply = await self._client.complete(messages, tools=tools, seed=seed)
+        reply = await self.client.complete(messages, tools=tools, seed=seed)
         self._observe(reply)
         return reply
 
@@ -275,4 +276,4 @@ class ClientWrapper:
 
     async def close(self) -> None:
         """Close the connections of the other client."""
-        await self._client.close()
+        await self.client.close()

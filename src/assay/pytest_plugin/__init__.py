@@ -76,6 +76,12 @@ def pytest_addoption(parser: "pytest.Parser") -> None:
     )
     group.addoption("--assay-model", metavar="NAME", help="Use this model in every evaluation")
     group.addoption(
+        "--assay-replay",
+        metavar="PATH",
+        help="Answer the model calls of every evaluation from this recording, or from TEST.jsonl "
+        "in this folder",
+    )
+    group.addoption(
         "--assay-rows",
         metavar="PATH",
         help="Read the samples of every test from the dataset.jsonl of a bundle",
@@ -97,7 +103,8 @@ def pytest_configure(config: "pytest.Config") -> None:
             "--assay-update-baseline",
             "--assay-max-samples",
         ),
-        *("--assay-fail-on-error", "--assay-max-cost-usd", "--assay-rows", "--assay-html"),
+        *("--assay-fail-on-error", "--assay-max-cost-usd", "--assay-replay", "--assay-rows"),
+        "--assay-html",
     )
     # Without any of these options nothing can be wrong, and nothing more is imported.
     changed = config.getoption("--assay-summary") != DEFAULT_SUMMARY

@@ -105,6 +105,13 @@ class EvalOptions:
     max_cost_usd: float | None = None
     """Start no further samples once the model calls of the test have cost this much."""
 
+    replay: Any = None
+    """A recording that answers the calls of the agent instead of the model: a file of `assay runs
+    record`, also beside the test's file, or the id of a run."""
+
+    replay_missing: str = "fail"
+    """`live`: the model answers the calls that are not in the recording."""
+
     prepare_messages: Callable[..., Any] | None = None
     rollout_fn: Callable[..., Any] | None = None
     """Rolls out a sample in place of the turn loop: takes the model's client and the sample, and
@@ -161,6 +168,8 @@ class Options(TypedDict, total=False):
     max_turns: int
     fail_on_error: bool | int | float | None
     max_cost_usd: float | None
+    replay: Any
+    replay_missing: Literal["fail", "live"]
     prepare_messages: Callable[..., Any] | None
     rollout_fn: Callable[..., Any] | None
     on_bad_row: Literal["fail", "skip"]
@@ -295,6 +304,11 @@ def _check_test_options(samples: Any, options: dict[str, Any]) -> None:
     if token is not None and not (isinstance(token, str) and token):
         # Not shown: the value is a secret.
         raise ConfigError("`env_token` is not a non-empty string", where=_DECORATOR_WHERE)
+    if options.get("replay_missing", "fail") not in ("fail", "live"):
+        raise ConfigError(
+            f"replay_missing={options['replay_missing']!r} is neither 'fail' nor 'live'",
+            where=_DECORATOR_WHERE,
+        )
     _check_lists(options)
     _check_numbers(options)
     _check_scale(options)

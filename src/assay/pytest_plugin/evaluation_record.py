@@ -123,10 +123,13 @@ class Record:
                 words += f"; unscored {unscored} of {self.results} ({share})"
             if self.too_few:
                 words += "; too few samples to place the true mean above or below the threshold"
+        if replay := self.config.get("replay"):
+            words += f"; replayed from run {replay.get('run')}"
         return words + (f"; {self.skipped}" if self.skipped else "")
 
     def properties(self) -> list[tuple[str, object]]:
         """Return the properties for a JUnit report. Unknown values are omitted."""
+        replay = self.config.get("replay") or {}
         values = {
             "assay_score": self.score,
             "assay_interval_low": self.interval[0],
@@ -136,6 +139,8 @@ class Record:
             "assay_judged": self.judged,
             "assay_cost_usd": self.cost_usd,
             "assay_cost_usd_unknown": self.unknown.get("cost_usd") or None,
+            "assay_replayed_run": replay.get("run"),
+            "assay_recorded_cost_usd": replay.get("cost_usd"),
             "assay_run": self.run,
         }
         return [(name, value) for name, value in values.items() if value is not None]

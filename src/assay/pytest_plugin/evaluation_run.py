@@ -171,12 +171,22 @@ class Evaluation:
             timeout_s=options.timeout_s,
             seed=options.seed,
             bounds=options.bounds,
+            replay=self._find_recording(),
+            replay_missing="live" if options.replay_missing == "live" else "fail",
             **{
                 "fail_on_error": options.fail_on_error,
                 "max_cost_usd": options.max_cost_usd,
                 **self._settings.limits(),
             },
         )
+
+    def _find_recording(self) -> Any:
+        """Return the recording to replay, that of the command line first; None for none."""
+        given = self._settings.replay
+        if given is None:
+            return _locate_samples(self.options.replay, self.item.path)
+        # A folder has one recording for each test, under the name that its runs have.
+        return given / f"{self.item.name}.jsonl" if given.is_dir() else given
 
     async def _evaluate_endpoint(
         self, config: EvalConfig, name: str | None

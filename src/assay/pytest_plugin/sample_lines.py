@@ -111,11 +111,19 @@ def describe_unscored(run: TestRun, evaluations: Evaluations) -> list[str]:
         listed, bad = outside_scorer, bad - in_scorer
     for sample in listed:
         name, (text, place) = format_result_name(sample), _read_fault(sample)
+        text, *diff = text.split("\n") if _is_inconclusive(sample) else [text]
         lines += _format_problem(name, _shorten_line(text), place)
+        # The first character of a line of a diff is its mark.
+        lines += [f"    {line[:1]}{_shorten_line(line[1:])}" for line in diff]
         lines.append(f"    transcript: {_format_show_command(run, evaluations, name)}")
     if bad > len(listed):
         lines.append(f"  and {bad - len(listed)} more: {_format_show_command(run, evaluations)}")
     return lines
+
+
+def _is_inconclusive(sample: Sample) -> bool:
+    """Whether the reason is followed by the diff of a call and its recording."""
+    return sample.failure is not None and sample.failure.boundary is Boundary.REPLAY
 
 
 def _format_fault(fault: _Fault) -> str:

@@ -31,6 +31,9 @@ class Settings:
     """The text of the option; `limits` parses it."""
 
     max_cost_usd: float | None = None
+    replay: Path | None = None
+    """A recording of model calls, or a folder with one for each test."""
+
     rows: Path | None = None
     """The dataset of a bundle, which replaces the datasets of the tests."""
 
@@ -75,6 +78,9 @@ def read_settings(config: "pytest.Config") -> Settings:
         model=option("--assay-model"),
         fail_on_error=option("--assay-fail-on-error"),
         max_cost_usd=option("--assay-max-cost-usd"),
+        replay=None
+        if option("--assay-replay") is None
+        else config.rootpath / option("--assay-replay"),
         rows=None if option("--assay-rows") is None else config.rootpath / option("--assay-rows"),
         html=None if option("--assay-html") is None else config.rootpath / option("--assay-html"),
     )
@@ -100,6 +106,11 @@ def check_settings(settings: Settings) -> None:
             # The name of the setting becomes that of the option.
             problem = error.message.replace("_", "-", 2)
             raise pytest.UsageError(f"--assay-{problem}") from error
+    if settings.replay is not None and not settings.replay.exists():
+        raise pytest.UsageError(
+            f"--assay-replay: {settings.replay} does not exist; record it with "
+            "`assay runs record RUN -o FILE`"
+        )
     if settings.rows is not None and not settings.rows.is_file():
         raise pytest.UsageError(f"--assay-rows: {settings.rows} does not exist")
     if settings.html is not None:

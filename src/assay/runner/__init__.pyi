@@ -6,6 +6,7 @@ from .eval_config import check_max_cost as check_max_cost
 from .eval_config import expect_endpoint as expect_endpoint
 from .eval_config import parse_fail_on_error as parse_fail_on_error
 from .eval_report import EvalReport as EvalReport
+from .eval_report import ReplayCounts as ReplayCounts
 from .eval_report import RunSamples as RunSamples
 from .eval_report import build_eval_report as build_eval_report
 from .evaluation import Resume as Resume
@@ -19,6 +20,9 @@ from .progress_line import format_duration as format_duration
 from .progress_line import format_progress as format_progress
 from .progress_line import show_progress as show_progress
 from .record_run import record_samples as record_samples
+from .replay_source import is_recording_file as is_recording_file
+from .replay_source import open_recording as open_recording
+from .replay_source import record_calls as record_calls
 from .rescore_run import RescoreOptions as RescoreOptions
 from .rescore_run import rescore as rescore
 from .rollout_job import RolloutJob as RolloutJob

@@ -46,7 +46,7 @@ class GatewayAgent:
 
     async def run(self, sample: Sample, context: RunContext) -> Trajectory:
         """Run the agent. Its trajectory is the recorded one, if it called the model."""
-        from assay.gateway import GatewayLimits
+        from assay.gateway import GatewayLimits, ReplayClient
 
         gateway = self._gateway
         assert gateway is not None
@@ -56,7 +56,9 @@ class GatewayAgent:
             max_seconds=context.limits.max_seconds,
             max_cost_usd=context.limits.max_cost_usd,
         )
-        session = gateway.open_session(limits=limits, seed=context.sampling_seed)
+        model = None if context.client is None else context.client.client
+        replay = model.session if isinstance(model, ReplayClient) else None
+        session = gateway.open_session(limits=limits, seed=context.sampling_seed, replay=replay)
         context.base_url, context.api_key = session.base_url, session.key
         context.variables = session.variables
         if context.client is not None:

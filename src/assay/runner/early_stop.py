@@ -29,6 +29,7 @@ _HINTS_BY_BOUNDARY = {
     Boundary.ENVIRONMENT: "fix the environment or its factory",
     Boundary.SCORER: "fix the scorer and resume the run: its rollouts are kept",
     Boundary.DATASET: "fix `prepare_messages` or the dataset",
+    Boundary.GATEWAY: "resume the run: failed samples are repeated",
 }
 
 
@@ -92,7 +93,9 @@ class EarlyStop:
         text = f"{failure.kind}: {failure.message}"
         if isinstance(error, AssayError):
             text = redact(error.message)
-        if self._is_watching and not self.succeeded and (_is_outage(error) or not self._resumed):
+        # Replayed samples cost nothing, and each shows its own difference: they never end a run.
+        counts = self._is_watching and boundary is not Boundary.REPLAY
+        if counts and not self.succeeded and (_is_outage(error) or not self._resumed):
             self._last[boundary] = error, text
             self._boundaries[boundary] += 1
             # A timeout may be caused by its sample.

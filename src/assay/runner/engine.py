@@ -44,7 +44,9 @@ from assay.types import (
 )
 
 from .early_stop import Admission, EarlyStop, ObservedClient
+from .environment_result import add_environment_steps, read_environment_result
 from .eval_config import EvalConfig
+from .replay_source import conclude_replay
 from .rollout_function import RolloutFunctionAgent
 from .rollout_job import RolloutJob
 from .run_progress import RunControl
@@ -77,6 +79,7 @@ class EvalEngine:
         self._progress = control.progress
         self._watch = control.watch
         self._stop = control.stop
+        self._replay = control.replay
         self._fatal: BaseException | None = None
         self._hopeless = False
         self._woken = asyncio.Event()
@@ -234,9 +237,13 @@ class EvalEngine:
             return sample.failure  # already failed, such as in a rescored run: keep it
         given, limit = sample.trajectory, self._config.timeout_s
         own = None if limit is None else ActiveTimer()
-        if (problem := await self._roll_out(job, own)) is not None:
+        problem = await self._roll_out(job, own)
+        if job.replay is not None:
+            problem = conclude_replay(sample, job.replay) or problem
+        if problem is not None:
             error, boundary = problem
             refused = isinstance(error, AccessDenied) and not self._early.answered
+            refused = refused or boundary is Boundary.REPLAY
             if refused or not self._config.score_failures:
                 return self._record_failure(sample, error, boundary)
             sample.failure = Failure.of(error, boundary)
@@ -245,13 +252,13 @@ class EvalEngine:
                 sample.trajectory = Trajectory(messages=messages, termination_reason="error")
         try:
             if self._scorer is None:
-                score = _read_environment_result(sample)
+                score = read_environment_result(sample)
             else:
                 judged = self._scorer(sample)
                 result = await (judged if own is None else self._run_with_timeout(judged, own))
                 if own is not None:
                     self._check_timeout(own)
-                score = _add_environment_steps(result, sample.trajectory)
+                score = add_environment_steps(result, sample.trajectory)
             _check_finite_scores(score)
             if self._bounds is not None:
                 refuse_out_of_bounds(score, self._bounds)
@@ -342,6 +349,11 @@ class EvalEngine:
             timeout_s=config.timeout_s,
             limits=config.limits,
         )
+        if self._replay is not None and self._client is not None:
+            job.replay = self._replay.build_client(job.sample_id, job.repeat, self._client)
+            if isinstance(agent, ModelAgent):
+                agent = agent.with_client(job.replay)
+                return agent.run(sample, context)
         if agent is not config.agent and isinstance(agent, ModelAgent):
             return agent.run(sample, context)
         return self._run_own_agent(agent, job, context)
@@ -358,8 +370,9 @@ class EvalEngine:
         if not isinstance(agent, RolloutFunctionAgent) and not hasattr(agent, "show_sample"):
             prepared = config.prepare_messages is not None or config.session is not None
             sample = hide_expected_answer(sample, context.messages if prepared else None)
-        if self._client is not None:
-            context.client = AgentClient(self._client)
+        client = job.replay or self._client
+        if client is not None:
+            context.client = AgentClient(client)
         started = time.perf_counter()
         try:
             answer: object = await agent.run(sample, context)
@@ -379,7 +392,8 @@ class EvalEngine:
                 job.waited_for = context.client.find_boundary(error) or job.waited_for
             raise
         if context.client is None or context.base_url is not None:
-            self._early.answer(Usage(cost_usd=compute_trajectory_cost(trajectory)))
+            new = trajectory if job.replay is None else job.replay.mark(trajectory)
+            self._early.answer(Usage(cost_usd=compute_trajectory_cost(new)))
         return trajectory
 
     async def _run_with_timeout(self, work: Awaitable[_Awaited], own: ActiveTimer) -> _Awaited:
@@ -505,7 +519,7 @@ def _mark_failed(sample: Sample, failure: Failure) -> Failure:
     sample.status = Status.FAILED
     sample.failure = failure
     score = EvaluateResult(error=f"{failure.kind}: {failure.message}")
-    sample.score = _add_environment_steps(score, sample.trajectory)
+    sample.score = add_environment_steps(score, sample.trajectory)
     return failure
 
 
@@ -523,34 +537,6 @@ def _drop_unwritable_fields(sample: Sample) -> Sample:
             more.to_json_bytes()
             kept = more
     return kept
-
-
-def _read_environment_result(sample: Sample) -> EvaluateResult:
-    """Return the environment's own result, for a run without a scorer."""
-    own = sample.trajectory.evaluation_result if sample.trajectory is not None else None
-    none = EvaluateResult(reason="the environment gave no reward")
-    return own or _add_environment_steps(none, sample.trajectory)
-
-
-def _add_environment_steps(result: EvaluateResult, trajectory: Trajectory | None) -> EvaluateResult:
-    """Add the environment's steps to a result, unless the scorer set them."""
-    if trajectory is None or (trajectory.session is None and trajectory.evaluation_result is None):
-        return result
-    own = trajectory.evaluation_result
-    more: dict[str, Any] = {}
-    if own is not None and result.step_outputs is None:
-        more["step_outputs"] = own.step_outputs
-        more["final_control_plane_info"] = own.final_control_plane_info
-    if result.trajectory_info is None:
-        # The fallback is for environments without rewards, which have no result of their own.
-        more["trajectory_info"] = {
-            "duration": trajectory.duration,
-            "steps": trajectory.steps,
-            "termination_reason": trajectory.termination_reason,
-        }
-        if own is not None and own.trajectory_info is not None:
-            more["trajectory_info"] = own.trajectory_info
-    return result.model_copy(update=more)
 
 
 def _check_finite_scores(result: EvaluateResult) -> None:

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from assay.agents import (
     Agent,
@@ -48,7 +48,11 @@ from assay.types import (
     stable_id,
 )
 
+from .replay_source import describe_replay
 from .seeds import derive_environment_seed, derive_sampling_seed
+
+if TYPE_CHECKING:
+    from assay.gateway import Recording
 
 PrepareMessages = Callable[[Sample], Sequence[Message | dict[str, Any]]]
 SampleRollout = Callable[[ModelClient | None, Sample], Awaitable[Trajectory]]
@@ -177,6 +181,13 @@ class EvalConfig:
     save_sessions: bool = False
     """Store each rollout as a session too, under `RUN/SAMPLE`, so that it can be continued."""
 
+    replay: "str | Path | Recording | None" = None
+    """A recording that answers the calls of the agent instead of the model: a file of `assay runs
+    record`, or the id of a run. A call that is not in it makes its sample inconclusive."""
+
+    replay_missing: Literal["fail", "live"] = "fail"
+    """`live`: the model answers the calls that are not in the recording."""
+
     def __post_init__(self) -> None:
         self._check_kinds()
         self._merge_agent()
@@ -293,6 +304,20 @@ class EvalConfig:
                 message = f"`{name}` cannot be of type `{type(given).__name__}`"
                 raise ConfigError(message, where="EvalConfig", hint=hint)
 
+        if not (isinstance(self.replay, str | Path | None) or hasattr(self.replay, "describe")):
+            raise ConfigError(
+                f"`replay` cannot be of type `{type(self.replay).__name__}`",
+                where="EvalConfig",
+                hint="pass the path of a recording or the id of a run",
+            )
+        if self.replay_missing not in ("fail", "live"):
+            raise ConfigError(
+                f"replay_missing={self.replay_missing!r} is neither 'fail' nor 'live'",
+                where="EvalConfig",
+            )
+        if self.replay is None and self.replay_missing != "fail":
+            raise ConfigError("`replay_missing` has no effect without `replay`", where="EvalConfig")
+
     def _check_numbers(self) -> None:
         for name in ("repeats", "concurrency"):
             value = getattr(self, name)
@@ -387,6 +412,8 @@ class EvalConfig:
         if self.session is not None:
             before = [message.to_dict() for message in self.session.messages]
             description["session"] = stable_id(before)
+        if self.replay is not None:
+            description["replay"] = describe_replay(self)
         return description
 
     def fingerprint(self) -> str:

@@ -76,6 +76,17 @@ class RunSamples:
 
 
 @dataclass(frozen=True)
+class ReplayCounts:
+    """The model calls of a replayed run, without those of samples from before it was resumed."""
+
+    replayed: int
+    """Calls that were answered from the recording."""
+
+    live: int
+    """Calls that are not in it, and that the model answered."""
+
+
+@dataclass(frozen=True)
 class EvalReport:
     """A finished or interrupted run."""
 
@@ -91,6 +102,9 @@ class EvalReport:
     interrupted: bool = False
     skipped: SkippedRows | None = None
     """Invalid rows of the dataset, if they were skipped."""
+
+    replay: ReplayCounts | None = None
+    """The calls of a replayed run; None for any other."""
 
     @property
     def mean(self) -> float | None:

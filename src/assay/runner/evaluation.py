@@ -14,7 +14,7 @@ from typing import Any
 from assay.agents import check_row
 from assay.datasets import PromptTemplate, SampleStream, Source, load_samples
 from assay.errors import AssayError, ConfigError, StoreError
-from assay.providers import ModelClient, connect, find_price
+from assay.providers import ModelClient, find_price
 from assay.store import (
     SCORER_SETTINGS,
     Run,
@@ -29,11 +29,12 @@ from assay.types import Sample, compute_file_sha256, stable_id
 from .agent_gateway import find_agent_gateway
 from .engine import EvalEngine
 from .eval_config import EvalConfig
-from .eval_report import EvalReport, build_eval_report
+from .eval_report import EvalReport, ReplayCounts, build_eval_report
 from .gc_tuning import reduce_gc_frequency
 from .git_commit import read_git_commit
 from .kept_rollouts import KeptRollouts, iterate_reused_runs
 from .opening_messages import check_opening
+from .replay_source import connect_model, open_replay
 from .rollout_job import RolloutJob, build_rollout_jobs
 from .run_progress import Progress, ProgressCallback, RunControl, Stop
 from .saved_sessions import save_sessions
@@ -78,11 +79,11 @@ async def evaluate(
     key, an unwritable store, and `RunStopped` when nothing succeeds or a limit of the run is
     reached. Samples recorded before the error are kept, and the run can be resumed.
     """
-    with reduce_gc_frequency():
+    with reduce_gc_frequency(), open_replay(config, store) as (config, replay):
         # Find every mistake in the request here, before a run is created or anything is paid for.
         config.check_agent_needs()
         _check_price(config)
-        client = None if config.endpoint is None else connect(config.endpoint, config.client)
+        client = connect_model(config, replay)
         samples = _open_sample_stream(dataset, config)
         total = _count_samples(samples, config)
         description = config.describe()
@@ -98,7 +99,7 @@ async def evaluate(
             repeats=config.repeats,
         )
         expected = Progress(total=None if total is None else total * config.repeats)
-        control = RunControl(expected, watch, stop or Stop())
+        control = RunControl(expected, watch, stop or Stop(), replay=replay)
         create = resume is None
         opened = store if isinstance(store, Store) else Store.open(store, create=create)
         try:
@@ -129,7 +130,8 @@ async def evaluate(
                 save_sessions(run, opened, config)
             interrupted = control.stop.requested
             report = build_eval_report(run, opened, reopen=store, interrupted=interrupted)
-            return replace(report, skipped=samples.skipped)
+            counts = None if replay is None else ReplayCounts(replay.replayed, replay.live)
+            return replace(report, skipped=samples.skipped, replay=counts)
         finally:
             if opened is not store:
                 opened.close()

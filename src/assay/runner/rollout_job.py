@@ -3,12 +3,16 @@
 from collections.abc import Container, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from assay.agents import RunContext
 from assay.store import KeptRollout, Run, sample_key
 from assay.types import Boundary, Sample
 
 from .eval_config import EvalConfig
+
+if TYPE_CHECKING:
+    from assay.gateway import ReplayClient
 
 
 @dataclass(slots=True)
@@ -29,6 +33,9 @@ class RolloutJob:
 
     context: RunContext | None = None
     """What the agent was given; None until the rollout starts."""
+
+    replay: "ReplayClient | None" = None
+    """Recorded calls that answer instead of the model."""
 
     waited_for: Boundary | None = None
     """The boundary of an agent that is not a model, or of the model that it called."""

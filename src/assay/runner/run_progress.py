@@ -3,8 +3,12 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from assay.store import Totals
+
+if TYPE_CHECKING:
+    from assay.gateway import Replay
 
 
 @dataclass
@@ -111,3 +115,6 @@ class RunControl:
 
     stops_early: bool = True
     """Whether to stop a run in which nothing succeeds."""
+
+    replay: "Replay | None" = None
+    """The recording that answers instead of the model."""

@@ -178,6 +178,8 @@ class RunReport:
             "run": describe_run(self.row),
             "summary": json.loads(self.summary.model_dump_json()),
             "retried": asdict(self.retried),
+            # The recording that the run replayed.
+            "replay": self.row.spec.config.get("replay"),
             "failures": [asdict(group) for group in self.failures],
             "low_scores": asdict(self.low_scores),
             "training": None if self.training is None else self.training.plain(),

@@ -23,6 +23,9 @@ class Boundary(StrEnum):
     GATEWAY = "gateway"
     """The gateway that records the calls of an agent."""
 
+    REPLAY = "replay"
+    """The recording that is replayed: the sample is inconclusive, and the agent did not fail."""
+
 
 class Failure(BaseModel):
     """An exception that ended one sample while the others continued."""

@@ -1,0 +1,84 @@
+"""Requests in a form that is the same in every run of the same agent.
+
+Only what differs between two runs without a change of the agent is replaced, see `_VARYING`.
+"""
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any
+
+from pydantic_core import from_json, to_json
+
+from assay.types import encode_stable_json
+
+from .redacted_values import redact_values
+
+# Fields that identify a caller or the transport of an answer. No answer depends on them.
+_OMITTED_FIELDS = frozenset(
+    {"stream", "stream_options", "metadata", "client_metadata", "user", "safety_identifier"}
+    | {"prompt_cache_key", "store"}
+)
+_MAX_KNOWN_PARTS = 256
+_MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
+_DAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
+_CLOCK = r"\d{2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?"
+# In JSON, a line break before a word is a letter, which would hide the start of the word.
+_START = r"(?:\b|(?<=\\[nrt]))"
+_VARYING = (
+    (
+        re.compile(r"(?i)(?<![0-9a-f])[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}(?![0-9a-f])"),
+        "<uuid>",
+    ),
+    (
+        re.compile(rf"{_START}\d{{4}}-\d{{2}}-\d{{2}}(?:[T ]{_CLOCK}(?:Z|[+-]\d{{2}}:?\d{{2}})?)?"),
+        "<time>",
+    ),
+    (re.compile(rf"{_START}{_DAY},? {_MONTH} +\d{{1,2}}(?: {_CLOCK})?,? \d{{4}}"), "<time>"),
+    # As `ls -l` prints it.
+    (re.compile(rf"{_START}{_MONTH} +\d{{1,2}} +{_CLOCK}"), "<time>"),
+    (re.compile(rf"{_START}\d+\.\d+ ?(?:s|ms|sec|seconds)\b"), "<duration>"),
+    (
+        re.compile(r"(?:/private)?(?:/var/folders/[\w+]+/[\w+]+/T|/var/tmp|/tmp)/[\w.+-]+"),
+        "<tmp>",
+    ),
+    # Claude Code names a folder after the path of another one.
+    (re.compile(r"/-(?:private-)?(?:var-folders-[\w-]+?-T|var-tmp|tmp)-[\w-]+"), "/<tmp>"),
+    # Random ids, and digests of files with times in them.
+    (re.compile(rf"{_START}(?=\d*[a-f])[0-9a-f]{{16,}}\b"), "<hex>"),
+    # In the results of tools of Codex and of Claude Code.
+    (re.compile(rf"{_START}Chunk ID: [0-9a-f]+"), "Chunk ID: <hex>"),
+    (re.compile(rf"{_START}duration_ms: \d+"), "duration_ms: <duration>"),
+    (re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\]):\d+(?:/s/[\w-]+)?"), "<loopback>"),
+)
+
+
+def normalize_request(body: Mapping[str, Any]) -> bytes:
+    """Return a request as canonical JSON, without keys and without varying parts."""
+    fields = [
+        f"{to_json(name).decode()}:{_normalize_value(body[name])}"
+        for name in sorted(body)
+        if name not in _OMITTED_FIELDS
+    ]
+    return f"{{{','.join(fields)}}}".encode()
+
+
+def _normalize_value(value: Any) -> str:
+    # Most messages and tools of a request were in the one before: each is normalized once.
+    if isinstance(value, list):
+        return f"[{','.join(_normalize_part(to_json(item)) for item in value)}]"
+    return _normalize_part(to_json(value))
+
+
+@lru_cache(maxsize=_MAX_KNOWN_PARTS)
+def _normalize_part(written: bytes) -> str:
+    text = encode_stable_json(redact_values(from_json(written))).decode()
+    for pattern, placeholder in _VARYING:
+        text = pattern.sub(placeholder, text)
+    return text
+
+
+def digest_request(kind: str, normalized: bytes) -> bytes:
+    """Return the digest by which equal requests of the same kind are found."""
+    return blake2b(b"\0".join((kind.encode(), normalized)), digest_size=16).digest()
