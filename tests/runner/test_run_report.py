@@ -168,7 +168,8 @@ def test_plain_values_are_json(tmp_path: Path) -> None:
     plain = json.loads(json.dumps(report_of(tmp_path / "a.db", limit=1).plain(), allow_nan=False))
 
     assert set(plain) == {
-        *("run", "summary", "retried", "failures", "labels", "low_scores", "training", "samples")
+        *("run", "summary", "retried", "replay", "failures", "labels", "low_scores"),
+        *("training", "samples"),
     }
     assert (plain["run"]["id"], plain["run"]["label"]) == (run, "eval")
     assert plain["low_scores"]["groups"][0]["example"] == "bad"
