@@ -258,7 +258,7 @@ def test_logprobs_and_token_ids_of_vllm_are_read() -> None:
 def test_a_gateways_error_with_status_200_counts_as_that_error() -> None:
     body = {"error": {"code": 401, "message": "no auth", "key": "k-1234"}}
 
-    with pytest.raises(EndpointError, match="HTTP 401: 401: no auth") as caught:
+    with pytest.raises(EndpointError, match="HTTP 401: no auth") as caught:
         exchange(body)
 
     assert caught.value.status == 401

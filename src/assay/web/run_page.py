@@ -184,6 +184,9 @@ class RunView(PageModel):
     run: dict[str, Any]
     summary: RunSummary
     retried: dict[str, Any]
+    replay: dict[str, Any] | None
+    """The recording that the run replayed."""
+
     failures: tuple[dict[str, Any], ...]
     low_scores: dict[str, Any]
     training: dict[str, Any] | None

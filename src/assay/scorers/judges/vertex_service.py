@@ -136,10 +136,11 @@ def _build_vertex_error(problem: str, where: str) -> EndpointError:
     status = int(coded[1]) if coded else None
     shown = problem if len(problem) <= 500 else f"{problem[:500]}…"
     if status in _DENIED_STATUSES:
+        # Without the status: a run takes a 403 of a model for the refusal of one input, but here it
+        # concerns the project.
         return AccessDenied(
             shown,
             where=where,
-            status=status,
             retryable=False,
             hint="check that these credentials may use Vertex AI in this project",
         )
