@@ -12,7 +12,7 @@ from assay.types import Sample
 from .grpo_config import GRPOConfig, Scaling
 from .losses import StepSize, compute_token_scale
 from .shared_prompts import SharedPrompts, Span, share_prompts
-from .token_spans import check_tokens, token_source, tokenize_sample
+from .token_spans import check_tokens, has_sampled_turn, token_source, tokenize_sample
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -96,9 +96,10 @@ def select_trained_rollouts(
 ) -> list[TrainedRollout]:
     """Select the rollouts for the loss of a step. Raises `TokenError` for unusable tokens.
 
-    Failed and unscored rollouts are excluded, and those that the configuration drops.
+    Failed and unscored rollouts are excluded, and those that the configuration drops. So are
+    rollouts in which the model was not called or did not answer, unless there are no others.
     """
-    selected = []
+    selected, silent = [], 0
     for group in groups:
         if config.zero_variance != "keep" and not group.has_signal:
             continue
@@ -106,10 +107,19 @@ def select_trained_rollouts(
         for sample, advantage in zip(group.samples, found, strict=True):
             if advantage is None or (config.drop_truncated and is_truncated(sample)):
                 continue
+            if not sample.tokens and not has_sampled_turn(sample):
+                silent += 1
+                continue
             rollout = TrainedRollout(_tokenize_parts(sample, config), advantage)
             # Without a token to train on, it would still count as a rollout of the step.
             if rollout.trained_tokens:
                 selected.append(rollout)
+    if silent and not selected:
+        raise TokenError(
+            f"the model that is trained answered in none of the {silent} rollouts of a step",
+            hint="the agent's calls must go to OPENAI_BASE_URL or ANTHROPIC_BASE_URL of its "
+            "environment, or to `base_url` or `client` of its context",
+        )
     return selected
 
 
@@ -119,7 +129,9 @@ def is_truncated(sample: Sample) -> bool:
     if trajectory is None:
         return False
     # The token limit of an answer ends a turn, not necessarily the rollout.
-    return trajectory.truncated or any(call.finish_reason == "length" for call in trajectory.calls)
+    return trajectory.truncated or any(
+        call.finish_reason == "length" and call.purpose == "turn" for call in trajectory.calls
+    )
 
 
 def _tokenize_parts(sample: Sample, config: GRPOConfig) -> tuple[Sample, ...]:
