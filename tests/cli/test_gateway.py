@@ -94,7 +94,7 @@ def test_json_has_the_address_and_the_summary(tmp_path: Path) -> None:
         tmp_path, "--upstream", "mock:echo", "--json", "--max-turns", "1", ASSAY_GATEWAY_TOKEN=key
     ) as process:
         assert process.stdout is not None
-        lines = []
+        lines: list[str] = []
         while not lines or lines[-1] != "}\n":
             lines.append(process.stdout.readline())
         started = json.loads("".join(lines))

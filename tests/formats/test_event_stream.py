@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.errors import WireError
-from assay.formats import KEEP_ALIVE, EventReader, write_event
+from assay.formats import KEEP_ALIVE, EventReader, StreamEvent, write_event
 from assay.formats.event_stream import parse_event_json
 
 STREAM = (
@@ -21,7 +21,8 @@ STREAM = (
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=20))
 def test_events_do_not_depend_on_the_chunks_they_arrive_in(sizes: list[int]) -> None:
-    reader, found, start = EventReader(), [], 0
+    reader, start = EventReader(), 0
+    found: list[StreamEvent] = []
     for size in [*sizes, len(STREAM)]:
         found += reader.feed(STREAM[start : start + size])
         start += size

@@ -95,6 +95,40 @@ def test_settings_of_the_endpoint_override_those_of_the_agent() -> None:
     assert asked["max_tokens"] == 7
 
 
+@pytest.mark.parametrize("provider", ["openai", "anthropic"])
+def test_the_seed_of_a_session_applies_to_calls_without_one(provider: str) -> None:
+    async def scenario() -> list[Any]:
+        async with serve(ModelApi(provider)) as (api, gateway, _):
+            async with open_client(gateway.open_session(seed=5)) as agent:
+                await agent.chat.completions.create(model="x", messages=HELLO)
+                await agent.chat.completions.create(model="x", messages=HELLO, seed=6)
+            return [asked.get("seed") for asked in api.asked]
+
+    # Anthropic's API has no seed.
+    assert asyncio.run(scenario()) == ([5, 6] if provider == "openai" else [None, None])
+
+
+def test_the_concurrency_limit_of_the_model_grows_with_its_answers() -> None:
+    async def scenario() -> tuple[int, int]:
+        async with (
+            ModelApi() as api,
+            connect(api.endpoint()) as client,
+            Gateway(client) as gateway,
+            open_client(gateway.open_session()) as agent,
+        ):
+            before = client.limiter.limit
+            for _ in range(3):
+                calls = (
+                    agent.chat.completions.create(model="x", messages=HELLO) for _ in range(before)
+                )
+                await asyncio.gather(*calls)
+            return before, client.limiter.limit
+
+    before, after = asyncio.run(scenario())
+
+    assert after > before
+
+
 @pytest.mark.parametrize("header", ["Authorization", "x-api-key", "api-key"])
 def test_the_key_is_accepted_in_each_usual_header(header: str) -> None:
     async def scenario() -> int:

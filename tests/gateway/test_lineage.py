@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from assay.gateway import build_recorded_trajectory
 from assay.gateway.conversation_keys import KeyReader
 from assay.types import Message, Trajectory
 from recorded_calls import DIALECTS, Recording, agent, call_tool, user, write_message
@@ -269,11 +270,22 @@ def test_other_conversations_of_a_session_are_split_off() -> None:
     recording.ask([user("x")], "y")
     recording.ask([user("a"), agent("b"), user("c")], "d")
 
-    first, second = recording.session.build_conversations()
+    first, second = map(build_recorded_trajectory, recording.session.split_conversations())
 
     assert [message.text for message in first.messages] == ["a", "b", "c", "d"]
     assert [message.text for message in second.messages] == ["x", "y"]
     assert first.calls[1].parent == 0
+
+
+def test_a_conversation_that_was_dropped_is_not_continued() -> None:
+    recording = Recording()
+    recording.ask([user("a")], "b")
+    other = recording.ask([user("x")], "y")
+    recording.session.drop_calls(recording.session.calls[:1])
+    last = recording.ask([user("a"), agent("b"), user("c")], "d")
+
+    assert recording.session.split_conversations() == [[other], [last]]
+    assert last.number == 2
 
 
 def request_keys(dialect: str, **body: Any) -> tuple[tuple[str, ...], ...]:

@@ -11,6 +11,7 @@ from aiohttp import web
 from openai import AsyncOpenAI, OpenAI
 
 from assay.agents import Limits, RunContext
+from assay.errors import AccessDenied
 from assay.runner import EvalConfig, evaluate
 from assay.types import Boundary, EvaluateResult, Sample, Status
 from model_apis import UPSTREAM_KEY, ModelApi
@@ -176,6 +177,48 @@ def test_an_agent_that_fails_after_its_model_failed_is_a_failure_of_the_endpoint
     assert sample.failure.boundary is Boundary.ENDPOINT
     assert sample.trajectory is not None
     assert sample.trajectory.calls[0].error == "overloaded"
+
+
+def test_a_refused_key_of_the_model_stops_the_run(tmp_path: Path) -> None:
+    async def refuse(request: web.Request, body: dict[str, Any]) -> web.Response:
+        return web.json_response({"error": {"message": "wrong key"}}, status=401)
+
+    command = write_program(tmp_path)
+
+    with pytest.raises(AccessDenied, match="HTTP 401: wrong key"):
+        run(command, tmp_path, prepare=lambda api: api.behave(*[refuse] * 9))
+
+
+def test_the_calls_of_an_agent_that_takes_too_long_are_kept(tmp_path: Path) -> None:
+    async def agent(sample: Sample, context: RunContext) -> str:
+        async with AsyncOpenAI(base_url=context.base_url, api_key=context.api_key) as client:
+            await client.chat.completions.create(
+                model="m", messages=[{"role": "user", "content": sample["question"]}]
+            )
+        await asyncio.Event().wait()
+        return "never"
+
+    # Long enough for the first call on a busy machine.
+    sample, _ = run(agent, tmp_path, timeout_s=5.0)
+
+    assert sample.failure is not None
+    assert sample.failure.kind == "TimeoutError"
+    assert sample.trajectory is not None
+    assert [message.text for message in sample.trajectory.messages] == [
+        "hello there",
+        "HELLO THERE",
+    ]
+
+
+def test_a_command_reaches_the_gateway_beside_a_proxy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_PROXY", "example.org,127.0.0.1")
+    command = f"cmd:{sys.executable} -c \"import os; print('HELLO', os.environ['NO_PROXY'])\""
+
+    sample, _ = run(command, tmp_path)
+
+    assert sample.response == "HELLO example.org,127.0.0.1,127.0.0.1,localhost"
 
 
 def test_a_gateway_that_fails_is_the_boundary_of_the_failure(

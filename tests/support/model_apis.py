@@ -9,8 +9,10 @@ from collections.abc import Awaitable, Callable, Iterator
 from types import TracebackType
 from typing import Any, Self
 
-from aiohttp import web
+from aiohttp import ClientSession, web
 
+from assay.formats import EventReader
+from assay.gateway import GatewaySession
 from assay.types import Endpoint
 
 UPSTREAM_KEY = "sk-upstream-canary-0123456789"
@@ -292,3 +294,36 @@ def messages_events(answer: dict[str, Any]) -> Iterator[bytes]:
     delta = {"stop_reason": answer["stop_reason"], "stop_sequence": None}
     yield event("message_delta", delta=delta, usage={"output_tokens": 5})
     yield event("message_stop")
+
+
+async def post_messages(session: GatewaySession, body: dict[str, Any]) -> dict[str, Any]:
+    """Ask as Claude Code does; the events of a stream are put together by hand."""
+    url = f"{session.root_url}/v1/messages?beta=true"
+    headers = {"x-api-key": session.key, "anthropic-version": "2023-06-01"}
+    async with ClientSession() as http, http.post(url, json=body, headers=headers) as response:
+        if not body["stream"] or response.status != 200:
+            answer: dict[str, Any] = await response.json()
+            if response.status != 200:
+                raise AssertionError(answer)
+            return answer
+        assert response.content_type == "text/event-stream"
+        message: dict[str, Any] = {}
+        blocks: list[dict[str, Any]] = []
+        for event in EventReader().feed(await response.read()):
+            data = json.loads(event.data)
+            assert event.name == data["type"]
+            if event.name == "message_start":
+                message = data["message"]
+            elif event.name == "content_block_start":
+                blocks.append({**data["content_block"], "partial": ""})
+            elif event.name == "content_block_delta":
+                for key in ("text", "thinking", "signature"):
+                    if key in data["delta"]:
+                        blocks[-1][key] += data["delta"][key]
+                blocks[-1]["partial"] += data["delta"].get("partial_json", "")
+            elif event.name == "message_delta":
+                message |= data["delta"]
+        for block in blocks:
+            if partial := block.pop("partial"):
+                block["input"] = json.loads(partial)
+        return {**message, "content": blocks}

@@ -31,8 +31,8 @@ PUBLIC = {
     """,
     "assay.errors": """
         AccessDenied AssayError BadRow ConfigError DatasetError DatasetOutOfReach EndpointError
-        EnvironmentFault GatewayFault JudgeRefused ManifestError MissingExtra RunStopped ScorerFault StoreError
-        TokenError TrainingError WireError install_command
+        EnvironmentFault GatewayFault JudgeRefused ManifestError MissingExtra RunStopped ScorerFault
+        StoreError TokenError TrainingError WireError install_command
     """,
     "assay.export": "ExportOptions ExportReport FORMATS Format Selection Split export_samples",
     "assay.gateway": "Gateway GatewayLimits GatewaySession GatewaySettings expand_request",

@@ -55,7 +55,7 @@ class CommandAgent:
             has_prompt = any(_PROMPT_FIELD in each for each in self._argv)
             stdin = b"" if has_prompt else prompt.encode("utf-8", "replace")
             started = time.perf_counter()
-            variables = {"ASSAY_WORKSPACE": workspace, **context.variables}
+            variables = {"ASSAY_WORKSPACE": workspace, **_reach_directly(context.variables)}
             out = await _run_program(argv, stdin, cwd=self._cwd or workspace, variables=variables)
             seconds = time.perf_counter() - started
         text = out.decode("utf-8", "replace").rstrip("\r\n")
@@ -100,6 +100,15 @@ async def _run_program(
         stderr = f"stderr: {cut}{tail}" if tail else "stderr is empty"
         raise AgentFault(f"the program exited with status {status}; {stderr}")
     return out
+
+
+def _reach_directly(variables: dict[str, str]) -> dict[str, str]:
+    # A proxy for the internet cannot reach the gateway on this machine.
+    if not variables:
+        return {}
+    given = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+    hosts = ",".join(part for part in (given, "127.0.0.1,localhost") if part)
+    return {**variables, "NO_PROXY": hosts, "no_proxy": hosts}
 
 
 def _keep_importable() -> dict[str, str]:

@@ -9,7 +9,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from assay.gateway import Gateway, GatewayLimits, GatewaySession, GatewaySettings, RecordedCall
+from assay.gateway import (
+    Gateway,
+    GatewayLimits,
+    GatewaySession,
+    GatewaySettings,
+    RecordedCall,
+    build_recorded_trajectory,
+)
 from assay.providers import ModelClient, connect, parse_model
 from assay.stats import format_plural
 from assay.store import Store
@@ -24,6 +31,8 @@ TOKEN_VARIABLE = "ASSAY_GATEWAY_TOKEN"
 _SESSION_NAME = "local"
 # Sessions are stored while the agent works, but not after each of many quick calls.
 _SAVE_DELAY_S = 0.5
+# A conversation is continued within this time, or counts as another one.
+_FORGET_AFTER_S = 3600.0
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -112,7 +121,9 @@ class SessionRecorder:
     store: Store
     client: ModelClient
     quiet: bool
-    saved: dict[str, Trajectory] = field(default_factory=dict)
+    rows: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """The summary of each session, by its id."""
+
     _timer: asyncio.TimerHandle | None = None
     _started: str = field(
         default_factory=lambda: datetime.now(UTC).strftime("gateway-%Y%m%d-%H%M%S")
@@ -127,16 +138,18 @@ class SessionRecorder:
             self._timer = loop.call_later(_SAVE_DELAY_S, self.save, session)
 
     def save(self, session: GatewaySession) -> None:
-        """Store all conversations that have changed."""
+        """Store the conversations that have changed, and forget those that rest for long."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for number, trajectory in enumerate(session.build_conversations(), start=1):
-            name = f"{self._started}-{number}"
-            before = self.saved.get(name)
-            if before is None or len(before.calls) != len(trajectory.calls):
+        for calls in session.split_conversations():
+            name = f"{self._started}-{calls[0].number + 1}"
+            if self.rows.get(name, {}).get("calls") != len(calls):
+                trajectory = build_recorded_trajectory(calls)
                 self.store.save_session(self._build_session(name, trajectory))
-                self.saved[name] = trajectory
+                self.rows[name] = summarize_session(name, trajectory)
+            if min(call.idle_s for call in calls) > _FORGET_AFTER_S:
+                session.drop_calls(calls)
 
     def _build_session(self, name: str, trajectory: Trajectory) -> AgentSession:
         plain = trajectory.to_dict()
@@ -170,24 +183,22 @@ def format_call(call: RecordedCall, width: int) -> str:
     return head + cut(sanitize_to_line(shown), max(width - len(head), 20))
 
 
+def summarize_session(name: str, trajectory: Trajectory) -> dict[str, Any]:
+    """Return the figures of a session. The cost is None if that of a call is unknown."""
+    usages = [call.usage for call in trajectory.calls]
+    costs = [None if usage is None else usage.cost_usd for usage in usages]
+    return {
+        "session": name,
+        "calls": len(trajectory.calls),
+        "failed": sum(call.error is not None for call in trajectory.calls),
+        "input_tokens": sum(usage.input_tokens or 0 for usage in usages if usage is not None),
+        "output_tokens": sum(usage.output_tokens or 0 for usage in usages if usage is not None),
+        "cost_usd": None if None in costs else sum(cost for cost in costs if cost is not None),
+    }
+
+
 def _print_summary(args: Namespace, recorder: SessionRecorder) -> None:
-    rows: list[dict[str, Any]] = []
-    for name, trajectory in recorder.saved.items():
-        usages = [call.usage for call in trajectory.calls if call.usage is not None]
-        costs = [usage.cost_usd for usage in usages]
-        known = len(usages) == len(trajectory.calls)
-        rows.append(
-            {
-                "session": name,
-                "calls": len(trajectory.calls),
-                "failed": sum(call.error is not None for call in trajectory.calls),
-                "input_tokens": sum(usage.input_tokens or 0 for usage in usages),
-                "output_tokens": sum(usage.output_tokens or 0 for usage in usages),
-                "cost_usd": None
-                if not known or None in costs
-                else sum(cost for cost in costs if cost is not None),
-            }
-        )
+    rows = list(recorder.rows.values())
     if args.json:
         print_json({"store": recorder.store.where, "sessions": rows})
         return

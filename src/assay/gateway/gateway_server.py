@@ -118,10 +118,12 @@ class Gateway:
         *,
         limits: GatewayLimits | None = None,
         key: str | None = None,
+        seed: int | None = None,
     ) -> GatewaySession:
         """Return a new session, whose address and key an agent is given.
 
-        Without a name and a key, both are random.
+        Without a name and a key, both are random. `seed` is the sampling seed of calls that have
+        none.
         """
         session_id = name or secrets.token_urlsafe(9)
         if session_id in self._sessions or "/" in session_id:
@@ -131,6 +133,7 @@ class Gateway:
             self.url,
             limits=limits or self._limits,
             key=key,
+            seed=seed,
             hidden=self._secrets,
         )
         self._sessions[session_id] = session

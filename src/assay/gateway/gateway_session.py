@@ -36,6 +36,7 @@ class GatewaySession:
         *,
         limits: GatewayLimits,
         key: str | None = None,
+        seed: int | None = None,
         hidden: Iterable[str] = (),
     ) -> None:
         self.id = session_id
@@ -54,7 +55,9 @@ class GatewaySession:
         self.answers = AnswerMemory()
         """The answers as the model wrote them, where its API is not that of the agent."""
 
+        self._seed = seed
         self._sealed = False
+        self._count = 0
         self._tasks: set[asyncio.Task[Any]] = set()
         # Kept alive, so that errors anywhere redact the key.
         self._redactor = Redactor([self.key])
@@ -112,7 +115,7 @@ class GatewaySession:
         """Record the request of a call."""
         declared = self._collect_lineage_headers(headers)
         call = RecordedCall(
-            number=len(self.calls),
+            number=self._count,
             dialect=dialect,
             request=self._pool.split(body, dialect.list_field),
             digest=compute_body_digest(raw),
@@ -121,7 +124,9 @@ class GatewaySession:
             headers=declared,
             purpose=classify_call(body, read_declared_lineage(declared)),
             streamed=bool(body.get("stream")),
+            seed=self._seed,
         )
+        self._count += 1
         self.calls.append(call)
         return call
 
@@ -160,9 +165,16 @@ class GatewaySession:
             call.fail("the session ended before the answer")
         return self.build_trajectory()
 
-    def build_conversations(self) -> list[Trajectory]:
-        """Return the calls so far as one trajectory for each conversation."""
-        return [build_recorded_trajectory(calls) for calls in split_conversations(self.calls)]
+    def split_conversations(self) -> list[list[RecordedCall]]:
+        """Return the calls so far by conversation."""
+        return split_conversations(self.calls)
+
+    def drop_calls(self, calls: Iterable[RecordedCall]) -> None:
+        """Forget calls that ended, such as those of a conversation that was stored."""
+        dropped = set(calls)
+        self.calls = [call for call in self.calls if call not in dropped]
+        # Parts of the other calls stay with them, and are shared again from now on.
+        self._pool = PartPool(self.hide_secrets)
 
     def build_trajectory(self) -> Trajectory:
         """Return the calls so far as a trajectory."""

@@ -41,6 +41,9 @@ class RecordedCall:
     headers: dict[str, str] = field(default_factory=dict)
     """Those that declare the agent's conversation."""
 
+    seed: int | None = None
+    """The sampling seed, unless the agent sends its own."""
+
     purpose: CallPurpose = "turn"
     streamed: bool = False
     repeats: "RecordedCall | None" = None
@@ -66,6 +69,11 @@ class RecordedCall:
     def elapsed_s(self) -> float:
         """Seconds since the request arrived."""
         return time.perf_counter() - self._started
+
+    @property
+    def idle_s(self) -> float:
+        """Seconds since the call ended; 0 while it is in flight."""
+        return 0.0 if self.latency_s is None else self.elapsed_s - self.latency_s
 
     @property
     def succeeded(self) -> bool:

@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
@@ -46,6 +47,9 @@ class Relay:
     ) -> web.StreamResponse:
         """Ask the model and respond to the agent. Raises `CallRefused`."""
         sent = self._prepare_body(call, body)
+        if call.seed is not None and "seed" in call.dialect.setting_names:
+            sent.setdefault("seed", call.seed)
+            call.sampling.setdefault("seed", sent["seed"])
         whole = not call.streamed or self._upstream.wants_token_ids
         template = self._find_template(call.dialect.path)
         data = raw if sent == body else to_json(sent)
@@ -62,11 +66,8 @@ class Relay:
         """Let the model's server count the tokens of a request. Raises `CallRefused`."""
         template = self._find_template(path)
         sent = {**body, "model": self._upstream.endpoint.model}
-        async with self._post(request, template, to_json(sent)) as response:
-            data = await _read_limited(response, _MAX_ERROR_BYTES)
-            if response.status != 200:
-                raise _build_refusal(response, data, template)
-        return _parse_answer(data)
+        async with self._request(request, template, to_json(sent)) as response:
+            return _parse_answer(await _read_limited(response, _MAX_ERROR_BYTES))
 
     def _prepare_body(self, call: RecordedCall, body: Mapping[str, Any]) -> dict[str, Any]:
         """Set the model and the endpoint's settings, and ask for usage and token ids."""
@@ -124,21 +125,38 @@ class Relay:
             proxy_headers=None if proxy is None else proxy.credentials,
         )
 
-    async def _fetch(
-        self, request: web.Request, call: RecordedCall, template: RequestTemplate, data: bytes
-    ) -> dict[str, Any]:
+    @asynccontextmanager
+    async def _request(
+        self, request: web.Request, template: RequestTemplate, data: bytes
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Make one request within the concurrency limit of the model.
+
+        Raises `CallRefused` for an error status and a failed connection.
+        """
         client = self._get_client()
         await client.limiter.acquire()
+        started, status = time.perf_counter(), None
         try:
             async with self._post(request, template, data) as response:
-                limit = _MAX_ANSWER_BYTES if response.status == 200 else _MAX_ERROR_BYTES
-                received = await _read_limited(response, limit)
-                if response.status != 200:
+                status = response.status
+                # Until the first byte: how long a stream takes is up to its answer.
+                client.record_request(latency_s=time.perf_counter() - started, status=status)
+                if status != 200:
+                    received = await _read_limited(response, _MAX_ERROR_BYTES)
                     raise _build_refusal(response, received, template)
+                yield response
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            if status is None:
+                client.record_request(latency_s=time.perf_counter() - started, status=None)
             raise _build_connection_refusal(error) from None
         finally:
             client.limiter.release()
+
+    async def _fetch(
+        self, request: web.Request, call: RecordedCall, template: RequestTemplate, data: bytes
+    ) -> dict[str, Any]:
+        async with self._request(request, template, data) as response:
+            received = await _read_limited(response, _MAX_ANSWER_BYTES)
         call.note_first_byte()
         answer = _parse_answer(received)
         self._record(call, answer)
@@ -153,23 +171,13 @@ class Relay:
         *,
         asked: Mapping[str, Any],
     ) -> web.StreamResponse:
-        client = self._get_client()
-        await client.limiter.acquire()
-        try:
-            async with self._post(request, template, data) as response:
-                if response.status != 200:
-                    received = await _read_limited(response, _MAX_ERROR_BYTES)
-                    raise _build_refusal(response, received, template)
-                if "json" in response.content_type:
-                    # Some servers ignore `stream`.
-                    answer = _parse_answer(await _read_limited(response, _MAX_ANSWER_BYTES))
-                    self._record(call, answer)
-                    return await stream_answer(request, call, asked, _return(answer))
+        async with self._request(request, template, data) as response:
+            if "json" not in response.content_type:
                 return await self._pass_events(request, call, response, asked)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise _build_connection_refusal(error) from None
-        finally:
-            client.limiter.release()
+            # Some servers ignore `stream`.
+            answer = _parse_answer(await _read_limited(response, _MAX_ANSWER_BYTES))
+        self._record(call, answer)
+        return await stream_answer(request, call, asked, _return(answer))
 
     async def _pass_events(
         self,

@@ -69,7 +69,7 @@ class Translator:
         notes = [f"`{name}` of the agent; not used" for name in sorted(unused)]
         call.dropped = dict(Counter([*(each.what for each in wanted.dropped), *notes]))
         messages = answers.restore(wanted.messages)
-        seed = wanted.settings.get("seed")
+        seed = wanted.settings.get("seed", call.seed)
         try:
             reply = await client.complete(messages, tools=wanted.tools, seed=seed)
         except EndpointError as error:

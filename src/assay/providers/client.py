@@ -8,7 +8,7 @@ from typing import Any, Protocol, Self
 from assay.types import Endpoint, Message, ToolSpec
 
 from .adapter import Attempt, ProviderAdapter, check_tools
-from .attempt_errors import AttemptError, ErrorKind
+from .attempt_errors import AttemptError, ErrorKind, classify_status
 from .cache import ResponseCache
 from .clock import Timing
 from .concurrency import Limiter
@@ -123,6 +123,17 @@ class Client:
             return self._adapter.read(answer, attempt)
         except AttemptError as fault:
             raise fault.error(where=self._where, attempts=1) from None
+
+    def record_request(self, *, latency_s: float, status: int | None) -> None:
+        """Let the concurrency limit learn from a request that was made without this client.
+
+        A status of None is a failed connection.
+        """
+        if status == 200:
+            self.limiter.record_success(latency_s)
+            return
+        kind = ErrorKind.UNREACHABLE if status is None else classify_status(status)
+        self.limiter.record_failure(AttemptError(kind, "a request failed", status))
 
     async def _ask_cached(
         self,

@@ -1,9 +1,10 @@
 """Runs an agent of the user's own behind a recording gateway, if the run has a model."""
 
+import time
 from typing import TYPE_CHECKING, Self
 
 from assay.agents import Agent, AgentClient, ModelAgent, RunContext, build_trajectory
-from assay.errors import GatewayFault
+from assay.errors import AccessDenied, GatewayFault
 from assay.providers import ModelClient
 from assay.types import Boundary, Message, ModelCall, Sample, Trajectory
 
@@ -49,19 +50,15 @@ class GatewayAgent:
 
         gateway = self._gateway
         assert gateway is not None
-        session = gateway.open_session(limits=GatewayLimits(**context.limits.model_dump()))
+        session = gateway.open_session(
+            limits=GatewayLimits(**context.limits.model_dump()), seed=context.sampling_seed
+        )
         context.base_url, context.api_key = session.base_url, session.key
         context.variables = session.variables
         if context.client is not None:
             context.client = RecordedClient(context.client, session)
         try:
-            own: Trajectory | None = None
-            try:
-                own = build_trajectory(await self._agent.run(sample, context), context, 0.0)
-            except Exception:
-                # An agent that fails because it reached a limit was cut short, not broken.
-                if session.limit_reached is None or session.fault is not None:
-                    raise
+            own = await self._run_agent(sample, context, session)
             recorded = await session.seal()
         finally:
             await session.seal()
@@ -69,6 +66,27 @@ class GatewayAgent:
         if session.fault is not None or not gateway.is_running:
             raise GatewayFault(session.fault or "the gateway stopped during the sample")
         return merge_recorded(own, recorded)
+
+    async def _run_agent(
+        self, sample: Sample, context: RunContext, session: "GatewaySession"
+    ) -> Trajectory | None:
+        """Return the agent's own answer; None if a limit cut it short."""
+        started = time.perf_counter()
+        try:
+            answer: object = await self._agent.run(sample, context)
+        except Exception as error:
+            last = session.calls[-1] if session.calls else None
+            if last is not None and last.status in (401, 403):
+                # No other sample can succeed: the run stops at once.
+                name = f"{self._client.endpoint.provider}:{self._client.endpoint.model}"
+                raise AccessDenied(
+                    f"HTTP {last.status}: {last.error}", where=name, status=last.status
+                ) from error
+            # An agent that fails because it reached a limit was cut short, not broken.
+            if session.limit_reached is None or session.fault is not None:
+                raise
+            return None
+        return build_trajectory(answer, context, time.perf_counter() - started)
 
 
 class RecordedClient(AgentClient):

@@ -33,8 +33,8 @@ def find_subagents(sample: Sample) -> Iterator[Sample | UnreadableSubagent]:
     Subagents that a gateway recorded are branches of the trajectory.
     """
     recorded = [] if sample.trajectory is None else sample.trajectory.list_subagents()
-    for name, trajectory in recorded:
-        yield Sample(id=name, trajectory=trajectory)
+    for child, trajectory in recorded:
+        yield Sample(id=child, trajectory=trajectory)
     found = sample.metadata.get(SUBAGENTS_KEY)
     for place, entry in enumerate(found if isinstance(found, list) else []):
         if not isinstance(entry, Mapping):
