@@ -155,7 +155,7 @@ def main() -> None:
         train_on_demonstrations(folder / "sft")
         start = folder / "sft" / "model"
         trained = train_on_scores(start, folder / "grpo", score_fn, args.steps)
-        control = train_on_scores(start, folder / "control", flip_coin, args.steps)
+        train_on_scores(start, folder / "control", flip_coin, args.steps)
         if args.picture is not None:
             args.picture.write_bytes(trained.curve_path.read_bytes())
         for when, path in (
