@@ -97,7 +97,7 @@ def select_trained_rollouts(
     """Select the rollouts for the loss of a step. Raises `TokenError` for unusable tokens.
 
     Failed and unscored rollouts are excluded, and those that the configuration drops. So are
-    rollouts in which the model was not called or did not answer, unless there are no others.
+    rollouts without an answer of the model, which must not be all of them.
     """
     selected, silent = [], 0
     for group in groups:
