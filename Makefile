@@ -69,6 +69,7 @@ benchmark: .venv/.installed-dev ## measure the budgets: long
 	$(BIN)/python benchmarks/models.py
 	$(BIN)/python benchmarks/harness.py
 	$(BIN)/python benchmarks/environments.py
+	$(BIN)/python benchmarks/gateway.py
 
 clean: ## remove the virtual environments and caches
 	rm -rf .venv .venv-agents .mypy_cache .pytest_cache .ruff_cache .coverage*

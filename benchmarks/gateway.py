@@ -261,7 +261,8 @@ def run_memory(calls: int) -> list[float]:
     with _start("model") as (_, root), _start("gateway", f"{root}/v1") as (gateway, url):
         path = f"{url}/s/NAME/v1/chat/completions"
         for _ in range(5):
-            asyncio.run(_ask(path, in_flight=100, conversations=calls // 5 // CALLS_PER_SESSION))
+            conversations = calls // 5 // CALLS_PER_SESSION
+            asyncio.run(_ask(path, in_flight=min(conversations, 30), conversations=conversations))
             found.append(_read_memory_mb(gateway))
     return found
 

@@ -103,3 +103,14 @@ def test_starting_is_measured_for_each_command_and_the_first_evaluation() -> Non
     assert all(figure["cpu_s"] > 0 for figure in found.values())
     assert found["assay gate"]["budget_s"] == 0.35
     assert found["first evaluate()"]["budget_s"] == 0.3
+
+
+def test_the_gateway_is_measured_beside_a_bare_proxy() -> None:
+    found = figures("gateway.py", "--loads", "2:2", "--memory", "100")
+
+    assert [each["proxy"] for each in found["loads"]] == ["direct", "bare", "gateway"]
+    for each in found["loads"]:
+        assert (each["in_flight"], each["calls"]) == (2, 20)
+        # The latency of the model is really there.
+        assert each["first_byte_ms"] >= 50
+    assert len(found["memory_mb"]) == 5

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from aiohttp import web
+from aiohttp import ClientSession, web
 from openai import APIStatusError, AsyncOpenAI
 
 from assay.gateway import Gateway, GatewaySession
@@ -178,6 +178,44 @@ def test_reasoning_returns_to_the_model_although_the_agents_api_has_no_place_for
     sent = json.dumps(asyncio.run(scenario()))
 
     assert ("ENCRYPTED" if provider == "openai-responses" else "SIGNED") in sent
+
+
+PIXEL = "iVBORw0KGgo="
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("dialect", PROVIDERS)
+def test_an_image_reaches_each_model(dialect: str, provider: str) -> None:
+    url = f"data:image/png;base64,{PIXEL}"
+    source = {"type": "base64", "media_type": "image/png", "data": PIXEL}
+    bodies: dict[str, tuple[str, str, Any]] = {
+        "openai": (
+            "/chat/completions",
+            "messages",
+            {"type": "image_url", "image_url": {"url": url}},
+        ),
+        "openai-responses": ("/responses", "input", {"type": "input_image", "image_url": url}),
+        "anthropic": ("/messages", "messages", {"type": "image", "source": source}),
+    }
+
+    async def scenario() -> Any:
+        async with (
+            ModelApi(provider) as api,
+            connect(api.endpoint()) as client,
+            Gateway(client) as gateway,
+            ClientSession() as http,
+        ):
+            session = gateway.open_session()
+            path, field, part = bodies[dialect]
+            body = {"model": "m", field: [{"role": "user", "content": [part]}]}
+            headers = {"x-api-key": session.key}
+            async with http.post(session.base_url + path, json=body, headers=headers) as response:
+                assert response.status == 200, await response.text()
+            return api.asked[0][bodies[provider][1]][-1]["content"]
+
+    (part,) = asyncio.run(scenario())
+
+    assert part == bodies[provider][2]
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])

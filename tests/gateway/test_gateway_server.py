@@ -283,6 +283,44 @@ def test_a_limit_ends_the_session_with_an_error_that_is_not_retried(
     assert asked <= 1
 
 
+def test_the_time_limit_ends_a_stream_that_has_begun() -> None:
+    async def send_slowly(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        choice = {"index": 0, "delta": {"content": "first"}, "finish_reason": None}
+        head = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+        await response.write(b"data: %s\n\n" % json.dumps({**head, "choices": [choice]}).encode())
+        await asyncio.Event().wait()
+        return response
+
+    async def scenario() -> tuple[bytes, Trajectory]:
+        async with serve(limits=GatewayLimits(max_seconds=2.0)) as (api, _, session):
+            api.behave(send_slowly)
+            received: list[bytes] = []
+            body = {"model": "x", "messages": HELLO, "stream": True}
+            headers = {"Authorization": f"Bearer {session.key}"}
+            url = f"{session.base_url}/chat/completions"
+            async with (
+                ClientSession() as http,
+                http.post(url, json=body, headers=headers) as response,
+            ):
+                try:
+                    async for part in response.content.iter_any():
+                        received.append(part)
+                except ClientPayloadError:
+                    received.append(b"broken")
+            return b"".join(received), await session.seal()
+
+    received, trajectory = asyncio.run(scenario())
+
+    first, last = EventReader().feed(received.removesuffix(b"broken"))
+    assert b"first" in first.data
+    assert json.loads(last.data)["error"]["code"] == "limit_reached"
+    assert received.endswith(b"broken")
+    assert trajectory.termination_reason == "max_seconds"
+    assert trajectory.messages == []
+
+
 async def ask_twice(agent: AsyncOpenAI) -> None:
     for _ in range(2):
         await agent.chat.completions.create(model="x", messages=HELLO)
@@ -594,6 +632,47 @@ def test_token_ids_are_asked_for_without_streaming_and_the_agent_gets_a_stream()
     assert call.completion_ids == (1001,)
     assert call.logprobs == (-0.5,)
     assert call.prompt_ids is not None
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["answer", "error"])
+def test_a_stream_is_kept_alive_while_the_whole_answer_is_awaited(
+    fails: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("assay.gateway.http_answers.KEEP_ALIVE_S", 0.001)
+    release = asyncio.Event()
+
+    async def wait(request: web.Request, body: dict[str, Any]) -> web.Response:
+        await release.wait()
+        if fails:
+            return web.json_response({"error": {"message": "too late"}}, status=503)
+        content = [{"type": "text", "text": "late"}]
+        return web.json_response({"content": content, "stop_reason": "end_turn"})
+
+    async def scenario() -> list[bytes]:
+        received: list[bytes] = []
+        async with serve(ModelApi("anthropic")) as (api, _, session), ClientSession() as http:
+            api.behave(wait)
+            body = {"model": "x", "messages": HELLO, "stream": True}
+            headers = {"Authorization": f"Bearer {session.key}"}
+            url = f"{session.base_url}/chat/completions"
+            async with http.post(url, json=body, headers=headers) as response:
+                try:
+                    async for part in response.content.iter_any():
+                        received.append(part)
+                        release.set()
+                except ClientPayloadError:
+                    received.append(b"broken")
+        return received
+
+    received = asyncio.run(scenario())
+
+    assert received[0].startswith(b": keep-alive\n\n")
+    if fails:
+        assert b"too late" in b"".join(received)
+        assert received[-1] == b"broken"
+    else:
+        assert b'"late"' in b"".join(received)
+        assert b"".join(received).endswith(b"data: [DONE]\n\n")
 
 
 def test_an_agent_that_leaves_does_not_lose_the_answer_for_its_retry() -> None:

@@ -161,14 +161,14 @@ class Gateway:
         try:
             request[_SESSION_KEY] = self._authenticate(request)
             return await handler(request)
-        except CallRefused as refused:
-            return respond_error(refused, dialect)
+        except CallRefused as error:
+            refused = error
         except web.HTTPRequestEntityTooLarge:
             most = self._settings.max_body_bytes
-            too_large = CallRefused(413, f"the request has more than {most:,} bytes")
-            return respond_error(too_large, dialect)
+            refused = CallRefused(413, f"the request has more than {most:,} bytes")
         except web.HTTPRequestTimeout:
-            return respond_error(CallRefused(408, "the request did not arrive in time"), dialect)
+            refused = CallRefused(408, "the request did not arrive in time")
+        return await respond_error(request, refused, dialect)
 
     def _authenticate(self, request: web.Request) -> GatewaySession:
         session = self._sessions.get(_find_session_id(request))

@@ -44,9 +44,15 @@ class CallRefused(Exception):
         return dialect.write_error(self.status, self.message, self.code)
 
 
-def respond_error(refused: CallRefused, dialect: Dialect) -> web.Response:
-    """Build the response of an error."""
-    return respond_json(refused.build_body(dialect), refused.status, refused.headers)
+async def respond_error(
+    request: web.Request, refused: CallRefused, dialect: Dialect
+) -> web.StreamResponse:
+    """Respond with an error: as a response of its own, or at the end of a stream that has begun."""
+    started: EventResponse | None = request.get(_STREAM_KEY)
+    if started is None:
+        return respond_json(refused.build_body(dialect), refused.status, refused.headers)
+    await started.write(dialect.write_error_event(refused.build_body(dialect)))
+    return started.abort()
 
 
 def respond_json(
@@ -68,6 +74,7 @@ class EventResponse:
 
     async def start(self) -> None:
         """Send the headers."""
+        self._request[_STREAM_KEY] = self
         try:
             await self.response.prepare(self._request)
         except ConnectionError:
@@ -97,6 +104,9 @@ class EventResponse:
         return self.response
 
 
+_STREAM_KEY = web.RequestKey("stream", EventResponse)
+
+
 async def stream_answer(
     request: web.Request,
     call: RecordedCall,
@@ -119,11 +129,6 @@ async def stream_answer(
     except asyncio.CancelledError:
         task.cancel()
         raise
-    except CallRefused as refused:
-        if response is None:
-            raise
-        await response.write(call.dialect.write_error_event(refused.build_body(call.dialect)))
-        return response.abort()
     call.note_first_byte()
     if response is None:
         response = EventResponse(request)

@@ -13,10 +13,12 @@ from assay.types import ForkReason, ModelCall
 from .conversation_keys import Key, KeyReader, list_call_texts
 from .declared_lineage import DeclaredLineage, read_declared_lineage
 from .recorded_call import RecordedCall
-from .request_parts import count_common_prefix
 
 # A shorter text may occur in the arguments of a call by chance.
 _MIN_PROMPT_CHARS = 20
+
+# The turns among which the one is looked for that started a subagent.
+_MAX_STARTERS = 200
 
 DecidedBy = Literal["declared", "tokens", "messages"]
 
@@ -61,6 +63,46 @@ class _Turn:
     whole: tuple[Key, ...]
 
 
+class _PrefixIndex:
+    """Turns by the prefixes of their conversations, so that placing a call takes one pass."""
+
+    def __init__(self) -> None:
+        self._by_whole: dict[int, list[_Turn]] = {}
+        self._by_prefix: dict[int, _Turn] = {}
+
+    def add(self, turn: _Turn) -> None:
+        """Add a turn; of several with the same prefix, the last one is found."""
+        digests = _hash_prefixes(turn.whole)
+        for digest in digests:
+            self._by_prefix[digest] = turn
+        if digests:
+            self._by_whole.setdefault(digests[-1], []).append(turn)
+
+    def find_continued(self, request: Sequence[Key]) -> "list[_Turn]":
+        """Return the turns with the longest conversation that a request continues."""
+        for digest in reversed(_hash_prefixes(request)):
+            if digest in self._by_whole:
+                return self._by_whole[digest]
+        return []
+
+    def find_nearest(self, request: Sequence[Key]) -> "_Turn | None":
+        """Return the turn with the longest common prefix; None without any."""
+        for digest in reversed(_hash_prefixes(request)):
+            if digest in self._by_prefix:
+                return self._by_prefix[digest]
+        return None
+
+
+def _hash_prefixes(keys: Sequence[Key]) -> list[int]:
+    """Return a hash of each prefix, from the shortest to the whole."""
+    found: list[int] = []
+    last = 0
+    for key in keys:
+        last = hash((last, key))
+        found.append(last)
+    return found
+
+
 class Lineage:
     """Places the calls of a session, in the order in which they were made."""
 
@@ -69,6 +111,9 @@ class Lineage:
         self.places: dict[RecordedCall, CallPlace] = {}
         self._reader = KeyReader()
         self._turns: list[_Turn] = []
+        self._index = _PrefixIndex()
+        self._named: dict[str, _PrefixIndex] = {}
+        self._latest: dict[str, CallBranch] = {}
         self._summaries: list[tuple[str, CallBranch | None, RecordedCall]] = []
         self._continued: set[RecordedCall] = set()
 
@@ -78,14 +123,16 @@ class Lineage:
         if call.purpose == "turn":
             request = self._reader.read_request(call)
             place = self._place_turn(call, request, declared)
-            if place.branch not in self.branches:
+            if not place.branch.calls:
                 self.branches.append(place.branch)
+            if place.branch.name is not None:
+                self._latest[place.branch.name] = place.branch
             place.branch.calls.append(call)
             if place.parent is not None:
                 self._continued.add(place.parent)
             if call.succeeded:
                 whole = (*request, *self._reader.read_answer(call))
-                self._turns.append(_Turn(call, place.branch, request, whole))
+                self._add_turn(_Turn(call, place.branch, request, whole))
             self.places[call] = place
             return
         branch = self._find_declared(declared) or (self._turns[-1].branch if self._turns else None)
@@ -96,6 +143,12 @@ class Lineage:
             parent = call.repeats
             self.places[call] = CallPlace(branch, parent, None)
 
+    def _add_turn(self, turn: _Turn) -> None:
+        self._turns.append(turn)
+        self._index.add(turn)
+        if turn.branch.name is not None:
+            self._named.setdefault(turn.branch.name, _PrefixIndex()).add(turn)
+
     def _place_turn(
         self, call: RecordedCall, request: tuple[Key, ...], declared: DeclaredLineage | None
     ) -> CallPlace:
@@ -104,9 +157,7 @@ class Lineage:
             if own is None:
                 return self._start_declared(declared)
             return self._continue_declared(call, request, declared, own)
-        found = [turn for turn in self._turns if _extends(request, turn.whole)]
-        longest = max((len(turn.whole) for turn in found), default=0)
-        best = [turn for turn in found if len(turn.whole) == longest and longest]
+        best = self._index.find_continued(request)
         if len(best) > 1:
             # Equal conversations: the one that no other call continues yet.
             free = [turn for turn in best if turn.call not in self._continued]
@@ -119,10 +170,7 @@ class Lineage:
         return self._fork(call, request)
 
     def _find_declared(self, declared: DeclaredLineage | None) -> CallBranch | None:
-        if declared is None:
-            return None
-        named = (each for each in reversed(self.branches) if each.name == declared.conversation)
-        return next(named, None)
+        return None if declared is None else self._latest.get(declared.conversation)
 
     def _start_declared(self, declared: DeclaredLineage) -> CallPlace:
         branch = CallBranch("root", name=declared.conversation, decided_by="declared")
@@ -140,12 +188,11 @@ class Lineage:
         declared: DeclaredLineage,
         own: CallBranch,
     ) -> CallPlace:
-        turns = [turn for turn in self._turns if turn.branch.name == declared.conversation]
-        found = [turn for turn in turns if _extends(request, turn.whole)]
+        index = self._named.get(declared.conversation) or _PrefixIndex()
+        found = index.find_continued(request)
         raised = declared.window is not None and declared.window != own.window
         if found and not raised:
-            best = max(found, key=lambda turn: (len(turn.whole), turn.call.number))
-            place = self._continue_turn(call, request, best)
+            place = self._continue_turn(call, request, found[-1])
             place.branch.name = declared.conversation
             place.branch.window = declared.window
             place.decided_by = "declared"
@@ -157,10 +204,9 @@ class Lineage:
         last = next((each for _, branch, each in self._summaries[-1:] if branch is own), None)
         if raised or last is not None:
             fork.reason, fork.summary = "compaction", last
-        elif turns and not found:
-            nearest = max(turns, key=lambda turn: count_common_prefix(request, turn.whole))
+        elif (nearest := index.find_nearest(request)) is not None:
             fork.parent, fork.parent_call = nearest.branch, nearest.call
-            if _extends(request, nearest.request):
+            if request == nearest.request:
                 fork.reason = "resampled"
         return CallPlace(fork, None, "declared")
 
@@ -175,7 +221,8 @@ class Lineage:
             fork = CallBranch(reason, turn.branch, turn.call, turn.branch.name, "tokens")
             return CallPlace(fork, turn.call, "tokens")
         if turn.call is not turn.branch.last:
-            same = any(each.request == request for each in self._turns)
+            nearest = self._index.find_nearest(request)
+            same = nearest is not None and nearest.request == request
             reason = "resampled" if same else "edited_history"
             fork = CallBranch(reason, turn.branch, turn.call, turn.branch.name, decided)
             return CallPlace(fork, turn.call, decided)
@@ -190,27 +237,20 @@ class Lineage:
                 fork = CallBranch("compaction", branch, last, None, "messages")
                 fork.summary = summed
                 return CallPlace(fork, None, "messages")
-        nearest = max(
-            self._turns, key=lambda turn: count_common_prefix(request, turn.whole), default=None
-        )
-        common = 0 if nearest is None else count_common_prefix(request, nearest.whole)
-        if nearest is not None and common:
+        nearest = self._index.find_nearest(request)
+        if nearest is not None:
             same = request == nearest.request
             reason: ForkReason = "resampled" if same else "edited_history"
             fork = CallBranch(reason, nearest.branch, nearest.call, None, "messages")
             return CallPlace(fork, None, "messages")
         prompt = next((key[-1] for key in request if key[0] == "user"), "")
         if len(prompt) >= _MIN_PROMPT_CHARS:
-            for turn in reversed(self._turns):
+            for turn in reversed(self._turns[-_MAX_STARTERS:]):
                 answer = turn.whole[len(turn.request) :]
                 if any(prompt in text for text in list_call_texts(answer, turn.call.answer or {})):
                     child = CallBranch("subagent", turn.branch, turn.call, None, "messages")
                     return CallPlace(child, None, "messages")
         return CallPlace(CallBranch("root"), None, None)
-
-
-def _extends(keys: Sequence[Key], earlier: Sequence[Key]) -> bool:
-    return len(keys) >= len(earlier) and tuple(keys[: len(earlier)]) == tuple(earlier)
 
 
 def _compare_tokens(call: RecordedCall, earlier: RecordedCall) -> bool | None:

@@ -213,9 +213,7 @@ class Relay:
             problem = "the stream of the model ended early"
         if problem is not None:
             call.fail(problem, status=200)
-            refused = CallRefused(502, problem, code="upstream_error")
-            await response.write(call.dialect.write_error_event(refused.build_body(call.dialect)))
-            return response.abort()
+            raise CallRefused(502, problem, code="upstream_error")
         self._record(call, stream.build_answer())
         return await response.end()
 

@@ -50,9 +50,13 @@ class GatewayAgent:
 
         gateway = self._gateway
         assert gateway is not None
-        session = gateway.open_session(
-            limits=GatewayLimits(**context.limits.model_dump()), seed=context.sampling_seed
+        limits = GatewayLimits(
+            max_turns=context.limits.max_turns,
+            max_tokens=context.limits.max_tokens,
+            max_seconds=context.limits.max_seconds,
+            max_cost_usd=context.limits.max_cost_usd,
         )
+        session = gateway.open_session(limits=limits, seed=context.sampling_seed)
         context.base_url, context.api_key = session.base_url, session.key
         context.variables = session.variables
         if context.client is not None:

@@ -1,0 +1,142 @@
+"""The model behind the gateway: settings of agents in its API, and which of them win."""
+
+from typing import Any
+
+import pytest
+
+from assay.errors import WireError
+from assay.formats import ModelRequest
+from assay.gateway.dialects import OPENAI_CHAT, OPENAI_RESPONSES
+from assay.gateway.upstream import Upstream, write_protocol_settings
+from assay.providers import Client, connect
+from assay.types import Endpoint, Message
+from scripted import Scripted
+
+SCHEMA = {"name": "answer", "schema": {"type": "object"}}
+ANY_JSON: dict[str, Any] = {"name": "answer", "schema": {}}
+ASK = [Message(role="user", content="hi")]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "given", "written"),
+    [
+        ("openai", {"tool_choice": "required"}, {"tool_choice": "required"}),
+        (
+            "openai",
+            {"tool_choice": {"name": "f"}},
+            {"tool_choice": {"type": "function", "function": {"name": "f"}}},
+        ),
+        (
+            "openai",
+            {"response_schema": SCHEMA, "parallel_tool_calls": False},
+            {
+                "response_format": {"type": "json_schema", "json_schema": SCHEMA},
+                "parallel_tool_calls": False,
+            },
+        ),
+        ("openai", {"response_schema": ANY_JSON}, {"response_format": {"type": "json_object"}}),
+        (
+            "openai-responses",
+            {"tool_choice": {"name": "f"}},
+            {"tool_choice": {"type": "function", "name": "f"}},
+        ),
+        (
+            "openai-responses",
+            {"response_schema": SCHEMA},
+            {"text": {"format": {"type": "json_schema", **SCHEMA}}},
+        ),
+        ("anthropic", {"tool_choice": "required"}, {"tool_choice": {"type": "any"}}),
+        ("anthropic", {"tool_choice": "none"}, {"tool_choice": {"type": "none"}}),
+        (
+            "anthropic",
+            {"tool_choice": {"name": "f"}, "parallel_tool_calls": False},
+            {"tool_choice": {"type": "tool", "name": "f", "disable_parallel_tool_use": True}},
+        ),
+        ("anthropic", {"top_k": 5}, {"top_k": 5}),
+        (
+            "anthropic",
+            {"response_schema": SCHEMA},
+            {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA["schema"]}}},
+        ),
+        ("local", {"tool_choice": "auto", "parallel_tool_calls": True}, {}),
+    ],
+)
+def test_settings_are_written_in_the_models_api(
+    protocol: str, given: dict[str, Any], written: dict[str, Any]
+) -> None:
+    assert write_protocol_settings(protocol, given) == written
+
+
+@pytest.mark.parametrize(
+    ("protocol", "given"),
+    [
+        ("openai", {"top_k": 5}),
+        ("anthropic", {"response_schema": ANY_JSON}),
+        ("local", {"tool_choice": "required"}),
+        ("local", {"response_schema": SCHEMA}),
+    ],
+)
+def test_settings_without_an_equivalent_are_refused(protocol: str, given: dict[str, Any]) -> None:
+    with pytest.raises(WireError):
+        write_protocol_settings(protocol, given)
+
+
+def open_upstream(**fields: Any) -> Upstream:
+    given = {"provider": "openai", "model": "m", "api_key": "sk-0123456789"}
+    return Upstream(connect(Endpoint(**{**given, **fields})))
+
+
+def test_settings_of_the_endpoint_win_over_those_of_the_request() -> None:
+    upstream = open_upstream(temperature=0.0)
+    settings = {"temperature": 0.9, "top_p": 0.5, "thinking": {"type": "adaptive"}}
+
+    client, used = upstream.choose_client(ModelRequest(ASK, settings=settings))
+
+    assert client.endpoint.temperature == 0.0
+    assert client.endpoint.top_p == 0.5
+    assert used == {"top_p": 0.5}
+    assert client.endpoint.api_key == "sk-0123456789"
+
+
+def test_clients_of_equal_settings_are_shared_with_one_limit() -> None:
+    upstream = open_upstream()
+    request = ModelRequest(ASK, settings={"top_p": 0.5})
+
+    first, _ = upstream.choose_client(request)
+    second, _ = upstream.choose_client(request)
+    other, _ = upstream.choose_client(ModelRequest(ASK, settings={"top_p": 0.6}))
+
+    assert first is second
+    assert first is not other
+    assert isinstance(other, Client)
+    assert isinstance(upstream.client, Client)
+    assert other.limiter is upstream.client.limiter
+
+
+def test_a_setting_that_the_adapter_refuses_is_a_wire_error() -> None:
+    upstream = open_upstream(provider="openai-responses")
+
+    with pytest.raises(WireError, match="no setting `stop`"):
+        upstream.choose_client(ModelRequest(ASK, settings={"stop": ("END",)}))
+
+
+def test_a_client_that_is_not_ours_is_only_called() -> None:
+    own = Scripted()
+    upstream = Upstream(own)
+
+    client, used = upstream.choose_client(ModelRequest(ASK, settings={"temperature": 0.5}))
+
+    assert client is own
+    assert used == {}
+    assert not upstream.speaks(OPENAI_CHAT)
+    assert upstream.secrets == []
+    with pytest.raises(WireError, match="tool_choice"):
+        upstream.choose_client(ModelRequest(ASK, settings={"tool_choice": "required"}))
+
+
+def test_only_a_model_with_the_same_api_is_spoken_to_directly() -> None:
+    upstream = open_upstream()
+
+    assert upstream.speaks(OPENAI_CHAT)
+    assert not upstream.speaks(OPENAI_RESPONSES)
+    assert "sk-0123456789" in upstream.secrets
