@@ -179,9 +179,12 @@ def test_rollouts_without_a_call_are_left_out_of_the_loss(tmp_path: Path) -> Non
     assert (step.valid, step.trained_rollouts) == (8, 4)
 
 
-def test_an_agent_that_calls_another_model_is_refused_before_an_update(tmp_path: Path) -> None:
+@pytest.mark.parametrize("zero_variance", ["keep", "drop"])
+def test_an_agent_that_calls_another_model_is_refused_before_an_update(
+    zero_variance: str, tmp_path: Path
+) -> None:
     with pytest.raises(TokenError, match="answered in none of the 8 rollouts") as refused:
-        train(tmp_path, "cmd:cat")
+        train(tmp_path, "cmd:cat", zero_variance=zero_variance)
 
     assert "OPENAI_BASE_URL" in str(refused.value)
     assert (tmp_path / "out" / "metrics.jsonl").read_text("utf-8") == ""

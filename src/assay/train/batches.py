@@ -99,7 +99,8 @@ def select_trained_rollouts(
     Failed and unscored rollouts are excluded, and those that the configuration drops. So are
     rollouts without an answer of the model, which must not be all of them.
     """
-    selected, silent = [], 0
+    _check_answered(groups)
+    selected = []
     for group in groups:
         if config.zero_variance != "keep" and not group.has_signal:
             continue
@@ -107,20 +108,34 @@ def select_trained_rollouts(
         for sample, advantage in zip(group.samples, found, strict=True):
             if advantage is None or (config.drop_truncated and is_truncated(sample)):
                 continue
-            if not sample.tokens and not has_sampled_turn(sample):
-                silent += 1
+            if not _has_tokens(sample):
                 continue
             rollout = TrainedRollout(_tokenize_parts(sample, config), advantage)
             # Without a token to train on, it would still count as a rollout of the step.
             if rollout.trained_tokens:
                 selected.append(rollout)
-    if silent and not selected:
+    return selected
+
+
+def _check_answered(groups: Sequence[RolloutGroup]) -> None:
+    """Raise `TokenError` if no scored rollout has an answer of the model."""
+    # Before groups are dropped: rewards without the model are often all equal.
+    scored = [
+        sample
+        for group in groups
+        for sample, reward in zip(group.samples, group.rewards, strict=True)
+        if reward is not None
+    ]
+    if scored and not any(map(_has_tokens, scored)):
         raise TokenError(
-            f"the model that is trained answered in none of the {silent} rollouts of a step",
+            f"the model that is trained answered in none of the {len(scored)} rollouts of a step",
             hint="the agent's calls must go to OPENAI_BASE_URL or ANTHROPIC_BASE_URL of its "
             "environment, or to `base_url` or `client` of its context",
         )
-    return selected
+
+
+def _has_tokens(sample: Sample) -> bool:
+    return bool(sample.tokens) or has_sampled_turn(sample)
 
 
 def is_truncated(sample: Sample) -> bool:
