@@ -80,7 +80,7 @@ class Clock:
 def with_assay(task: str, folder: Path, steps: int) -> Measured:
     from assay.agents import Limits
     from assay.environments import ToolEnvironment, tool
-    from assay.train import GRPOConfig, TrainingSession, grpo_train
+    from assay.train import GRPOConfig, StepFinished, TrainingSession, grpo_train
     from assay.types import Sample
 
     class Lamp(ToolEnvironment):
@@ -116,7 +116,7 @@ def with_assay(task: str, folder: Path, steps: int) -> Measured:
             Lamp if task == "tools" else None,
             session=TrainingSession(
                 store=Path(output) / "store.db",
-                watch=lambda event: clock.stepped() if type(event).__name__ == "Stepped" else None,
+                watch=lambda event: clock.stepped() if isinstance(event, StepFinished) else None,
             ),
         )
     last = result.steps[WARM_UP:]

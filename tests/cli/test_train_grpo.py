@@ -328,3 +328,28 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         load_train_file("training.yaml")
     with pytest.raises(ConfigError, match="the file does not exist"):
         load_train_file(str(tmp_path / "none.py"))
+
+
+AGENT_FILE = FILE.replace("environment = Lamp", "agent = 'cmd:cat'")
+ASK = """
+def ask(sample, context):
+    return context.client.ask(context.messages, seed=context.sampling_seed).message.text
+"""
+
+
+def test_an_agent_of_the_file_or_the_option_answers(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "lamp_training.py").write_text(AGENT_FILE)
+    (folder / "asking.py").write_text(ASK)
+
+    assert run("--quiet", "-o", "silent") == 3
+    assert "answered in none of the 12 rollouts" in capsys.readouterr().err
+    assert run("--quiet", "--agent", "asking.py:ask") == 0
+    assert "24, 0 failed, 0 not judged" in capsys.readouterr().out
+
+
+def test_an_agent_beside_an_environment_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--quiet", "--agent", "cmd:cat") == 2
+
+    assert "`environment` applies to a model, but `agent` is cmd:cat" in capsys.readouterr().err

@@ -13,8 +13,9 @@ TOLERANCE = 1e-4
 
 
 def calls_of(rollout: Sample) -> list[ModelCall]:
+    """The calls that are trained on: not the titles and summaries of an agent."""
     assert rollout.trajectory is not None
-    return rollout.trajectory.calls
+    return [call for call in rollout.trajectory.calls if call.purpose == "turn"]
 
 
 def whole(call: ModelCall) -> list[int]:

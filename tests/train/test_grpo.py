@@ -118,14 +118,6 @@ def test_a_function_that_calls_the_policy_can_be_trained(agent: Any, tmp_path: P
         assert sample.response == sample.trajectory.messages[-1].text
 
 
-@pytest.mark.parametrize("agent", ["cmd:cat", "http://127.0.0.1:1/ask", "mock:echo"])
-def test_an_agent_that_cannot_call_the_policy_is_refused(agent: str, tmp_path: Path) -> None:
-    config = GRPOConfig(model_name="letters", num_steps=1, output=tmp_path / "out")
-
-    with pytest.raises(ConfigError, match="does not call the model that is trained"):
-        grpo_train(config, [{"prompt": "a"}], share_of_a, agent=agent, model=word_model([]))
-
-
 def test_an_agent_with_a_tool_learns_to_use_it_over_two_turns(tmp_path: Path) -> None:
     result = trained(tmp_path, num_steps=10, prompts_per_step=6, group_size=6)
 

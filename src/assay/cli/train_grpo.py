@@ -52,7 +52,13 @@ def configure(parser: ArgumentParser) -> None:
         "file",
         metavar="FILE.py",
         help="file that defines `config`, a GRPOConfig, `prompts`, and `score_fn` or "
-        "`environment`; may define `prepare_messages` and `model`",
+        "`environment`; may define `agent`, `prepare_messages` and `model`",
+    )
+    parser.add_argument(
+        "--agent",
+        metavar="AGENT",
+        help="train the model behind a command (cmd:...), a function (FILE.py:function) or a "
+        "service (http://...), overrides `agent`",
     )
     add_count(parser, "--steps", "stop after step N")
     parser.add_argument(
@@ -70,7 +76,9 @@ def main(args: Namespace) -> int:
     # User code may print; stdout is for the report.
     try:
         with redirect_output_to_stderr():
-            file = load_train_file(args.file, num_steps=args.steps, output=args.output)
+            file = load_train_file(
+                args.file, agent=args.agent, num_steps=args.steps, output=args.output
+            )
             with TrainDisplay(quiet=args.quiet) as display:
                 result = _TrainingMonitor(file, args, display).run()
     except InconclusiveError as error:
@@ -101,12 +109,15 @@ class TrainFile:
     prompts: Source | SampleStream
     score_fn: ScoreFunction | None
     environment: Any
+    agent: Any
+    """An agent, or what names one; None: the model itself answers."""
+
     prepare_messages: Any
     model: LocalModel | None
     """A model that the file builds itself; None for the folder that `config` names."""
 
 
-def load_train_file(target: str, **changes: object) -> TrainFile:
+def load_train_file(target: str, *, agent: str | None = None, **changes: object) -> TrainFile:
     """Import `FILE.py` and check its definitions; `changes` override its configuration."""
     path, hint = Path(target), "define `config`, `prompts`, and `score_fn` or `environment`"
     if path.suffix != ".py":
@@ -143,6 +154,7 @@ def load_train_file(target: str, **changes: object) -> TrainFile:
         prompts=locate_dataset(defined["prompts"], path.parent),
         score_fn=score_fn,
         environment=environment,
+        agent=defined.get("agent") if agent is None else agent,
         prepare_messages=defined.get("prepare_messages"),
         model=model,
     )
@@ -176,6 +188,7 @@ class _TrainingMonitor:
                     file.prompts,
                     file.score_fn,
                     file.environment,
+                    agent=file.agent,
                     prepare_messages=file.prepare_messages,
                     model=file.model,
                     session=session,
@@ -273,6 +286,6 @@ def choose_grpo_exit_status(result: GRPOResult) -> int:
 
 
 def _format_grpo_hint(args: Namespace) -> str:
-    options = format_options(args, ("steps", "output", "store"))
+    options = format_options(args, ("agent", "steps", "output", "store"))
     command = shlex.join(["assay", "train", "grpo", args.file, *options, "--resume"])
     return format_resume_hint(command, kept="checkpoints")

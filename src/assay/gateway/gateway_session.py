@@ -4,6 +4,7 @@ import asyncio
 import hmac
 import json
 import secrets
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import blake2b
@@ -62,6 +63,7 @@ class GatewaySession:
         self._seed = seed
         self._sealed = False
         self._count = 0
+        self._asked: Counter[bytes] = Counter()
         self._tasks: set[asyncio.Task[Any]] = set()
         # Kept alive, so that errors anywhere redact the key.
         self._redactor = Redactor([self.key])
@@ -118,17 +120,21 @@ class GatewaySession:
     ) -> RecordedCall:
         """Record the request of a call."""
         declared = self._collect_lineage_headers(headers)
+        digest = compute_body_digest(raw)
+        # An agent that asks the same again wants another answer.
+        seed = None if self._seed is None else self._seed + self._asked[digest]
+        self._asked[digest] += 1
         call = RecordedCall(
             number=self._count,
             dialect=dialect,
             request=self._pool.split(body, dialect.list_field),
-            digest=compute_body_digest(raw),
+            digest=digest,
             hide_secrets=self.hide_secrets,
             size_bytes=len(raw),
             headers=declared,
             purpose=classify_call(body, read_declared_lineage(declared)),
             streamed=bool(body.get("stream")),
-            seed=self._seed,
+            seed=seed,
         )
         self._count += 1
         self.calls.append(call)

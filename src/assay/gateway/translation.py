@@ -65,11 +65,13 @@ class Translator:
             raise CallRefused(400, f"the request is invalid: {error}") from None
         call.sampling = {name: value for name, value in settings.items() if value is not None}
         # Overridden by the endpoint, or a wish that the model's API has no place for.
-        unused = wanted.settings.keys() - settings.keys() - {"seed"}
+        seed = self._upstream.choose_seed(wanted, call.seed)
+        unused = wanted.settings.keys() - settings.keys()
+        if seed == wanted.settings.get("seed"):
+            unused -= {"seed"}
         notes = [f"`{name}` of the agent; not used" for name in sorted(unused)]
         call.dropped = dict(Counter([*(each.what for each in wanted.dropped), *notes]))
         messages = answers.restore(wanted.messages)
-        seed = wanted.settings.get("seed", call.seed)
         try:
             reply = await client.complete(messages, tools=wanted.tools, seed=seed)
         except EndpointError as error:
@@ -80,7 +82,7 @@ class Translator:
             raise CallRefused(
                 400, f"{error.where}: {error.message}", code="untranslatable"
             ) from None
-        answers.add(reply.message)
+        answers.add(wanted.messages, reply.message)
         answer = call.dialect.write_answer(self._build_answer(reply, wanted))
         call.finish(answer, reply)
         return answer
@@ -103,26 +105,43 @@ class AnswerMemory:
 
     The agent sends them back in its own API, which has no place for the encrypted reasoning, the
     signatures and the spelling of arguments of another one. An answer that comes back unchanged is
-    replaced by the original, so that the model sees its own words.
+    replaced by the original, so that the model sees its own words, and its own tokens.
     """
 
     def __init__(self) -> None:
         self._answers: dict[object, Message] = {}
 
-    def add(self, message: Message) -> None:
-        """Remember an answer."""
-        self._answers[_identify_answer(message)] = message
+    def add(self, messages: Sequence[Message], answer: Message) -> None:
+        """Remember the answer to a conversation."""
+        key = _identify_answer(answer)
+        self._answers[key] = answer
+        # Short answers are equal in several conversations, where each has its own tokens.
+        self._answers[_hash_conversation(messages), key] = answer
 
     def restore(self, messages: list[Message]) -> list[Message]:
         """Replace the answers that came back unchanged."""
         if not self._answers:
             return messages
-        return [
-            self._answers.get(_identify_answer(message), message)
-            if message.role == "assistant"
-            else message
-            for message in messages
-        ]
+        restored, before = [], _EMPTY
+        for message in messages:
+            original = message
+            if message.role == "assistant":
+                key = _identify_answer(message)
+                anywhere = self._answers.get(key, message)
+                original = self._answers.get((before, key), anywhere)
+            restored.append(original)
+            before = _hash_conversation((message,), before)
+        return restored
+
+
+# The hash of a conversation without messages.
+_EMPTY = 0
+
+
+def _hash_conversation(messages: Sequence[Message], before: int = _EMPTY) -> int:
+    for message in messages:
+        before = hash((before, message.role, _identify_answer(message), message.tool_call_id))
+    return before
 
 
 def check_representable(messages: Sequence[Message], protocol: str) -> None:

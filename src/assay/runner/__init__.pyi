@@ -1,3 +1,4 @@
+from .agent_gateway import find_agent_gateway as find_agent_gateway
 from .engine import EvalEngine as EvalEngine
 from .engine import compute_sample_cost as compute_sample_cost
 from .eval_config import EvalConfig as EvalConfig

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Self
 from assay.agents import Agent, AgentClient, ModelAgent, RunContext, build_trajectory
 from assay.errors import AccessDenied, GatewayFault
 from assay.providers import ModelClient
-from assay.types import Boundary, Message, Sample, Trajectory
+from assay.types import Boundary, Message, ModelCall, Sample, Trajectory
 
 from .eval_config import EvalConfig
 
@@ -140,9 +140,15 @@ def merge_recorded(own: Trajectory | None, recorded: Trajectory) -> Trajectory:
         update={
             "messages": messages,
             "duration": own.duration,
-            "calls": [*recorded.calls, *(call for call in own.calls if call.wire is None)],
+            "calls": [*recorded.calls, *filter(_is_other_call, own.calls)],
         }
     )
+
+
+def _is_other_call(call: ModelCall) -> bool:
+    # The usage that an agent reports in total is that of the recorded calls.
+    is_total = call.model is None and call.completion_ids is None
+    return call.wire is None and not is_total
 
 
 def _find_answer(messages: list[Message]) -> str:

@@ -12,7 +12,7 @@ from assay.types import Sample
 from .grpo_config import GRPOConfig, Scaling
 from .losses import StepSize, compute_token_scale
 from .shared_prompts import SharedPrompts, Span, share_prompts
-from .token_spans import check_tokens, token_source, tokenize_sample
+from .token_spans import check_tokens, has_sampled_turn, token_source, tokenize_sample
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -96,8 +96,10 @@ def select_trained_rollouts(
 ) -> list[TrainedRollout]:
     """Select the rollouts for the loss of a step. Raises `TokenError` for unusable tokens.
 
-    Failed and unscored rollouts are excluded, and those that the configuration drops.
+    Failed and unscored rollouts are excluded, and those that the configuration drops. So are
+    rollouts without an answer of the model, which must not be all of them.
     """
+    _check_answered(groups)
     selected = []
     for group in groups:
         if config.zero_variance != "keep" and not group.has_signal:
@@ -106,11 +108,34 @@ def select_trained_rollouts(
         for sample, advantage in zip(group.samples, found, strict=True):
             if advantage is None or (config.drop_truncated and is_truncated(sample)):
                 continue
+            if not _has_tokens(sample):
+                continue
             rollout = TrainedRollout(_tokenize_parts(sample, config), advantage)
             # Without a token to train on, it would still count as a rollout of the step.
             if rollout.trained_tokens:
                 selected.append(rollout)
     return selected
+
+
+def _check_answered(groups: Sequence[RolloutGroup]) -> None:
+    """Raise `TokenError` if no scored rollout has an answer of the model."""
+    # Before groups are dropped: rewards without the model are often all equal.
+    scored = [
+        sample
+        for group in groups
+        for sample, reward in zip(group.samples, group.rewards, strict=True)
+        if reward is not None
+    ]
+    if scored and not any(map(_has_tokens, scored)):
+        raise TokenError(
+            f"the model that is trained answered in none of the {len(scored)} rollouts of a step",
+            hint="the agent's calls must go to OPENAI_BASE_URL or ANTHROPIC_BASE_URL of its "
+            "environment, or to `base_url` or `client` of its context",
+        )
+
+
+def _has_tokens(sample: Sample) -> bool:
+    return bool(sample.tokens) or has_sampled_turn(sample)
 
 
 def is_truncated(sample: Sample) -> bool:
@@ -119,7 +144,9 @@ def is_truncated(sample: Sample) -> bool:
     if trajectory is None:
         return False
     # The token limit of an answer ends a turn, not necessarily the rollout.
-    return trajectory.truncated or any(call.finish_reason == "length" for call in trajectory.calls)
+    return trajectory.truncated or any(
+        call.finish_reason == "length" and call.purpose == "turn" for call in trajectory.calls
+    )
 
 
 def _tokenize_parts(sample: Sample, config: GRPOConfig) -> tuple[Sample, ...]:

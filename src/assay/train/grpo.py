@@ -7,8 +7,8 @@ and are recorded as a run. An interrupted training can be resumed by another pro
 import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from contextlib import AsyncExitStack, ExitStack, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from assay.agents import AgentRef
@@ -16,7 +16,7 @@ from assay.datasets import SampleStream, SkippedRows, Source
 from assay.environments import EnvironmentLike, accept_environment_alias
 from assay.errors import ConfigError, StoreError
 from assay.providers import LocalClient, LocalModel
-from assay.runner import PrepareMessages
+from assay.runner import EvalConfig, PrepareMessages, find_agent_gateway
 from assay.scorers import ScoreFunction
 from assay.store import RunStatus, Store
 
@@ -93,8 +93,9 @@ def grpo_train(  # noqa: PLR0913  # the parts of an evaluation, and where it lea
 
     `score_fn` is that of an evaluation; None takes the environment's own rewards.
     `environment` creates a new environment for each rollout, as in an evaluation.
-    `agent` is a function or an `Agent` that calls the policy through `context.client`, in place of
-    the environment.
+    `agent` rolls out in place of the environment, as in an evaluation: a command, a service, a
+    function or an `Agent`. It reaches the policy through the gateway, at `OPENAI_BASE_URL` and the
+    like, or through `context.client`.
     `prepare_messages` is that of an evaluation too; `config` may have it instead.
     `model` is a loaded model, which is trained in place. Called within a running event loop, this
     blocks it; await `grpo_train_async` there instead.
@@ -227,9 +228,11 @@ class _GRPOTraining:
             resumed = self._session.resume
             done = run.read_done_keys() if resumed else frozenset[str]()
             kept = run.read_kept_keys() if resumed else frozenset[str]()
-            async with run.writer() as writer:
+            async with AsyncExitStack() as stack:
+                writer = await stack.enter_async_context(run.writer())
                 recording = Recording(run, writer, run.key_fingerprint, done, kept)
-                collector = self._build_collector(recording, client)
+                evaluation = await self._open_agent(stack, client)
+                collector = self._build_collector(recording, client, evaluation)
                 if self._trl is None:
                     whole = await self._take_all_steps(collector)
                 else:
@@ -253,7 +256,18 @@ class _GRPOTraining:
             await self._trl.release_followers()
         return result
 
-    def _build_collector(self, recording: Recording, client: LocalClient) -> RolloutCollector:
+    async def _open_agent(self, stack: AsyncExitStack, client: LocalClient) -> EvalConfig:
+        """Return the evaluation, with its agent behind a gateway that all steps share."""
+        evaluation = self._plan.evaluation
+        if (close := getattr(evaluation.agent, "close", None)) is not None:
+            stack.push_async_callback(close)
+        if (gateway := find_agent_gateway(evaluation, client)) is None:
+            return evaluation
+        return replace(evaluation, agent=await stack.enter_async_context(gateway))
+
+    def _build_collector(
+        self, recording: Recording, client: LocalClient, evaluation: EvalConfig
+    ) -> RolloutCollector:
         plan, stop = self._plan, self._session.stop
         lockstep = None
         if plan.config.lockstep:
@@ -261,7 +275,7 @@ class _GRPOTraining:
             stop.listen(lockstep.release)
         return RolloutCollector(
             config=plan.config,
-            evaluation=plan.evaluation,
+            evaluation=evaluation,
             order=plan.order,
             client=client,
             recording=recording,

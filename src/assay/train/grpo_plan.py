@@ -11,8 +11,6 @@ from pydantic import BaseModel, ConfigDict
 from assay.agents import (
     Agent,
     AgentRef,
-    CommandAgent,
-    HttpAgent,
     ModelAgent,
     PreparationFailed,
     resolve_agent,
@@ -183,14 +181,20 @@ def plan_training(
 def _check_trainable(agent: AgentRef) -> Agent:
     """Return the agent. Raises `ConfigError` for one that cannot call the policy."""
     found = resolve_agent(agent, where=_GRPO_WHERE)
-    if isinstance(found, Endpoint | CommandAgent | HttpAgent | ModelAgent):
-        name = found.model if isinstance(found, Endpoint) else found.name
-        raise ConfigError(
-            f"the agent {name} does not call the model that is trained",
-            where=_GRPO_WHERE,
-            hint="pass a function of sample and context that calls context.client",
+    if isinstance(found, Endpoint | ModelAgent):
+        hint = "name the model in GRPOConfig(model_name=...), and pass no agent"
+    elif not getattr(found, "uses_gateway", True):
+        # Known before a rollout is made: nothing that such an agent is given leads to the policy.
+        hint = (
+            "a service needs {base_url} and {api_key} in its request; a function needs a second "
+            "parameter, the context, with `client` and `base_url`"
         )
-    return found
+    else:
+        return found
+    name = found.model if isinstance(found, Endpoint) else found.name
+    raise ConfigError(
+        f"the agent {name} does not call the model that is trained", where=_GRPO_WHERE, hint=hint
+    )
 
 
 class GRPOStart(BaseModel):

@@ -127,7 +127,14 @@ def _measure_rollouts(
     samples: Sequence[Sample], collected: StepRollouts
 ) -> dict[str, float | None]:
     whole = [each for each in samples if each.trajectory is not None and each.failure is None]
-    calls = [call for each in whole if each.trajectory for call in each.trajectory.calls]
+    # Titles, summaries and retries of an agent are not trained on.
+    calls = [
+        call
+        for each in whole
+        if each.trajectory
+        for call in each.trajectory.calls
+        if call.purpose == "turn"
+    ]
     tokens = sum(len(call.completion_ids or ()) for call in calls)
     # Rollouts from before a resume took no time in this process: no rate can be given.
     made = tokens if not collected.found else 0

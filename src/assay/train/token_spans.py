@@ -37,15 +37,24 @@ def tokenize_sample(sample: Sample) -> list[Sample]:
         raise TokenError(
             "the sample has no recorded model call", where=where, hint=_RETOKENIZE_HINT
         )
-    # Failed calls have no tokens. Titles and summaries are not what the rollout was scored for.
     turns = [
         _read_call_turn(call, f"{where}, call {number}")
         for number, call in enumerate(sample.trajectory.calls, start=1)
-        if call.purpose == "turn" and (call.error is None or call.completion_ids is not None)
+        if _is_sampled_turn(call)
     ]
     if not turns:
         raise TokenError("every recorded call failed: nothing was sampled", where=where)
     return assemble_samples(sample, turns, source="recorded")
+
+
+def has_sampled_turn(sample: Sample) -> bool:
+    """Whether a model answered in the rollout: without an answer, there is nothing to train on."""
+    return sample.trajectory is not None and any(map(_is_sampled_turn, sample.trajectory.calls))
+
+
+def _is_sampled_turn(call: ModelCall) -> bool:
+    # Failed calls have no tokens. Titles and summaries are not what the rollout was scored for.
+    return call.purpose == "turn" and (call.error is None or call.completion_ids is not None)
 
 
 @dataclass(frozen=True)
