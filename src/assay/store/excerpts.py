@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic_core import to_json
 
-from assay.types import replace_lone_surrogates
+from assay.types import build_label, replace_lone_surrogates
 
 if TYPE_CHECKING:
     from assay.types import Sample
@@ -37,8 +37,6 @@ NO_EXCERPT = Excerpt("", "", "", "", "")
 
 def build_excerpt(sample: "Sample") -> Excerpt:
     """Build the excerpt of a sample that is completed or failed."""
-    from assay.types import build_label
-
     truth, result, failure = sample.ground_truth, sample.score, sample.failure
     if failure is not None:
         reason = f"{failure.kind}: {failure.message}"
