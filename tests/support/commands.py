@@ -31,7 +31,7 @@ _HIDDEN = (
 _TIMEOUT_S = 300.0
 # A virtual environment may lend its packages from another one, by a `.pth` file.
 _PACKAGES = [folder for folder in sys.path if Path(folder).name == "site-packages"]
-_KEPT_ROOTS = (sys.prefix, sys.base_prefix, *_PACKAGES, Path(__file__).parents[2])
+_KEPT_ROOTS = (sys.prefix, sys.base_prefix, *_PACKAGES, str(Path(__file__).parents[2]))
 
 
 def call_main(folder: Path, *words: str, **environment: str) -> Ended:

@@ -77,11 +77,13 @@ def main(args: Namespace) -> int:
         max_cost_usd=args.max_cost_usd,
     )
     with Store.open(find_store_location(args)) as store:
-        asyncio.run(_serve(args, connect(endpoint), limits, store))
+        asyncio.run(_serve_gateway(args, connect(endpoint), limits, store))
     return 0
 
 
-async def _serve(args: Namespace, client: ModelClient, limits: GatewayLimits, store: Store) -> None:
+async def _serve_gateway(
+    args: Namespace, client: ModelClient, limits: GatewayLimits, store: Store
+) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

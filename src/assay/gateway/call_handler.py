@@ -11,7 +11,7 @@ from assay.types import describe_error
 
 from .dialects import ANTHROPIC, Dialect
 from .gateway_session import RETRY_HEADER, GatewaySession, compute_body_digest
-from .http_answers import NO_RETRY, CallRefused, respond_json, stream_answer
+from .http_answers import NO_RETRY, CallRefused, respond_json, return_answer, stream_answer
 from .recorded_call import RecordedCall
 from .relay import Relay
 from .translation import Translator
@@ -108,7 +108,7 @@ class CallHandler:
         call.purpose, call.repeats = "retry", original
         call.finish(answer, original.reply)
         if call.streamed:
-            return await stream_answer(request, call, body, _return(answer))
+            return await stream_answer(request, call, body, return_answer(answer))
         return respond_json(answer)
 
     async def count_tokens(self, request: web.Request, session: GatewaySession) -> web.Response:
@@ -139,10 +139,6 @@ class CallHandler:
             return {"data": [entry], "has_more": False, "first_id": model, "last_id": model}
         named = {"id": model, "object": "model", "created": 0, "owned_by": "assay"}
         return {"object": "list", "data": [named]}
-
-
-async def _return(answer: dict[str, Any]) -> dict[str, Any]:
-    return answer
 
 
 def build_sealed_refusal() -> CallRefused:

@@ -17,7 +17,7 @@ from .purposes import classify_call
 from .recorded_call import RecordedCall
 from .recorded_trajectory import build_recorded_trajectory, split_conversations
 from .request_parts import PartPool
-from .spending import GatewayLimits, Spending
+from .spending import GatewayLimits, SessionSpending
 from .translation import AnswerMemory
 
 _LINEAGE_PREFIXES = ("x-claude-code-", "x-codex-", "x-session-", "x-parent-session-")
@@ -45,7 +45,7 @@ class GatewaySession:
         """The base URL of Anthropic's clients, which add /v1 themselves."""
 
         self.calls: list[RecordedCall] = []
-        self.spending = Spending(limits)
+        self.spending = SessionSpending(limits)
         self.limit_reached: str | None = None
         """The limit that refused a call."""
 

@@ -59,11 +59,11 @@ def shorten_text(text: str, most: int = MAX_EXCERPT_CHARS) -> str:
         text = f"{text[: 4 * most]}…"
     line = " ".join(text.split())
     if not line.isprintable():
-        line = "".join(map(_replace_control_character, line))
+        line = "".join(map(_hide_control_character, line))
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
-def _replace_control_character(character: str) -> str:
+def _hide_control_character(character: str) -> str:
     hidden = unicodedata.category(character)[0] == "C" and character not in _JOINERS
     return "\ufffd" if hidden else character
 

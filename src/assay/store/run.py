@@ -9,7 +9,7 @@ from assay.errors import ConfigError
 from .database import Database
 from .insert_rows import NO_POSITION
 from .insertion import insert_batch
-from .labels import SampleLabel, find_labels, read_labels, write_label
+from .labels import SampleLabel, find_labels, read_sample_labels, write_label
 from .lease import Lease, find_live_holders
 from .result_reader import RunReader
 from .run_rows import RUN_QUERY, RunRow, RunSpec, RunStatus, Totals, now, parse_run_row
@@ -164,7 +164,7 @@ class Run(RunReader):
 
     def labels(self, *, history: bool = False) -> Iterator[SampleLabel]:
         """Yield the last label of each sample, oldest first; with `history` all of them."""
-        return read_labels(self._database, self._run_no, history=history)
+        return read_sample_labels(self._database, self._run_no, history=history)
 
     def keep_summary(self, summary: str, totals: Totals) -> None:
         """Store the statistics of all results as JSON, computed when the run had these totals."""
