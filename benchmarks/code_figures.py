@@ -107,8 +107,8 @@ def late_third_party_imports(module: Module) -> int:
     return len(found)
 
 
-def collisions(modules: list[Module]) -> int:
-    """How many top-level names of functions and classes are defined in several modules."""
+def collisions(modules: list[Module]) -> list[str]:
+    """The top-level names of functions and classes that are defined in several modules."""
     homes = Counter(
         name
         for module in modules
@@ -119,7 +119,7 @@ def collisions(modules: list[Module]) -> int:
         }
         if not (module.unit == "cli" and name in ("configure", "main"))
     )
-    return sum(1 for count in homes.values() if count > 1)
+    return sorted(name for name, count in homes.items() if count > 1)
 
 
 def describe(modules: list[Module]) -> Iterator[str]:
@@ -130,6 +130,7 @@ def describe(modules: list[Module]) -> Iterator[str]:
     past = sum(1 for m in modules for target in cross_unit_imports(m) if target.count(".") > 1)
     doors = sum(1 for m in modules for target in cross_unit_imports(m) if target.count(".") == 1)
     comments = sum(map(count_comment_lines, modules))
+    shared = collisions(modules)
     yield f"source lines                      {lines:>7,}"
     yield f"modules                           {len(modules):>7,}"
     yield f"functions per 1,000 lines         {1000 * len(all_functions) / lines:>9.1f}"
@@ -138,7 +139,8 @@ def describe(modules: list[Module]) -> Iterator[str]:
     yield f"lines with a comment              {comments:>7,} ({comments / lines:.1%})"
     yield f"imports past a unit's door        {past:>7,} ({past / max(past + doors, 1):.0%})"
     yield f"third-party imports in functions  {sum(map(late_third_party_imports, modules)):>7,}"
-    yield f"top-level names in several modules{collisions(modules):>7,}"
+    yield f"top-level names in several modules{len(shared):>7,}"
+    yield from (f"  {name}" for name in shared)
     yield ""
     units = Counter(dict.fromkeys(sorted({module.unit for module in modules}), 0))
     for module in modules:

@@ -66,6 +66,21 @@ def functions(code: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
             yield node
 
 
+def shared_names(modules: dict[str, str]) -> list[str]:
+    """The top-level functions and classes that several modules define, by their code."""
+    homes: dict[str, list[str]] = {}
+    for path, code in modules.items():
+        for node in ast.parse(code).body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                homes.setdefault(node.name, []).append(path)
+    # Every module of a command has these two: they are its interface.
+    return [
+        f"{name}: {', '.join(paths)}"
+        for name, paths in sorted(homes.items())
+        if len(paths) > 1 and name not in ("configure", "main")
+    ]
+
+
 def test_texts_use_the_words_of_the_field() -> None:
     found = [
         problem
@@ -83,6 +98,22 @@ def test_functions_are_verbs() -> None:
     participles = [name for name in names if is_participle(name)]
 
     assert sorted(participles) == []
+
+
+def test_a_top_level_name_means_one_thing() -> None:
+    modules = {
+        path.relative_to(SOURCE).as_posix(): path.read_text("utf-8")
+        for path in sorted(SOURCE.rglob("*.py"))
+    }
+
+    assert shared_names(modules) == []
+
+
+def test_a_name_with_two_meanings_is_caught() -> None:
+    code = "async def read(): ...\nclass Sample:\n    def load(self): ..."
+    modules = {"a.py": code, "b.py": "class Sample: ...", "c.py": "def load(): ..."}
+
+    assert shared_names(modules) == ["Sample: a.py, b.py"]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -107,7 +108,9 @@ def test_a_request_template_is_given_as_json_or_as_a_file(tmp_path: Path) -> Non
     [
         ("gpt-5", "does not name an agent"),
         (3, "cannot be of type `int`"),
-        (_Own, "cannot be of type `type`"),
+        (_Own, r"`agent` is the class `_Own`, not one of its objects\n.*agent = _Own\(\)"),
+        (SimpleNamespace(run=print, name="a"), "has `run`, but not `name` and `identity`"),
+        ("opnai:gpt-5", r"does not name an agent\n.*did you mean openai:"),
         ("cmd:", "no command"),
         ("cmd:no-such-program-here", "was not found"),
         ("http://127.0.0.1:1/ask#anwser=x", "unknown setting 'anwser'"),

@@ -102,7 +102,7 @@ def settings(monkeypatch: pytest.MonkeyPatch) -> list[ServerSettings]:
     async def serve(served: Any, settings: ServerSettings, **options: Any) -> None:
         seen.append(settings)
 
-    monkeypatch.setattr(env, "_serve", serve)
+    monkeypatch.setattr(env, "_serve_environment", serve)
     monkeypatch.delenv(env.TOKEN_VARIABLE, raising=False)
     return seen
 

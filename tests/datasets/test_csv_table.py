@@ -32,6 +32,16 @@ def test_cells_stay_text_and_rows_know_the_line_they_begin_on(tmp_path: Path) ->
     ]
 
 
+@pytest.mark.parametrize(("mark", "name"), [(";", "semicolons"), ("\t", "tabs")])
+def test_columns_that_commas_do_not_separate_are_refused(
+    mark: str, name: str, tmp_path: Path
+) -> None:
+    content = f"\ufeffquestion{mark}answer\n1+1{mark}2\n".encode()
+
+    with pytest.raises(DatasetError, match=f"a.csv:1: the columns are separated by {name}"):
+        rows(tmp_path, content)
+
+
 def test_a_wrong_number_of_cells_is_a_bad_row_at_its_first_line(tmp_path: Path) -> None:
     found = rows(tmp_path, b'a,b\n"x\ny",1\n"x\ny",1,2\nz\nq,1\n')
 

@@ -17,7 +17,7 @@ from assay.pytest_plugin.summary_file import (
     copy_summary,
     digest_rows,
     read_rows,
-    read_summary,
+    read_summary_file,
     rows_path_of,
     write_summary,
 )
@@ -48,7 +48,7 @@ def written(folder: Path, *records: Record) -> Path:
 
 
 def test_it_sums_up_all_tests(tmp_path: Path) -> None:
-    plain = read_summary(written(tmp_path, ONE, TWO))
+    plain = read_summary_file(written(tmp_path, ONE, TWO))
 
     assert (plain["score"], plain["passed"], plain["judged"], plain["failed"]) == (0.5, False, 2, 2)
     assert (plain["cost_usd"], plain["input_tokens"], plain["output_tokens"]) == (0.5, 20, None)
@@ -60,7 +60,7 @@ def test_it_sums_up_all_tests(tmp_path: Path) -> None:
 def test_a_sum_is_over_what_is_known_and_the_rest_is_counted(tmp_path: Path) -> None:
     two = replace(TWO, cost_usd=None, unknown={"cost_usd": 2})
 
-    plain = read_summary(written(tmp_path, ONE, two))
+    plain = read_summary_file(written(tmp_path, ONE, two))
 
     assert plain["cost_usd"] == 0.25
     assert plain["input_tokens"] == 20
@@ -75,7 +75,7 @@ def test_it_names_the_commit_that_was_evaluated(tmp_path: Path) -> None:
         ["git", "rev-parse", "HEAD"], cwd=tmp_path, capture_output=True, text=True, check=True
     )
 
-    assert read_summary(written(tmp_path, ONE))["git_commit"] == head.stdout.strip()
+    assert read_summary_file(written(tmp_path, ONE))["git_commit"] == head.stdout.strip()
 
 
 def test_the_samples_beside_it_are_a_dataset(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_copy_is_a_summary_of_its_own(tmp_path: Path) -> None:
     copy_summary(summary, tmp_path / "kept" / "baseline.json")
 
     check_rows(tmp_path / "kept" / "baseline.json")
-    assert read_summary(tmp_path / "kept" / "baseline.json")["rows"] == "baseline.jsonl"
+    assert read_summary_file(tmp_path / "kept" / "baseline.json")["rows"] == "baseline.jsonl"
 
 
 BROKEN = {
@@ -141,7 +141,7 @@ def test_what_is_no_summary_is_refused(text: str, message: str, tmp_path: Path) 
     (tmp_path / "s.json").write_text(text)
 
     with pytest.raises(ConfigError, match=message):
-        read_summary(tmp_path / "s.json")
+        read_summary_file(tmp_path / "s.json")
 
 
 def test_samples_of_another_session_are_refused(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_the_earlier_file_stays_whole_when_writing_fails(
         copy_summary(summary, summary)
     monkeypatch.undo()
 
-    assert read_summary(summary)["tests"][0]["test"] == ONE.test
+    assert read_summary_file(summary)["tests"][0]["test"] == ONE.test
 
 
 def test_the_digest_of_rows_in_memory_is_that_of_their_content() -> None:

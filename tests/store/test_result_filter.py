@@ -3,7 +3,7 @@
 import pytest
 
 from assay.errors import ConfigError
-from assay.store.result_filter import Column, Comparison, Filter, Group, Search, parse_filter
+from assay.store.result_filter import Column, ColumnComparison, Filter, Group, Search, parse_filter
 
 SCORE = Column("number", "score")
 PRODUCT = Column("row", "product")
@@ -11,26 +11,26 @@ PRODUCT = Column("row", "product")
 MEANINGS: dict[str, Filter | None] = {
     "": None,
     "  ": None,
-    "score < 1": Comparison(SCORE, "<", 1.0),
-    "score<=.5": Comparison(SCORE, "<=", 0.5),
-    "score == 1e-3": Comparison(SCORE, "=", 0.001),
-    "score = unknown": Comparison(SCORE, "=", None),
-    'product = "la\\"mp"': Comparison(PRODUCT, "=", 'la"mp'),
-    "product = 5": Comparison(PRODUCT, "=", 5.0),
-    "product = '5'": Comparison(PRODUCT, "=", "5"),
-    "product ~ 5": Comparison(PRODUCT, "~", "5"),
-    "row.score > 1": Comparison(Column("row", "score"), ">", 1.0),
-    "metric.tone >= 1": Comparison(Column("metric", "tone"), ">=", 1.0),
-    "`two words` = 1": Comparison(Column("row", "two words"), "=", 1.0),
-    "id = 5": Comparison(Column("text", "id"), "=", "5"),
+    "score < 1": ColumnComparison(SCORE, "<", 1.0),
+    "score<=.5": ColumnComparison(SCORE, "<=", 0.5),
+    "score == 1e-3": ColumnComparison(SCORE, "=", 0.001),
+    "score = unknown": ColumnComparison(SCORE, "=", None),
+    'product = "la\\"mp"': ColumnComparison(PRODUCT, "=", 'la"mp'),
+    "product = 5": ColumnComparison(PRODUCT, "=", 5.0),
+    "product = '5'": ColumnComparison(PRODUCT, "=", "5"),
+    "product ~ 5": ColumnComparison(PRODUCT, "~", "5"),
+    "row.score > 1": ColumnComparison(Column("row", "score"), ">", 1.0),
+    "metric.tone >= 1": ColumnComparison(Column("metric", "tone"), ">=", 1.0),
+    "`two words` = 1": ColumnComparison(Column("row", "two words"), "=", 1.0),
+    "id = 5": ColumnComparison(Column("text", "id"), "=", "5"),
     "refund": Search("refund"),
     "'two words'": Search("two words"),
-    "score < 1 refund": Group("and", (Comparison(SCORE, "<", 1.0), Search("refund"))),
+    "score < 1 refund": Group("and", (ColumnComparison(SCORE, "<", 1.0), Search("refund"))),
     "a or b and c": Group("or", (Search("a"), Group("and", (Search("b"), Search("c"))))),
     "(a or b) AND not c": Group(
         "and", (Group("or", (Search("a"), Search("b"))), Group("not", (Search("c"),)))
     ),
-    "größe = 5": Comparison(Column("row", "größe"), "=", 5.0),
+    "größe = 5": ColumnComparison(Column("row", "größe"), "=", 5.0),
 }
 
 

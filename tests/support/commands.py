@@ -29,7 +29,9 @@ _HIDDEN = (
     ),
 )
 _TIMEOUT_S = 300.0
-_KEPT_ROOTS = (sys.prefix, sys.base_prefix, Path(__file__).parents[2])
+# A virtual environment may lend its packages from another one, by a `.pth` file.
+_PACKAGES = [folder for folder in sys.path if Path(folder).name == "site-packages"]
+_KEPT_ROOTS = (sys.prefix, sys.base_prefix, *_PACKAGES, str(Path(__file__).parents[2]))
 
 
 def call_main(folder: Path, *words: str, **environment: str) -> Ended:

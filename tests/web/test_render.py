@@ -20,7 +20,7 @@ from assay.web.render import (
     format_share,
     format_short,
     quote_for_filter,
-    shorten,
+    shorten_line,
     show_hidden_characters,
 )
 from recorded_pages import HOSTILE_TEXTS
@@ -121,8 +121,8 @@ def test_scripts_and_styles_are_small() -> None:
         (format_moment(0.0), "1970-01-01 00:00"),
         (format_moment("yesterday"), "unknown"),
         (format_moment(None), "unknown"),
-        (shorten("a\n b  c", 5), "a b c"),
-        (shorten("a\n b  cd", 5), "a b …"),
+        (shorten_line("a\n b  c", 5), "a b c"),
+        (shorten_line("a\n b  cd", 5), "a b …"),
         (quote_for_filter('a"b\\c…'), '"a\\"b\\\\c"'),
     ],
 )

@@ -3,7 +3,7 @@
 import pytest
 
 from assay.types import Message, ToolCall
-from assay.web.transcript import TURNS_PER_PAGE, Transcript, TranscriptOptions, read_part
+from assay.web.transcript import TURNS_PER_PAGE, TranscriptOptions, TranscriptView, read_part
 from make import answered, asked, called, said
 
 NOTHING = TranscriptOptions()
@@ -19,7 +19,7 @@ def test_a_result_belongs_to_the_call_that_asked_for_it() -> None:
         answered("third", "1"),
     ]
 
-    turns = Transcript(messages).build_page(0, NOTHING).turns
+    turns = TranscriptView(messages).build_page(0, NOTHING).turns
 
     assert [turn.number for turn in turns] == [1, 2, 5]
     results = [[each.text.text for each in call.results if each.text] for call in turns[1].calls]
@@ -31,7 +31,7 @@ def test_results_without_an_id_are_paired_in_order() -> None:
     calls = [ToolCall(name="a"), ToolCall(name="b")]
     unnamed = [Message(role="tool", content=text) for text in ("1", "2", "3")]
 
-    turns = Transcript([said(None, *calls), *unnamed]).build_page(0, NOTHING).turns
+    turns = TranscriptView([said(None, *calls), *unnamed]).build_page(0, NOTHING).turns
 
     assert [call.results[0].number for call in turns[0].calls] == [2, 3]
     assert turns[1].result is not None
@@ -39,7 +39,7 @@ def test_results_without_an_id_are_paired_in_order() -> None:
 
 
 def test_pages_are_bounded_and_every_turn_is_on_one() -> None:
-    transcript = Transcript([asked(str(number)) for number in range(120)])
+    transcript = TranscriptView([asked(str(number)) for number in range(120)])
     seen: list[int] = []
     first: int | None = 0
 
@@ -55,7 +55,7 @@ def test_pages_are_bounded_and_every_turn_is_on_one() -> None:
 def test_long_texts_are_cut_with_a_place_to_continue() -> None:
     messages = [asked("x" * 1_000_000) for _ in range(40)]
 
-    page = Transcript(messages).build_page(0, NOTHING)
+    page = TranscriptView(messages).build_page(0, NOTHING)
 
     texts = [turn.text for turn in page.turns if turn.text is not None]
     assert sum(len(text.text) for text in texts) < 500_000
@@ -87,7 +87,7 @@ def test_an_unknown_part_is_none(part: str) -> None:
 def test_malformed_arguments_are_shown_as_written() -> None:
     call = ToolCall.model_validate({"name": "a", "arguments": "{not json"})
 
-    shown = Transcript([said(None, call)]).build_page(0, NOTHING).turns[0].calls[0]
+    shown = TranscriptView([said(None, call)]).build_page(0, NOTHING).turns[0].calls[0]
 
     assert shown.malformed
     assert shown.arguments[0].value.text == "{not json"
@@ -101,4 +101,4 @@ def test_a_search_reads_all_texts() -> None:
         answered("a lamp"),
     ]
 
-    assert Transcript(messages).find_matches("Lamp") == [2, 3, 4]
+    assert TranscriptView(messages).find_matches("Lamp") == [2, 3, 4]

@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from assay.web.word_diff import Change, diff_words, select_side, split_words
+from assay.web.word_diff import TextChange, diff_words, select_side, split_words
 
 
-def rebuild(changes: list[Change], left_out: str) -> str:
+def rebuild(changes: list[TextChange], left_out: str) -> str:
     return "".join(change.text for change in changes if change.kind != left_out)
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeGuard
 from urllib.parse import parse_qsl, urlsplit
@@ -48,7 +49,21 @@ def resolve_agent(ref: object, *, where: str = "agent") -> Agent | Endpoint:
         return _resolve_agent_string(ref.strip(), where)
     if callable(ref) and not isinstance(ref, type):
         return FunctionAgent(ref)
-    raise ConfigError(f"`agent` cannot be of type `{type(ref).__name__}`", where=where)
+    if isinstance(ref, type):
+        raise ConfigError(
+            f"`agent` is the class `{ref.__name__}`, not one of its objects",
+            where=where,
+            hint=f"pass an object, such as agent = {ref.__name__}()",
+        )
+    if callable(getattr(ref, "run", None)):
+        raise ConfigError(
+            f"the agent of type `{type(ref).__name__}` has `run`, but not `name` and `identity`",
+            where=where,
+            hint="give it both attributes, as texts",
+        )
+    raise ConfigError(
+        f"`agent` cannot be of type `{type(ref).__name__}`", where=where, hint=_AGENT_HINT
+    )
 
 
 def is_model_ref(ref: object) -> bool:
@@ -145,7 +160,12 @@ def _resolve_agent_string(text: str, where: str) -> Agent | Endpoint:
             return FunctionAgent(found, text)
         return resolve_agent(found, where=where)
     # The string is not shown: it may be an address with a key.
-    raise ConfigError("the string does not name an agent", where=where, hint=_AGENT_HINT)
+    close = get_close_matches(text.partition(":")[0], AGENT_NAMES, n=1)
+    raise ConfigError(
+        "the string does not name an agent",
+        where=where,
+        hint=f"did you mean {close[0]}:...?" if close else _AGENT_HINT,
+    )
 
 
 def _resolve_url(text: str, where: str) -> Agent | Endpoint:

@@ -25,7 +25,7 @@ from .source_text import (
     SourceReferences,
     read_python_references,
     read_source_references,
-    split_words,
+    split_command,
 )
 
 _MODULE_SUFFIXES = (*EXTENSION_SUFFIXES, *SOURCE_SUFFIXES, *BYTECODE_SUFFIXES)
@@ -92,7 +92,7 @@ def find_command_code(
             scan.add_script_folder(scan.folders[0])
             scan.add_imports(read_python_references(word), "")
         # `sh -c "python agent.py"` contains a command line in one word.
-        for each in dict.fromkeys([word, word.rpartition("=")[2], *split_words(word)]):
+        for each in dict.fromkeys([word, word.rpartition("=")[2], *split_command(word)]):
             scan.add_named(each)
             scan.add_named(f"{each}/__main__.py")
     return scan.collect() if scan.found else None

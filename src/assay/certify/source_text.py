@@ -183,7 +183,7 @@ def read_script_references(data: bytes) -> SourceReferences:
     return SourceReferences(named, tuple(word for word in words if _may_be_path(word)))
 
 
-def split_words(text: str) -> list[str]:
+def split_command(text: str) -> list[str]:
     """Split a text into the words of a command line."""
     return _SCRIPT_WORD.findall(text)
 

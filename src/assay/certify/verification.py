@@ -78,7 +78,7 @@ def verify_certificate(
     where = str(certificate)
     data = read_small_file(certificate, MAX_CERTIFICATE_BYTES, what="certificate")
     found = read_certificate(data, where=where)
-    signature, key_id = _check_signature(found, policy, where=where)
+    signature, key_id = _check_certificate_signature(found, policy, where=where)
     first = _build_signature_finding(signature, key_id, policy)
     if signature == "wrong":
         # Do not even parse the payload: its content is untrusted.
@@ -106,7 +106,7 @@ def verify_certificate(
     )
 
 
-def _check_signature(
+def _check_certificate_signature(
     found: Statement | Envelope, policy: VerifyPolicy, *, where: str
 ) -> tuple[SignatureState, str | None]:
     if isinstance(found, Statement) or not found.signatures:

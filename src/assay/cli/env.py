@@ -93,11 +93,11 @@ def main(args: Namespace) -> int:
         name=served.name,
         takes_task=served.takes_task,
     )
-    asyncio.run(_serve(served, settings, as_json=args.json, made_token=made))
+    asyncio.run(_serve_environment(served, settings, as_json=args.json, made_token=made))
     return 0
 
 
-async def _serve(
+async def _serve_environment(
     served: "ServedEnvironment", settings: ServerSettings, *, as_json: bool, made_token: str | None
 ) -> None:
     stop = asyncio.Event()

@@ -20,7 +20,7 @@ from assay.store import Run, Store
 
 from .arguments import add_flag, add_report_options
 from .output import Line, Styled, format_field, measure_text_width, print_report
-from .run_summary import format_score
+from .run_summary import format_score_lines
 from .store_option import add_store_option, build_next_command, open_store
 from .worst_samples import format_samples
 
@@ -86,7 +86,7 @@ def main(args: Namespace) -> int:
         format_field("run", run.id),
         Styled(gate, _OUTCOME_STYLES[verdict.outcome]),
         *checks,
-        *format_score(summary, args.minimum),
+        *format_score_lines(summary, args.minimum),
     ]
     print_report(
         args,

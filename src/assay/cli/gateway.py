@@ -86,7 +86,7 @@ def main(args: Namespace) -> int:
     with Store.open(find_store_location(args)) as store, ExitStack() as stack:
         replay = _open_replay(args, store, stack)
         client = _connect_upstream(args, replay)
-        return asyncio.run(_serve(args, client, limits, store, replay))
+        return asyncio.run(_serve_gateway(args, client, limits, store, replay))
 
 
 def _open_replay(args: Namespace, store: Store, stack: ExitStack) -> Replay | None:
@@ -111,7 +111,7 @@ def _connect_upstream(args: Namespace, replay: Replay | None) -> ModelClient:
     return OfflineClient(parse_model(replay.recording.header.model or "mock:echo"))
 
 
-async def _serve(
+async def _serve_gateway(
     args: Namespace,
     client: ModelClient,
     limits: GatewayLimits,

@@ -135,7 +135,7 @@ class EvalCommandReport:
         }
 
 
-def format_score(summary: RunSummary, threshold: float | None = None) -> list[Line]:
+def format_score_lines(summary: RunSummary, threshold: float | None = None) -> list[Line]:
     """Format the score with its interval, and draw it over the range of scores."""
     first, *rest = format_wrapped("score", format_interval(summary.score.interval))
     bar = draw_text_bar(

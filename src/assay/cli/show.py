@@ -27,7 +27,7 @@ from .run_summary import (
     format_low_scores,
     format_replay,
     format_retries,
-    format_score,
+    format_score_lines,
 )
 from .show_training import format_training
 from .store_option import add_store_option, build_next_command, open_store
@@ -103,7 +103,7 @@ def _show_run(run: Run, args: Namespace) -> None:
     else:
         width = measure_text_width()
         counts = summary.count_lines(width=width)
-        score = [*format_score(summary, report.threshold), *counts]
+        score = [*format_score_lines(summary, report.threshold), *counts]
         # Runs of ingested sessions have no scores: what they are comes first.
         head = [*fields, *score] if summary.score.mean is None else [*score, *fields]
         details = [*summary.detail_lines(width=width), *retries] if entries else []
@@ -133,7 +133,7 @@ def _show_sample(run: Run, args: Namespace) -> None:
     if repeat is None:
         wanted, repeat = _split_repeat(run, args.sample)
     rows = find_rows(run, wanted)
-    row = _choose_repeat(rows, repeat)
+    row = _find_repeat(rows, repeat)
     sample = find_body(run, row)
     label = run.find_labels([row.key]).get(row.key)
     if args.json:
@@ -177,7 +177,7 @@ def find_rows(run: Run, wanted: str) -> list[ResultRow]:
     raise ConfigError(f"the prefix {wanted!r} matches several samples: {named}", where=where)
 
 
-def _choose_repeat(rows: list[ResultRow], repeat: int | None) -> ResultRow:
+def _find_repeat(rows: list[ResultRow], repeat: int | None) -> ResultRow:
     if repeat is None:
         return rows[0]
     for row in rows:

@@ -13,6 +13,8 @@ from .open_file import open_bytes, skip_line
 from .read_limits import ReadLimits
 from .rows import RowOutcome
 
+# What spreadsheets write in place of commas, by the language of their user.
+_OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs"}
 _MESSAGES_PREFIX = b'{"messages":'
 
 
@@ -65,6 +67,13 @@ class CsvTable:
         hint = "the first line must name every column, each once"
         if not cells:
             raise DatasetError("the file has no header line", where=self.where(1), hint=hint)
+        mark = next((each for each in _OTHER_SEPARATORS if each in cells[0]), None)
+        if len(cells) == 1 and mark is not None:
+            raise DatasetError(
+                f"the columns are separated by {_OTHER_SEPARATORS[mark]}, not by commas",
+                where=self.where(1),
+                hint="save the file with commas between its columns",
+            )
         blank = next((n for n, name in enumerate(cells, start=1) if not name.strip()), None)
         repeated = find_duplicate(cells)
         if blank is not None or repeated is not None:

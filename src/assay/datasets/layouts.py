@@ -107,8 +107,8 @@ def read_row(row: DatasetRow, *, index: int, original: DatasetRow | None = None)
     more = f" and {len(row) - 12} more" if len(row) > 12 else ""
     raise BadRow(
         f"no known layout has these columns: {keys}{more}",
-        hint="pass adapter=, a function from this dict to a Sample or to a dict with `prompt` "
-        "and `ground_truth`",
+        hint="name the columns `question` and `answer`, or pass adapter=, a function from this "
+        "dict to a Sample or to a dict with `prompt` and `ground_truth`",
     )
 
 

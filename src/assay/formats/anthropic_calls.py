@@ -68,7 +68,7 @@ def read_messages_request(body: Mapping[str, Any]) -> ModelRequest:
     if body.get("stop_sequences"):
         settings["stop"] = tuple(body["stop_sequences"])
     if (choice := body.get("tool_choice")) is not None:
-        _read_tool_choice(expect_mapping(choice, "tool_choice"), settings)
+        _read_anthropic_choice(expect_mapping(choice, "tool_choice"), settings)
     config = expect_mapping(body.get("output_config") or {}, "output_config")
     if config.get("effort") is not None:
         dropped.append(
@@ -116,7 +116,7 @@ def _read_tool(tool: object, where: str, dropped: list[Dropped]) -> ToolSpec:
     return validate_wire(ToolSpec, fields, where)
 
 
-def _read_tool_choice(choice: Mapping[str, Any], settings: dict[str, Any]) -> None:
+def _read_anthropic_choice(choice: Mapping[str, Any], settings: dict[str, Any]) -> None:
     named = {"auto": "auto", "none": "none", "any": "required"}
     kind = choice.get("type")
     if kind == "tool":

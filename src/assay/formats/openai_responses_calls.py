@@ -51,7 +51,7 @@ def read_responses_request(body: Mapping[str, Any]) -> ModelRequest:
         body, names=_SETTINGS, known=_READ_ELSEWHERE, ignored=_IGNORED
     )
     if (choice := body.get("tool_choice")) is not None:
-        settings["tool_choice"] = _read_tool_choice(choice)
+        settings["tool_choice"] = _read_responses_choice(choice)
     reasoning = expect_mapping(body.get("reasoning") or {}, "reasoning")
     if reasoning.get("effort") is not None:
         settings["reasoning_effort"] = reasoning["effort"]
@@ -152,7 +152,7 @@ def _describe_free_text_tool(tool: Mapping[str, Any]) -> str:
     return text
 
 
-def _read_tool_choice(choice: object) -> str | dict[str, str]:
+def _read_responses_choice(choice: object) -> str | dict[str, str]:
     if isinstance(choice, str) and choice in ("auto", "none", "required"):
         return choice
     if isinstance(choice, Mapping) and choice.get("type") in ("function", "custom"):

@@ -13,7 +13,7 @@ from assay.types import describe_error
 
 from .dialects import ANTHROPIC, Dialect, read_answer_message
 from .gateway_session import RETRY_HEADER, GatewaySession, compute_body_digest
-from .http_answers import NO_RETRY, CallRefused, respond_json, stream_answer
+from .http_answers import NO_RETRY, CallRefused, respond_json, return_answer, stream_answer
 from .recorded_call import RecordedCall
 from .recorded_exchange import RecordedExchange
 from .relay import Relay
@@ -117,7 +117,7 @@ class CallHandler:
         call.purpose, call.repeats = "retry", original
         call.finish(answer, original.reply)
         if call.streamed:
-            return await stream_answer(request, call, body, _return(answer))
+            return await stream_answer(request, call, body, return_answer(answer))
         return respond_json(answer)
 
     async def count_tokens(self, request: web.Request, session: GatewaySession) -> web.Response:
@@ -154,10 +154,6 @@ class CallHandler:
         return {"object": "list", "data": [named]}
 
 
-async def _return(answer: dict[str, Any]) -> dict[str, Any]:
-    return answer
-
-
 def _find_recorded(session: GatewaySession, call: RecordedCall) -> RecordedExchange | None:
     """Return the recorded call that answers; None if the model does. Raises `CallRefused`."""
     if session.replay is None:
@@ -181,7 +177,7 @@ async def _replay(
     call.latency_s = record.latency_s
     try:
         if call.streamed:
-            return await stream_answer(request, call, body, _return(answer))
+            return await stream_answer(request, call, body, return_answer(answer))
         return respond_json(answer)
     finally:
         call.first_byte_s = found.first_byte_s

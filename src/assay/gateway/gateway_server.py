@@ -175,7 +175,7 @@ class Gateway:
 
     def _authenticate(self, request: web.Request) -> GatewaySession:
         session = self._sessions.get(_find_session_id(request))
-        key = _read_key(request.headers)
+        key = _read_session_key(request.headers)
         if session is None or key is None or not session.accepts(key):
             # One message for both: it does not reveal which sessions exist.
             is_greeting = request.method == "HEAD" and session is not None and key is None
@@ -215,7 +215,7 @@ def _find_dialect(request: web.Request) -> Dialect:
     return next(found, OPENAI_CHAT)
 
 
-def _read_key(headers: Mapping[str, str]) -> str | None:
+def _read_session_key(headers: Mapping[str, str]) -> str | None:
     for name in ("x-api-key", "api-key"):
         if name in headers:
             return headers[name]

@@ -107,6 +107,11 @@ class EventResponse:
 _STREAM_KEY = web.RequestKey("stream", EventResponse)
 
 
+async def return_answer(answer: dict[str, Any]) -> dict[str, Any]:
+    """Return a complete answer, as the work that `stream_answer` waits for."""
+    return answer
+
+
 async def stream_answer(
     request: web.Request,
     call: RecordedCall,

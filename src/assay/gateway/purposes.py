@@ -33,16 +33,16 @@ def classify_call(body: Mapping[str, Any], declared: DeclaredLineage | None) -> 
     if (body.get("max_tokens") or body.get("max_completion_tokens")) == 1:
         return "probe"
     instructions = "\n".join(_list_instructions(body))
-    if not body.get("tools") and _matches(_TITLE, _TITLE_WORDS, instructions):
+    if not body.get("tools") and _matches_purpose(_TITLE, _TITLE_WORDS, instructions):
         return "title"
-    if _matches(_SUMMARY, _SUMMARY_WORDS, instructions) or _matches(
-        _SUMMARY, _SUMMARY_WORDS, _find_last_text(body)
+    if _matches_purpose(_SUMMARY, _SUMMARY_WORDS, instructions) or _matches_purpose(
+        _SUMMARY, _SUMMARY_WORDS, _find_newest_text(body)
     ):
         return "summary"
     return "turn"
 
 
-def _matches(pattern: re.Pattern[str], words: tuple[str, ...], text: str) -> bool:
+def _matches_purpose(pattern: re.Pattern[str], words: tuple[str, ...], text: str) -> bool:
     # Most instructions contain none of the words, which is quicker to find out.
     lowered = text.lower()
     return any(word in lowered for word in words) and pattern.search(lowered) is not None
@@ -56,7 +56,7 @@ def _list_instructions(body: Mapping[str, Any]) -> Iterator[str]:
             yield from _list_texts(item.get("content"))
 
 
-def _find_last_text(body: Mapping[str, Any]) -> str:
+def _find_newest_text(body: Mapping[str, Any]) -> str:
     items = _list_items(body)
     last = items[-1] if items else None
     if not isinstance(last, Mapping) or last.get("role") != "user":

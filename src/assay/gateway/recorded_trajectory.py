@@ -69,7 +69,7 @@ def split_conversations(calls: Sequence[RecordedCall]) -> list[list[RecordedCall
     return [*groups.values(), *([waiting] if waiting else [])]
 
 
-def read_messages(call: RecordedCall) -> list[Message]:
+def read_conversation(call: RecordedCall) -> list[Message]:
     """Return the conversation that a call sent, and its answer."""
     try:
         messages = call.dialect.read_conversation(call.request.to_body())
@@ -114,7 +114,7 @@ def _join_line(line: Sequence[CallBranch]) -> list[Message]:
     for branch in line:
         if branch.last is None:
             continue
-        own = read_messages(branch.last)
+        own = read_conversation(branch.last)
         if branch.reason == "compaction":
             messages = _add_summed_up(messages, branch.summary)
             known = {_identify_message(message) for message in messages}
@@ -128,7 +128,7 @@ def _add_summed_up(messages: list[Message], summary: RecordedCall | None) -> lis
     if summary is None:
         return messages
     # Without the request for a summary and its answer.
-    sent = read_messages(summary)[:-2]
+    sent = read_conversation(summary)[:-2]
     pairs = zip(sent, messages, strict=False)
     continues = len(sent) > len(messages) and all(
         _identify_message(left) == _identify_message(right) for left, right in pairs
@@ -164,7 +164,7 @@ def _write_branches(
     places = {branch: place for place, branch in enumerate(ordered)}
     written = []
     for branch in ordered:
-        own = [] if branch.last is None else read_messages(branch.last)
+        own = [] if branch.last is None else read_conversation(branch.last)
         written.append(
             Branch(
                 reason=branch.reason,

@@ -15,7 +15,7 @@ from assay.formats import EventReader, StreamEvent
 from assay.providers import Client, RequestTemplate, parse_retry_after
 from assay.types import describe_error
 
-from .http_answers import CallRefused, EventResponse, respond_json, stream_answer
+from .http_answers import CallRefused, EventResponse, respond_json, return_answer, stream_answer
 from .recorded_call import RecordedCall
 from .upstream import Upstream
 
@@ -177,7 +177,7 @@ class Relay:
             # Some servers ignore `stream`.
             answer = _parse_answer(await _read_limited(response, _MAX_ANSWER_BYTES))
         self._record(call, answer)
-        return await stream_answer(request, call, asked, _return(answer))
+        return await stream_answer(request, call, asked, return_answer(answer))
 
     async def _pass_events(
         self,
@@ -233,10 +233,6 @@ class Relay:
         client = self._upstream.client
         assert isinstance(client, Client)
         return client
-
-
-async def _return(answer: dict[str, Any]) -> dict[str, Any]:
-    return answer
 
 
 def _hides_usage(call: RecordedCall, asked: Mapping[str, Any]) -> bool:

@@ -32,7 +32,7 @@ class GatewayLimits:
                 )
 
 
-class Spending:
+class SessionSpending:
     """The turns, tokens and dollars that a session has spent."""
 
     def __init__(self, limits: GatewayLimits) -> None:

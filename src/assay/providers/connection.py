@@ -20,7 +20,6 @@ from .clock import REAL_TIME, Timing
 from .concurrency import AdaptiveLimiter, Limiter
 from .http import HttpEndpoint, RequestTemplate
 from .keys import build_credential_headers, build_key_hint
-from .model_hub import EMBEDDED_MODELS
 from .model_strings import EndpointLike, to_endpoint
 from .prices import find_price
 from .provider_table import find_provider
@@ -71,6 +70,8 @@ def _build_adapter(endpoint: Endpoint, settings: ClientSettings, timing: Timing)
 
         return MockAdapter(endpoint, timeout_s, price, timing)
     if protocol == "local":
+        from .model_hub import EMBEDDED_MODELS
+
         if endpoint.model in EMBEDDED_MODELS or endpoint.model.lower().endswith(".gguf"):
             from .gguf import GgufAdapter
 

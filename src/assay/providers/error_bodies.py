@@ -31,7 +31,7 @@ class ErrorBody:
     """Whether a content filter rejected the request."""
 
 
-def parse_json(data: bytes) -> Any:
+def parse_body(data: bytes) -> Any:
     """Parse JSON. Raises `ValueError` if it is invalid."""
     try:
         return from_json(data)
@@ -46,7 +46,7 @@ def parse_json(data: bytes) -> Any:
 def parse_error_body(data: bytes) -> ErrorBody:
     """Parse the body of an error: JSON of a known shape, a page or plain text."""
     try:
-        value = parse_json(data)
+        value = parse_body(data)
     except (ValueError, RecursionError):
         # Perhaps truncated JSON, in which a secret may be escaped.
         text = _JSON_ESCAPE.sub(

@@ -24,7 +24,7 @@ from .attempt_errors import (
     parse_retry_after,
 )
 from .clock import REAL_TIME, Timing
-from .error_bodies import parse_error_body, parse_json
+from .error_bodies import parse_body, parse_error_body
 from .pool import ConnectionBroken, ConnectTimeout, Origin, Pool, RawResponse
 from .proxies import CREDENTIALS_HINT, Proxy
 from .reply_redaction import Redactor
@@ -203,7 +203,7 @@ class HttpEndpoint:
                 ErrorKind.GARBLED, f"the answer is longer than {MAX_RESPONSE_BYTES} bytes", 200
             )
         try:
-            return parse_json(data)
+            return parse_body(data)
         except (ValueError, RecursionError):
             pass
         text = parse_error_body(data[:_MAX_ERROR_BYTES]).text

@@ -20,7 +20,7 @@ from assay.stats import (
 )
 from assay.types import Sample
 
-from .summary_file import read_rows, read_summary
+from .summary_file import read_rows, read_summary_file
 from .worker_files import RecordedTest
 
 # The probability that a session fails although no test changed.
@@ -73,7 +73,7 @@ def compare_with_baseline(
     adjusted together, so that a session in which nothing changed fails at most once in twenty
     times, however many tests it has.
     """
-    before = {test["test"]: test for test in read_summary(baseline)["tests"]}
+    before = {test["test"]: test for test in read_summary_file(baseline)["tests"]}
     now = {test.record.test: test for test in tests}
     results: list[TestComparison] = []
     bounds: dict[str, Bounds | None] = {}

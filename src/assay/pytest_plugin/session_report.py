@@ -15,7 +15,7 @@ from .evaluation_record import Record, mark_regression
 from .github_annotations import annotate, write_step_summary
 from .pending_reports import PendingReports
 from .session_settings import read_settings
-from .summary_file import copy_summary, read_summary, write_summary
+from .summary_file import copy_summary, read_summary_file, write_summary
 from .worker_files import RecordedTest, SessionFiles, find_leftovers
 
 _INDENT = " " * 8
@@ -113,7 +113,7 @@ class Evaluations:
             )
             return
         try:
-            before = {test["test"] for test in read_summary(baseline)["tests"]}
+            before = {test["test"] for test in read_summary_file(baseline)["tests"]}
         except AssayError:
             before = set()  # the baseline is new or unreadable
         for test in sorted(before - {record.test for record in self._records}):

@@ -10,7 +10,7 @@ import pytest
 
 from assay.errors import AssayError, MissingExtra
 
-from .summary_file import check_rows, read_summary, rows_path_of
+from .summary_file import check_rows, read_summary_file, rows_path_of
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def _check_baseline(baseline: Path, settings: Settings) -> None:
             f"the baseline {baseline} does not exist; write it with --assay-update-baseline"
         )
     try:
-        read_summary(baseline)
+        read_summary_file(baseline)
         check_rows(baseline)
     except AssayError as error:
         raise pytest.UsageError(str(error)) from error

@@ -123,11 +123,11 @@ def copy_summary(summary: Path, target: Path) -> None:
     rows = rows_path_of(target)
     with rows_path_of(summary).open(encoding="utf-8") as source, _open_replacement(rows) as file:
         shutil.copyfileobj(source, file)
-    plain = {**read_summary(summary), "rows": rows.name}
+    plain = {**read_summary_file(summary), "rows": rows.name}
     write_private(target, f"{json.dumps(plain, indent=2)}\n")
 
 
-def read_summary(path: Path) -> dict[str, Any]:
+def read_summary_file(path: Path) -> dict[str, Any]:
     """Read a summary of the supported format. Raises `ConfigError` for anything else."""
     try:
         plain = json.loads(path.read_text(encoding="utf-8"))
@@ -158,7 +158,7 @@ def check_rows(summary: Path) -> None:
             where=str(rows),
             hint="keep both files of a baseline together",
         )
-    if compute_file_sha256(rows) != read_summary(summary).get("rows_sha256"):
+    if compute_file_sha256(rows) != read_summary_file(summary).get("rows_sha256"):
         raise ConfigError(
             "the file contains other samples than the summary beside it was made from",
             where=str(rows),

@@ -133,8 +133,8 @@ def merge_recorded(own: Trajectory | None, recorded: Trajectory) -> Trajectory:
         # The calls stay: failed ones tell why, and titles and the like were paid for.
         return own.model_copy(update={"calls": recorded.calls}) if recorded.calls else own
     messages = recorded.messages
-    answer = _find_answer(own.messages)
-    if answer.strip() and _find_answer(messages).strip() not in answer:
+    answer = _find_last_answer(own.messages)
+    if answer.strip() and _find_last_answer(messages).strip() not in answer:
         messages = [*messages, Message(role="assistant", content=answer)]
     return recorded.model_copy(
         update={
@@ -151,5 +151,5 @@ def _is_other_call(call: ModelCall) -> bool:
     return call.wire is None and not is_total
 
 
-def _find_answer(messages: list[Message]) -> str:
+def _find_last_answer(messages: list[Message]) -> str:
     return next((each.text for each in reversed(messages) if each.role == "assistant"), "")

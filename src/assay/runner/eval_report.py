@@ -22,8 +22,6 @@ from assay.stats import (
 from assay.store import ResultRow, Run, RunSpec, Store
 from assay.types import Sample, build_label
 
-from .run_report import describe_score, group_low_scores, list_worst
-
 if TYPE_CHECKING:
     from pandas import DataFrame
 
@@ -145,6 +143,9 @@ class EvalReport:
 
         Each repeat of a sample is listed by itself, with the scores of the others.
         """
+        # Not above: a script that evaluates and shows no HTML starts faster without it.
+        from .run_report import group_low_scores
+
         summary = self.summary
         interval = summary.score.interval
         with self.samples.open_run() as run:
@@ -185,6 +186,8 @@ class EvalReport:
 
 
 def _build_html_rows(run: Run, which: Literal["failed", "judged"]) -> list[tuple[str, ...]]:
+    from .run_report import describe_score, list_worst
+
     rows: list[tuple[str, ...]] = []
     for each in list_worst(run, limit=_MAX_WORST_SAMPLES, which=which):
         # A repeat that failed must not hide behind one that passed, nor the other way round.

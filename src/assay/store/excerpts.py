@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic_core import to_json
 
-from assay.types import replace_lone_surrogates
+from assay.types import build_label, replace_lone_surrogates
 
 if TYPE_CHECKING:
     from assay.types import Sample
@@ -37,8 +37,6 @@ NO_EXCERPT = Excerpt("", "", "", "", "")
 
 def build_excerpt(sample: "Sample") -> Excerpt:
     """Build the excerpt of a sample that is completed or failed."""
-    from assay.types import build_label
-
     truth, result, failure = sample.ground_truth, sample.score, sample.failure
     if failure is not None:
         reason = f"{failure.kind}: {failure.message}"
@@ -61,11 +59,11 @@ def shorten_text(text: str, most: int = MAX_EXCERPT_CHARS) -> str:
         text = f"{text[: 4 * most]}…"
     line = " ".join(text.split())
     if not line.isprintable():
-        line = "".join(map(_replace_control_character, line))
+        line = "".join(map(_hide_control_character, line))
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
-def _replace_control_character(character: str) -> str:
+def _hide_control_character(character: str) -> str:
     hidden = unicodedata.category(character)[0] == "C" and character not in _JOINERS
     return "\ufffd" if hidden else character
 

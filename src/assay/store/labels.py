@@ -105,11 +105,13 @@ def find_labels(database: Database, run_no: int, keys: Iterable[str]) -> dict[st
     )
     with database.read_transaction() as transaction:
         rows = transaction.execute(query, run_no, *wanted).all()
-    latest = {row.key: _parse_label(row) for row in rows}
+    latest = {row.key: _parse_label_row(row) for row in rows}
     return {key: label for key, label in latest.items() if not label.is_empty}
 
 
-def read_labels(database: Database, run_no: int, *, history: bool = False) -> Iterator[SampleLabel]:
+def read_sample_labels(
+    database: Database, run_no: int, *, history: bool = False
+) -> Iterator[SampleLabel]:
     """Yield the last label of each sample, oldest first; with `history` all, withdrawn too."""
     newest = (
         "NOT EXISTS (SELECT 1 FROM assay_label n "
@@ -124,7 +126,7 @@ def read_labels(database: Database, run_no: int, *, history: bool = False) -> It
         with database.read_transaction() as transaction:
             rows = transaction.execute(query, run_no, last).all()
         for row in rows:
-            label = _parse_label(row)
+            label = _parse_label_row(row)
             if history or not label.is_empty:
                 yield label
         if len(rows) < _LABELS_PER_PAGE:
@@ -132,7 +134,7 @@ def read_labels(database: Database, run_no: int, *, history: bool = False) -> It
         last = rows[-1].label_no
 
 
-def _parse_label(row: Any) -> SampleLabel:
+def _parse_label_row(row: Any) -> SampleLabel:
     return SampleLabel(
         key=row.key,
         verdict=row.verdict,

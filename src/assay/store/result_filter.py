@@ -61,7 +61,7 @@ SCORE = Column("number", "score")
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ColumnComparison:
     """A column compared with a value; None if the value must be unknown."""
 
     column: Column
@@ -84,7 +84,7 @@ class Group:
     parts: tuple["Filter", ...]
 
 
-Filter = Comparison | Search | Group
+Filter = ColumnComparison | Search | Group
 
 
 def parse_filter(text: str) -> Filter | None:
@@ -94,7 +94,7 @@ def parse_filter(text: str) -> Filter | None:
             f"the filter has {len(text)} characters; at most {MAX_FILTER_CHARS} are allowed"
         )
     tokens = _split_tokens(text)
-    return _Parser(tokens).parse() if tokens else None
+    return _FilterParser(tokens).parse() if tokens else None
 
 
 def parse_column(name: str) -> Column:
@@ -131,7 +131,7 @@ def _split_tokens(text: str) -> list[tuple[str, str]]:
     return tokens
 
 
-class _Parser:
+class _FilterParser:
     """Recursive descent over the tokens of one expression."""
 
     def __init__(self, tokens: list[tuple[str, str]]) -> None:
@@ -204,7 +204,7 @@ class _Parser:
         self._depth -= 1
         return found
 
-    def _parse_comparison(self, name: str) -> Comparison:
+    def _parse_comparison(self, name: str) -> ColumnComparison:
         column = parse_column(name)
         written = self._take()[1]
         operator = cast(Operator, "=" if written == "==" else written)
@@ -214,21 +214,21 @@ class _Parser:
         if kind == "word" and text.lower() in ("unknown", "null", "none"):
             if operator not in ("=", "!="):
                 raise ConfigError(f"`{operator}` cannot be used with {text}", hint=_HINT)
-            return Comparison(column, operator, None)
-        number = _parse_number(text) if kind == "word" else None
+            return ColumnComparison(column, operator, None)
+        number = _parse_bound(text) if kind == "word" else None
         if column.kind in ("number", "metric"):
             if number is None or operator == "~":
                 raise ConfigError(
                     f"{name} is compared with a number, not with `{operator} {text[:20]}`",
                     hint=f"write for example: {name} < 1",
                 )
-            return Comparison(column, operator, number)
+            return ColumnComparison(column, operator, number)
         if operator == "~" or column.kind == "text" or number is None:
-            return Comparison(column, operator, text)
-        return Comparison(column, operator, number)
+            return ColumnComparison(column, operator, text)
+        return ColumnComparison(column, operator, number)
 
 
-def _parse_number(text: str) -> float | None:
+def _parse_bound(text: str) -> float | None:
     if not re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?", text, re.ASCII):
         return None
     value = float(text)

@@ -12,6 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from assay.errors import StoreError
+from assay.types import build_label
 
 from .database import Database
 from .excerpts import to_column_text
@@ -287,8 +288,6 @@ class RunReader:
 
     def read_labels(self, sample_ids: Iterable[str]) -> dict[str, str]:
         """Return the label of each of these samples that the run has."""
-        from assay.types import build_label
-
         found = ((each, next(self.samples(sample_id=each), None)) for each in sample_ids)
         return {each: build_label(sample) for each, sample in found if sample is not None}
 

@@ -16,7 +16,7 @@ from .database import Database, Transaction
 from .excerpts import build_excerpt, to_column_text
 from .insert_rows import NO_POSITION
 from .insertion import compute_first_result_no
-from .result_filter import SCORE, Comparison, Filter, parse_column, parse_filter
+from .result_filter import SCORE, ColumnComparison, Filter, parse_column, parse_filter
 from .result_reader import IS_FINAL_FAILURE, parse_sample
 from .table_sql import Sql, TableSql
 
@@ -108,7 +108,7 @@ class _Phase:
     value: Sql | None = None
 
 
-class _Place(NamedTuple):
+class _RowPlace(NamedTuple):
     """The place of a row in an order: the phase, and the values that the order compares."""
 
     phase: int
@@ -183,7 +183,7 @@ class ResultTable:
         with self._database.read_transaction() as transaction:
             for failures in _choose_sources(transaction, self._run_no):
                 sql = TableSql(transaction.is_postgresql, failures=failures)
-                scan = not (isinstance(wanted, Comparison) and wanted.column == SCORE)
+                scan = not (isinstance(wanted, ColumnComparison) and wanted.column == SCORE)
                 condition = _build_condition(sql, self._run_no, wanted, scan=scan)
                 query = f"SELECT count(*) FROM {sql.source}{sql.join_if_needed(condition.text)}"
                 total += transaction.execute(
@@ -266,13 +266,13 @@ class _PageReader:
         self._descending = query.descending
         self._backwards = backwards
 
-    def read(self, cursor: _Place | None, limit: int) -> list[_Place]:
+    def read(self, cursor: _RowPlace | None, limit: int) -> list[_RowPlace]:
         """Return the places of the rows past the cursor."""
         count = self._count_phases()
         if cursor is not None and not 0 <= cursor.phase < count:
             raise ConfigError("the cursor of the page is invalid", hint="open the first page")
         order = range(count - 1, -1, -1) if self._backwards else range(count)
-        found: list[_Place] = []
+        found: list[_RowPlace] = []
         for phase in order:
             if cursor is not None and (
                 phase > cursor.phase if self._backwards else phase < cursor.phase
@@ -284,7 +284,7 @@ class _PageReader:
                 break
         return found
 
-    def locate(self, key: str) -> _Place | None:
+    def locate(self, key: str) -> _RowPlace | None:
         """Return the cursor of a result; None if the filter excludes it."""
         only = Sql("t.key = ?", (to_column_text(key),))
         for phase in range(self._count_phases()):
@@ -292,7 +292,7 @@ class _PageReader:
                 return found[0]
         return None
 
-    def complete(self, found: Sequence[_Place]) -> list[TableRow]:
+    def complete(self, found: Sequence[_RowPlace]) -> list[TableRow]:
         """Read the rows at these places, with excerpts from bodies where none are stored."""
         # Apart from the search for places: sorting whole rows would read the excerpts of all.
         rows: dict[tuple[bool, int], Any] = {}
@@ -309,7 +309,7 @@ class _PageReader:
             for row in self._transaction.execute(query, *numbers).all():
                 rows[failures, row.number] = row
         return [
-            _parse_row(self._transaction, row, _encode_cursor(place))
+            _parse_table_row(self._transaction, row, _encode_cursor(place))
             for place in found
             if (row := rows.get((place.failures, place.key[-1]))) is not None
         ]
@@ -330,8 +330,8 @@ class _PageReader:
 
     def _read_phase(
         self, number: int, past: tuple[Any, ...] | None, limit: int, *, only: Sql | None = None
-    ) -> list[_Place]:
-        merged: list[_Place] = []
+    ) -> list[_RowPlace]:
+        merged: list[_RowPlace] = []
         descending = self._is_descending(number) != self._backwards
         for failures in self._sources:
             sql = TableSql(self._transaction.is_postgresql, failures=failures)
@@ -368,7 +368,7 @@ class _PageReader:
                 *(value for each in parts for value in each.values),
                 limit,
             ).all()
-            merged += [_Place(number, tuple(row), failures) for row in rows]
+            merged += [_RowPlace(number, tuple(row), failures) for row in rows]
         if len(self._sources) > 1:
             merged.sort(key=lambda place: place.key, reverse=descending)
         return merged[:limit]
@@ -410,7 +410,7 @@ def _build_order(sql: TableSql, phase: _Phase) -> list[Sql]:
     return [phase.value, Sql("t.position"), number]
 
 
-def _parse_row(transaction: Transaction, row: Any, cursor: str) -> TableRow:
+def _parse_table_row(transaction: Transaction, row: Any, cursor: str) -> TableRow:
     excerpt: Any = row
     if row.label is None:
         # Recorded by an older version.
@@ -448,12 +448,12 @@ def _read_excerpt(transaction: Transaction, row: Any) -> Any:
     return build_excerpt(parse_sample(body, where=f"key {row.key}"))
 
 
-def _encode_cursor(cursor: _Place) -> str:
+def _encode_cursor(cursor: _RowPlace) -> str:
     text = json.dumps([cursor.phase, *cursor.key], separators=(",", ":"))
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def _decode_cursor(text: str) -> _Place:
+def _decode_cursor(text: str) -> _RowPlace:
     invalid = ConfigError("the cursor of the page is invalid", hint="open the first page")
     if len(text) > _MAX_CURSOR_CHARS:
         raise invalid
@@ -471,4 +471,4 @@ def _decode_cursor(text: str) -> _Place:
         abs(each) < 2**63 for each in values if type(each) is int
     ):
         raise invalid
-    return _Place(values[0], tuple(values[1:]))
+    return _RowPlace(values[0], tuple(values[1:]))

@@ -9,14 +9,14 @@ from assay.errors import ConfigError
 from .database import Database
 from .insert_rows import NO_POSITION
 from .insertion import insert_batch
-from .labels import SampleLabel, find_labels, read_labels, write_label
+from .labels import SampleLabel, find_labels, read_sample_labels, write_label
 from .lease import Lease, find_live_holders
 from .result_reader import RunReader
-from .result_table import ResultTable
 from .run_rows import RUN_QUERY, RunRow, RunSpec, RunStatus, Totals, now, parse_run_row
 from .training_steps import StepRow, delete_steps, read_steps, write_step
 
 if TYPE_CHECKING:
+    from .result_table import ResultTable
     from .writer import Writer, WriterSettings
 
 
@@ -144,8 +144,11 @@ class Run(RunReader):
         lease = self._require_lease("forget_steps()")
         delete_steps(self._database, self._run_no, lease, after=after)
 
-    def table(self) -> ResultTable:
+    def table(self) -> "ResultTable":
         """Return the results as a table: pages in any order, filters and groups."""
+        # Not above: an evaluation records its samples without ever reading them as a table.
+        from .result_table import ResultTable
+
         return ResultTable(self._database, self._run_no)
 
     def write_label(self, label: SampleLabel) -> SampleLabel:
@@ -161,7 +164,7 @@ class Run(RunReader):
 
     def labels(self, *, history: bool = False) -> Iterator[SampleLabel]:
         """Yield the last label of each sample, oldest first; with `history` all of them."""
-        return read_labels(self._database, self._run_no, history=history)
+        return read_sample_labels(self._database, self._run_no, history=history)
 
     def keep_summary(self, summary: str, totals: Totals) -> None:
         """Store the statistics of all results as JSON, computed when the run had these totals."""

@@ -4,7 +4,7 @@ import re
 from typing import NamedTuple
 
 from .excerpts import to_column_text
-from .result_filter import SCORE, Column, Comparison, Filter, Search
+from .result_filter import SCORE, Column, ColumnComparison, Filter, Search
 
 _OPERATORS = {"=": "=", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _SEARCHED = ("label", "answer", "expected", "reason", "id")
@@ -113,7 +113,7 @@ class TableSql:
 
     def translate(self, wanted: Filter) -> Sql:
         """Return the condition of a filter."""
-        if isinstance(wanted, Comparison):
+        if isinstance(wanted, ColumnComparison):
             return self._compare(wanted)
         if isinstance(wanted, Search):
             found = [self._contains(Sql(self._texts[name]), wanted.text) for name in _SEARCHED]
@@ -124,7 +124,7 @@ class TableSql:
             return Sql(f"NOT coalesce({parts[0].text}, FALSE)", parts[0].values)
         return _join(wanted.operator.upper(), parts)
 
-    def _compare(self, wanted: Comparison) -> Sql:
+    def _compare(self, wanted: ColumnComparison) -> Sql:
         column, operator, value = wanted.column, wanted.operator, wanted.value
         if column == SCORE and not self.failures:
             return self._compare_score(wanted)
@@ -141,7 +141,7 @@ class TableSql:
             return condition
         return _join("OR", [condition, Sql(f"{shown.text} IS NULL", shown.values)])
 
-    def _compare_score(self, wanted: Comparison) -> Sql:
+    def _compare_score(self, wanted: ColumnComparison) -> Sql:
         if wanted.value is None:
             known = "(t.valid AND t.score IS NOT NULL)"
             return Sql(f"NOT {known}" if wanted.operator == "=" else known)

@@ -80,7 +80,7 @@ def read_attachment(block: DataBlock, position: int) -> Attachment:
     if found.data is None:
         return Attachment(kind="remote", address=found.address, name=found.name, **fields)
     try:
-        file = _decode(found)
+        file = _decode_media(found)
     except ValueError as error:
         return Attachment(kind="file", media_type=found.media_type, problem=str(error), **fields)
     fields |= {"media_type": file.media_type, "name": file.name, "size": len(file.content)}
@@ -99,7 +99,7 @@ def read_file(block: DataBlock) -> FileContent | None:
     if found is None or found.data is None:
         return None
     try:
-        return _decode(found)
+        return _decode_media(found)
     except ValueError:
         return None
 
@@ -180,7 +180,7 @@ def _iterate_objects(value: Mapping[str, Any], depth: int) -> Iterator[dict[str,
                 yield from _iterate_objects(inner, depth - 1)
 
 
-def _decode(media: _Media) -> FileContent:
+def _decode_media(media: _Media) -> FileContent:
     data = media.data or ""
     if len(data) > _MAX_DATA_CHARS:
         raise ValueError(f"the data has more than {_MAX_DATA_CHARS // 1_000_000} MB")

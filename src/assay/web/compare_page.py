@@ -210,7 +210,7 @@ def build_comparison(
     return CompareView(
         runs=describe_compared_runs(rows),
         comparisons=tuple(
-            _describe_comparison(runs, rows, index, found, samples)
+            _describe_compared_runs(runs, rows, index, found, samples)
             for index, found in enumerate(joined.comparisons, start=1)
         ),
         prompts=tuple(_diff_prompt(runs[0], run) for run in runs[1:]),
@@ -262,7 +262,7 @@ def find_commit(config: Mapping[str, Any]) -> str | None:
     return commit if isinstance(commit, str) else None
 
 
-def _describe_comparison(
+def _describe_compared_runs(
     runs: Sequence[Run],
     rows: Sequence[RunRow],
     index: int,
@@ -316,9 +316,9 @@ class _RecordedSample:
 
 def _read_sample(runs: Sequence[Run], sample_id: str, joined: JoinedRuns) -> ComparedSample:
     means = joined.table.find_scores(sample_id)
-    change = _classify(means)
+    change = _classify_change(means)
     chosen = [
-        _choose_repeat(
+        _choose_recorded_repeat(
             run,
             sample_id,
             joined.table.find_index(index, sample_id),
@@ -333,7 +333,7 @@ def _read_sample(runs: Sequence[Run], sample_id: str, joined: JoinedRuns) -> Com
     texts = ["" if each is None else each.sample.response for each in chosen]
     cut = [text[:_MAX_ANSWER_CHARS] for text in texts]
     answers = [
-        _describe_answer(run, chosen[index], means[index], text=cut[index], of=texts[index])
+        _build_compared_answer(run, chosen[index], means[index], text=cut[index], of=texts[index])
         for index, run in enumerate(runs)
     ]
     parts = [diff_sides(cut[0], text, only_new=len(runs) > 2) for text in cut[1:]]
@@ -372,7 +372,7 @@ def _add_labels(runs: Sequence[Run], samples: Sequence[ComparedSample]) -> list[
     ]
 
 
-def _classify(means: Sequence[float | None]) -> Change:
+def _classify_change(means: Sequence[float | None]) -> Change:
     baseline, *others = means
     known = [each for each in others if each is not None]
     if baseline is None or not known:
@@ -384,7 +384,7 @@ def _classify(means: Sequence[float | None]) -> Change:
     return "same" if len(known) == len(others) else "missing"
 
 
-def _choose_repeat(
+def _choose_recorded_repeat(
     run: Run, sample_id: str, index: int | None, *, highest: bool
 ) -> _RecordedSample | None:
     rows = list(run.results(sample_id=sample_id, index=index))
@@ -396,7 +396,7 @@ def _choose_repeat(
     return None if found is None else _RecordedSample(row, found[1], scores)
 
 
-def _describe_answer(
+def _build_compared_answer(
     run: Run, found: _RecordedSample | None, mean: float | None, *, text: str, of: str
 ) -> ComparedAnswer:
     return ComparedAnswer(

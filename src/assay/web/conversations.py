@@ -10,7 +10,7 @@ from assay.scorers import UnreadableSubagent, find_subagents, map_started_subage
 from assay.types import Message, ModelCall, Sample, build_label
 
 from .page import PageModel
-from .render import shorten
+from .render import shorten_line
 
 MAIN = "main"
 _MAX_CONVERSATIONS = 200
@@ -49,7 +49,7 @@ class ConversationNode(PageModel):
 
 
 @dataclass(frozen=True)
-class Conversation:
+class ShownConversation:
     """A node with its messages and model calls."""
 
     node: ConversationNode
@@ -59,10 +59,10 @@ class Conversation:
     """The number that judges give to its first message."""
 
 
-def list_conversations(sample: Sample) -> tuple[list[Conversation], int]:
+def list_conversations(sample: Sample) -> tuple[list[ShownConversation], int]:
     """Return the conversations, the main one first, and the number of those left out."""
-    calls = _list_calls(sample)
-    own = [call for call in calls if not _read_number(getattr(call, "branch", 0))]
+    calls = _list_model_calls(sample)
+    own = [call for call in calls if not _read_whole_number(getattr(call, "branch", 0))]
     main = ConversationNode(
         name=MAIN,
         depth=0,
@@ -71,10 +71,10 @@ def list_conversations(sample: Sample) -> tuple[list[Conversation], int]:
         messages=len(sample.messages),
         calls=len(own),
     )
-    found = [Conversation(main, sample.messages, own)]
+    found = [ShownConversation(main, sample.messages, own)]
     found += _iterate_branches(_read_branches(sample), calls)
     number = len(sample.messages) + 1
-    for each in _iterate_subagents(sample):
+    for each in _iterate_nested(sample):
         found.append(replace(each, first_number=number))
         number += len(each.messages)
     return found[:_MAX_CONVERSATIONS], max(len(found) - _MAX_CONVERSATIONS, 0)
@@ -90,14 +90,14 @@ def _read_branches(sample: Sample) -> list[dict[str, Any]]:
 
 def _iterate_branches(
     branches: Sequence[Mapping[str, Any]], calls: Sequence[ModelCall]
-) -> Iterator[Conversation]:
+) -> Iterator[ShownConversation]:
     depths = {0: 0}
     for place, branch in list(enumerate(branches))[1:_MAX_CONVERSATIONS]:
-        parent = _read_number(branch.get("parent"))
+        parent = _read_whole_number(branch.get("parent"))
         depths[place] = depths.get(parent if parent is not None else 0, 0) + 1
-        own = [call for call in calls if _read_number(getattr(call, "branch", 0)) == place]
+        own = [call for call in calls if _read_whole_number(getattr(call, "branch", 0)) == place]
         messages, problem = _read_messages(branch.get("messages"))
-        last = _read_number(branch.get("parent_call"))
+        last = _read_whole_number(branch.get("parent_call"))
         origin = None
         if last is not None and 0 <= last < len(calls):
             origin = calls[last].message_index
@@ -109,7 +109,9 @@ def _iterate_branches(
         node = ConversationNode(
             name=f"branch-{place}",
             depth=min(depths[place], _MAX_DEPTH),
-            title=shorten(title, _MAX_TITLE_CHARS) if isinstance(title, str) else f"branch {place}",
+            title=shorten_line(title, _MAX_TITLE_CHARS)
+            if isinstance(title, str)
+            else f"branch {place}",
             reason=str(branch.get("reason") or "unknown reason").replace("_", " ")[:60],
             messages=len(messages),
             calls=len(own),
@@ -117,7 +119,7 @@ def _iterate_branches(
             parent=MAIN if not parent else f"branch-{parent}",
             note=", ".join(notes) or None,
         )
-        yield Conversation(node, messages, own)
+        yield ShownConversation(node, messages, own)
 
 
 def _read_messages(recorded: Any) -> tuple[list[Message], str | None]:
@@ -129,14 +131,14 @@ def _read_messages(recorded: Any) -> tuple[list[Message], str | None]:
         return [], "its messages cannot be read"
 
 
-def _iterate_subagents(sample: Sample) -> Iterator[Conversation]:
+def _iterate_nested(sample: Sample) -> Iterator[ShownConversation]:
     """Yield subagents in the order in which judges number their messages: parents first."""
     waiting: list[tuple[Sample, tuple[int, ...], int | None]] = [(sample, (), None)]
     while waiting:
         above, path, origin = waiting.pop()
         if path:
             node = _describe_subagent(above, path, origin)
-            yield Conversation(node, above.messages, _list_calls(above))
+            yield ShownConversation(node, above.messages, _list_model_calls(above))
         if len(path) >= _MAX_DEPTH:
             continue
         started = {child: call for call, child in map_started_subagents(above).items()}
@@ -149,7 +151,7 @@ def _iterate_subagents(sample: Sample) -> Iterator[Conversation]:
                 place = places.get(started.get(child.id, ""))
                 children.append((child, (*path, position), place))
             else:
-                yield Conversation(_describe_unreadable(child, (*path, position)), (), ())
+                yield ShownConversation(_describe_unreadable(child, (*path, position)), (), ())
         waiting += reversed(children)
 
 
@@ -159,11 +161,11 @@ def _describe_subagent(
     return ConversationNode(
         name=_name_subagent(path),
         depth=len(path),
-        title=shorten(build_label(child) or child.id, _MAX_TITLE_CHARS),
+        title=shorten_line(build_label(child) or child.id, _MAX_TITLE_CHARS),
         reason="subagent",
         id=child.id,
         messages=len(child.messages),
-        calls=len(_list_calls(child)),
+        calls=len(_list_model_calls(child)),
         origin=None if origin is None else origin + 1,
         parent=_name_subagent(path[:-1]) if path[1:] else MAIN,
     )
@@ -175,7 +177,7 @@ def _describe_unreadable(problem: UnreadableSubagent, path: tuple[int, ...]) -> 
         depth=len(path),
         title="not recorded",
         reason="subagent",
-        note=shorten(str(problem)),
+        note=shorten_line(str(problem)),
     )
 
 
@@ -183,9 +185,9 @@ def _name_subagent(path: tuple[int, ...]) -> str:
     return f"agent-{'-'.join(map(str, path))}"
 
 
-def _list_calls(sample: Sample) -> Sequence[ModelCall]:
+def _list_model_calls(sample: Sample) -> Sequence[ModelCall]:
     return () if sample.trajectory is None else sample.trajectory.calls
 
 
-def _read_number(value: Any) -> int | None:
+def _read_whole_number(value: Any) -> int | None:
     return value if type(value) is int else None

@@ -159,7 +159,7 @@ def draw_trend(values: Sequence[float | None]) -> Markup:
     x, y = places[-1]
     return draw_element(
         "svg",
-        draw_element("polyline", class_="line", points=_join(places)),
+        draw_element("polyline", class_="line", points=_join_points(places)),
         draw_element("circle", class_="dot", cx=x, cy=y, r=3.5),
         class_="spark",
         viewBox=f"0 0 {_TREND_WIDTH} {_TREND_HEIGHT}",
@@ -240,7 +240,7 @@ def _draw_bands(points: Sequence[CurvePoint], axes: _CurveAxes) -> list[Markup]:
         upper = [(axes.find_x(i), axes.find_y(points[i].high or 0.0)) for i in stretch]
         lower = [(axes.find_x(i), axes.find_y(points[i].low or 0.0)) for i in reversed(stretch)]
         if len(stretch) > 1:
-            parts.append(draw_element("polygon", class_="area", points=_join(upper + lower)))
+            parts.append(draw_element("polygon", class_="area", points=_join_points(upper + lower)))
         else:
             (x, top), (_, bottom) = upper[0], lower[0]
             parts.append(draw_element("line", class_="band", x1=x, y1=top, x2=x, y2=bottom))
@@ -252,14 +252,16 @@ def _draw_lines(points: Sequence[CurvePoint], axes: _CurveAxes) -> list[Markup]:
         draw_element(
             "polyline",
             class_="line",
-            points=_join([(axes.find_x(i), axes.find_y(points[i].value or 0.0)) for i in stretch]),
+            points=_join_points(
+                [(axes.find_x(i), axes.find_y(points[i].value or 0.0)) for i in stretch]
+            ),
         )
         for stretch in _split_at_gaps(points, band=False)
         if len(stretch) > 1
     ]
 
 
-def _join(places: Sequence[tuple[float, float]]) -> str:
+def _join_points(places: Sequence[tuple[float, float]]) -> str:
     return " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
 
 
@@ -277,7 +279,7 @@ def _draw_points(points: Sequence[CurvePoint], axes: _CurveAxes) -> list[Markup]
             # A shape, not only a colour: up for better, down for worse.
             sign = -1 if point.mark == "better" else 1
             tip, base = y + sign * 21, y + sign * 12
-            places = _join([(x, tip), (x - 6, base), (x + 6, base)])
+            places = _join_points([(x, tip), (x - 6, base), (x + 6, base)])
             mark = draw_element("polygon", class_=f"mark {point.mark}", points=places)
             dot = Markup("").join((dot, mark))
         if point.link is not None:

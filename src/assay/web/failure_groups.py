@@ -85,7 +85,7 @@ def find_bad_results(run: Run, summary: RunSummary) -> BadResults:
         else each.distribution.highest
         for name, each in summary.metrics.items()
     }
-    for row in _read_rows(run, (_FAILED, low)):
+    for row in _read_table_rows(run, (_FAILED, low)):
         sample = BadSample(
             run.id,
             row.key,
@@ -116,7 +116,7 @@ def find_bad_results(run: Run, summary: RunSummary) -> BadResults:
     return found
 
 
-def _read_rows(run: Run, filters: Sequence[str]) -> Iterator[TableRow]:
+def _read_table_rows(run: Run, filters: Sequence[str]) -> Iterator[TableRow]:
     table = run.table()
     for query in map(TableQuery, filters):
         after: str | None = None

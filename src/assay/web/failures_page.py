@@ -122,7 +122,7 @@ def read_failures(store: Store, request: Request) -> FailuresView:
     """Read the bad results of the runs of a request, or of the newest runs."""
     runs = _choose_runs(store, request)
     found = [_find_results(store, run) for run in runs]
-    by, value = _read_group(request)
+    by, value = _read_group_choice(request)
     start = _read_start(request)
     groups = _merge_groups(found)
     chosen = _select_samples(found, groups, by, value)
@@ -183,7 +183,7 @@ def _find_results(store: Store, run: Run) -> BadResults:
     )
 
 
-def _read_group(request: Request) -> tuple[GroupedBy | None, str | None]:
+def _read_group_choice(request: Request) -> tuple[GroupedBy | None, str | None]:
     by, value = read_parameter(request, "by"), read_parameter(request, "value")
     if not by:
         return None, None
@@ -260,7 +260,7 @@ def _read_chosen(store: Store, request: Request) -> Iterator[Sample]:
     """Yield the whole samples of a request, one at a time."""
     runs = _choose_runs(store, request)
     found = [_find_results(store, run) for run in runs]
-    by, value = _read_group(request)
+    by, value = _read_group_choice(request)
     chosen = _select_samples(found, _merge_groups(found) if by else [], by, value)
     by_id = {run.id: run for run in runs}
 

@@ -37,7 +37,7 @@ _COMPARED = ValueCache(max_results=20_000_000)
 _Value = TypeVar("_Value")
 
 
-class Evaluation(PageModel):
+class EvaluationHistory(PageModel):
     """Runs with the same name and dataset."""
 
     name: str
@@ -89,7 +89,7 @@ class HistoryPoint(PageModel):
 class HistoryView(PageModel):
     """All evaluations, or the history of one."""
 
-    evaluations: tuple[Evaluation, ...]
+    evaluations: tuple[EvaluationHistory, ...]
     name: str | None
     dataset: str | None
     agent: str | None
@@ -194,7 +194,7 @@ def _list_evaluations(rows: Sequence[RunRow]) -> HistoryView:
         grouped.setdefault((row.spec.name, row.spec.dataset), []).append(row)
     return HistoryView(
         evaluations=tuple(
-            Evaluation(
+            EvaluationHistory(
                 name=name,
                 dataset=dataset,
                 runs=len(found),

@@ -126,13 +126,13 @@ def format_share(value: float | None) -> str:
 
 def format_moment(value: str | float | None) -> str:
     """Format a time in UTC to the minute: `2026-02-14 09:30`."""
-    moment = parse_moment(value)
+    moment = parse_stored_moment(value)
     return "unknown" if moment is None else moment.strftime("%Y-%m-%d %H:%M")
 
 
 def format_age(value: str | float | None) -> str:
     """Format the time since then: `just now`, `5 min ago`, `3 days ago`; a date after a month."""
-    moment = parse_moment(value)
+    moment = parse_stored_moment(value)
     if moment is None:
         return "unknown"
     seconds = (datetime.now(UTC) - moment).total_seconds()
@@ -147,7 +147,7 @@ def format_age(value: str | float | None) -> str:
     return moment.strftime("%Y-%m-%d")
 
 
-def parse_moment(value: str | float | None) -> datetime | None:
+def parse_stored_moment(value: str | float | None) -> datetime | None:
     """Parse a stored time, in ISO 8601 or in seconds since 1970; None if it is neither."""
     # Imported runs may have times without an offset, or none at all.
     if value is None:
@@ -161,7 +161,7 @@ def parse_moment(value: str | float | None) -> datetime | None:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
-def shorten(text: str, most: int = 200) -> str:
+def shorten_line(text: str, most: int = 200) -> str:
     """Put a text on one line, cut with `…`."""
     line = " ".join(text[: most * 8].split())
     return line if len(line) <= most else f"{line[: most - 1]}…"
@@ -189,7 +189,7 @@ FILTERS: dict[str, Callable[..., str]] = {
     "share": format_share,
     "moment": format_moment,
     "age": format_age,
-    "cut": shorten,
+    "cut": shorten_line,
     "plural": format_plural,
     "segment": encode_segment,
     "pretty": format_json,

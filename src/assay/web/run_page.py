@@ -25,7 +25,7 @@ from .page import (
     read_parameter,
     read_segment,
 )
-from .render import MAX_QUOTED_CHARS, parse_moment, quote_for_filter
+from .render import MAX_QUOTED_CHARS, parse_stored_moment, quote_for_filter
 from .runs_page import find_agent_name
 
 ROWS_PER_PAGE = 100
@@ -227,7 +227,10 @@ class RunView(PageModel):
     @property
     def seconds(self) -> float | None:
         """The wall-clock time of a finished run."""
-        start, end = parse_moment(self.run["created_at"]), parse_moment(self.run["finished_at"])
+        start, end = (
+            parse_stored_moment(self.run["created_at"]),
+            parse_stored_moment(self.run["finished_at"]),
+        )
         return None if start is None or end is None else (end - start).total_seconds()
 
 

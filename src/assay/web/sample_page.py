@@ -18,7 +18,7 @@ from assay.store import Run, Store, TableQuery
 from assay.types import DataBlock, Failure, Message, Sample, build_label
 
 from .attachments import find_image_problem, read_file
-from .conversations import MAIN, Conversation, ConversationNode, list_conversations
+from .conversations import MAIN, ConversationNode, ShownConversation, list_conversations
 from .label_page import LabelView, find_author, read_label
 from .page import (
     PageModel,
@@ -30,15 +30,14 @@ from .page import (
     read_parameter,
     read_segment,
 )
-from .render import shorten
+from .render import format_json, shorten_line
 from .run_page import find_marks, grade_score, is_low_good
 from .sample_score import ScoreView, collect_quotes, read_score
 from .transcript import (
     ShownText,
-    Transcript,
     TranscriptOptions,
+    TranscriptView,
     TurnsPage,
-    format_json,
     read_part,
 )
 
@@ -98,7 +97,7 @@ class Figures(PageModel):
     """Model calls whose token ids are recorded."""
 
 
-class Matches(PageModel):
+class SearchMatches(PageModel):
     """The messages that contain a searched text."""
 
     text: str
@@ -146,7 +145,7 @@ class SampleView(PageModel):
     conversations: tuple[ConversationNode, ...]
     more_conversations: int
     page: TurnsPage
-    matches: Matches | None
+    matches: SearchMatches | None
     row: ShownText | None
     """The dataset row."""
 
@@ -218,7 +217,7 @@ class SampleView(PageModel):
     def find_title(self, conversation: str) -> str:
         """Return the title of a conversation."""
         found = (each.title for each in self.conversations if each.name == conversation)
-        return shorten(next(found, conversation), 40)
+        return shorten_line(next(found, conversation), 40)
 
     def find_subagent(self, agent_id: str) -> ConversationNode | None:
         """Return the conversation of a subagent."""
@@ -240,7 +239,7 @@ def read_sample(store: Store, request: Request) -> SampleView:
     attempt = read_number(request, "attempt")
     conversations, more = list_conversations(sample)
     conversation = _choose_conversation(conversations, request)
-    transcript = Transcript(conversation.messages, conversation.calls)
+    transcript = TranscriptView(conversation.messages, conversation.calls)
     score = read_score(sample, conversations)
     find = read_parameter(request, "find").strip()
     matches = transcript.find_matches(find)
@@ -262,7 +261,7 @@ def read_sample(store: Store, request: Request) -> SampleView:
         run_name=run.spec.name,
         key=key,
         sample_id=sample.id,
-        label=shorten(build_label(sample)),
+        label=shorten_line(build_label(sample)),
         index=sample.index,
         repeat=repeat,
         status=str(sample.status),
@@ -331,7 +330,9 @@ def _read_marks(run: Run) -> tuple[float, float]:
     )
 
 
-def _choose_conversation(conversations: Sequence[Conversation], request: Request) -> Conversation:
+def _choose_conversation(
+    conversations: Sequence[ShownConversation], request: Request
+) -> ShownConversation:
     wanted = read_parameter(request, "at", MAIN)
     for each in conversations:
         if each.node.name == wanted:
@@ -339,7 +340,7 @@ def _choose_conversation(conversations: Sequence[Conversation], request: Request
     raise HTTPException(404, "the sample has no such conversation")
 
 
-def _choose_first(transcript: Transcript, matches: list[int], request: Request) -> int:
+def _choose_first(transcript: TranscriptView, matches: list[int], request: Request) -> int:
     """Return the first turn of the page: as asked for, else the page of the first match."""
     first = read_number(request, "from")
     if first is not None:
@@ -352,12 +353,12 @@ def _choose_first(transcript: Transcript, matches: list[int], request: Request) 
     return 0 if turn < 40 else turn - 3
 
 
-def _describe_matches(find: str, matches: list[int], page: TurnsPage) -> Matches:
+def _describe_matches(find: str, matches: list[int], page: TurnsPage) -> SearchMatches:
     shown = [turn.number for turn in page.turns]
     low, high = (shown[0], shown[-1]) if shown else (0, 0)
     before = [number for number in matches if number < low]
     after = [number for number in matches if number > high and page.next is not None]
-    return Matches(
+    return SearchMatches(
         text=find,
         count=len(matches),
         numbers=tuple(matches[:_MAX_LISTED_MATCHES]),
@@ -473,7 +474,7 @@ def read_text(store: Store, request: Request) -> TextView:
     return TextView(
         run_id=run.id,
         key=key,
-        label=shorten(build_label(sample)),
+        label=shorten_line(build_label(sample)),
         turn=turn,
         part=part,
         text=text[offset:end],

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from assay.scorers import is_check_passed
 from assay.types import EvaluateResult, Message, Metric, Sample, StepOutput
 
-from .conversations import MAIN, Conversation
+from .conversations import MAIN, ShownConversation
 from .page import PageModel
 from .sample_charts import draw_steps
 from .text_marks import find_quote, read_excerpt
@@ -44,7 +44,7 @@ class Quote(PageModel):
     """Empty if the transcript does not contain it."""
 
 
-class Opinion(PageModel):
+class JudgeVote(PageModel):
     """The vote of one judge on a criterion, or the verdict on a generated rubric."""
 
     title: str
@@ -72,7 +72,7 @@ class MetricView(PageModel):
     split: bool = False
     """Whether some votes pass and others do not."""
 
-    opinions: tuple[Opinion, ...] = ()
+    opinions: tuple[JudgeVote, ...] = ()
 
 
 class StepView(PageModel):
@@ -119,7 +119,7 @@ class ScoreView(PageModel):
     steps: StepsView | None = None
 
 
-def read_score(sample: Sample, conversations: Sequence[Conversation]) -> ScoreView | None:
+def read_score(sample: Sample, conversations: Sequence[ShownConversation]) -> ScoreView | None:
     """Read the result of a sample; None for one without result and steps."""
     result, steps = sample.score, _read_steps(sample)
     if result is None and steps is None:
@@ -162,7 +162,7 @@ def collect_quotes(score: ScoreView | None, conversation: str) -> dict[int, list
 class _Locator:
     """Finds the messages that metrics refer to, by the numbers of judges or of checks."""
 
-    def __init__(self, conversations: Sequence[Conversation]) -> None:
+    def __init__(self, conversations: Sequence[ShownConversation]) -> None:
         self._conversations = conversations
         self._check_turns: dict[str, list[int]] = {}
         self._quotes = 0
@@ -252,7 +252,7 @@ class _Locator:
                 return Place(conversation=name, number=place + 1)
         return Place(conversation=name, number=first + 1)
 
-    def _find_agent(self, agent: str | None) -> Conversation | None:
+    def _find_agent(self, agent: str | None) -> ShownConversation | None:
         for each in self._conversations:
             if agent is None and each.node.name == MAIN:
                 return each
@@ -273,14 +273,14 @@ def _list_check_turns(messages: Sequence[Message]) -> list[int]:
     return starts
 
 
-def _read_opinions(extra: Mapping[str, Any]) -> Iterator[Opinion]:
+def _read_opinions(extra: Mapping[str, Any]) -> Iterator[JudgeVote]:
     for key, title in (("opinions", "judge"), ("verdicts", "rubric")):
         listed = extra.get(key)
         for each in listed[:_MAX_OPINIONS] if isinstance(listed, list) else ():
             if not isinstance(each, dict):
                 continue
             score, met = each.get("score"), each.get("met")
-            yield Opinion(
+            yield JudgeVote(
                 title=str(each.get(title) or "")[:500],
                 score=score if isinstance(score, float | int) else None,
                 met=met if isinstance(met, bool) else None,

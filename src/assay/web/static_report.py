@@ -65,7 +65,7 @@ class ReportSample:
 
 
 @dataclass(frozen=True)
-class ReportSection:
+class RunSection:
     """One run of the report."""
 
     id: str
@@ -145,9 +145,9 @@ class _Budget:
         self.excerpt_chars = int(min(max(texts, _MIN_EXCERPT_CHARS), _MAX_EXCERPT_CHARS))
 
 
-def _describe_section(run: Run) -> ReportSection:
+def _describe_section(run: Run) -> RunSection:
     report = build_run_report(run, limit=1)
-    return ReportSection(
+    return RunSection(
         id=run.id,
         name=run.spec.name,
         agent=find_agent_name(run.spec.config),
@@ -161,8 +161,8 @@ def _describe_section(run: Run) -> ReportSection:
 
 
 def _fill_section(
-    templates: Environment, run: Run, section: ReportSection, budget: _Budget
-) -> ReportSection:
+    templates: Environment, run: Run, section: RunSection, budget: _Budget
+) -> RunSection:
     total = run.totals.recorded + run.totals.failed
     template = templates.get_template("_report_sample.html").module
     samples: list[ReportSample] = []
@@ -186,7 +186,7 @@ def _fill_section(
                 budget.transcripts -= len(text.encode())
         without += transcript is None
         samples.append(ReportSample(line, transcript))
-    return ReportSection(
+    return RunSection(
         **{
             **vars(section),
             "samples": tuple(samples),
@@ -215,7 +215,7 @@ def _cut_turns(sample: Sample) -> Iterator[ReportTurn]:
 
 
 def _render(
-    templates: Environment, sections: Sequence[ReportSection], comparison: CompareView | None
+    templates: Environment, sections: Sequence[RunSection], comparison: CompareView | None
 ) -> str:
     files = read_static_files()
     style = files["view.css"].decode()

@@ -20,7 +20,7 @@ from .page import (
     read_number,
     read_segment,
 )
-from .render import shorten
+from .render import shorten_line
 from .sample_page import build_sample_address
 
 TokenKind = Literal["context", "sampled", "masked"]
@@ -86,14 +86,14 @@ def read_tokens(store: Store, request: Request) -> TokensView:
     if chains and chain >= len(chains):
         raise HTTPException(404, "the sample has no such chain of calls")
     shown = chains[chain] if chains else Sample(id=found.sample.id)
-    kinds = _classify(sample, shown)
+    kinds = _classify_tokens(sample, shown)
     first = min(read_number(request, "from") or 0, max(len(shown.tokens) - 1, 0))
     last = first + _TOKENS_PER_PAGE
     decode = find_context(request).decode_token
     return TokensView(
         run_id=run.id,
         key=found.key,
-        label=shorten(build_label(sample)),
+        label=shorten_line(build_label(sample)),
         chain=chain,
         chains=len(chains),
         first=first,
@@ -116,7 +116,7 @@ def _list_chains(sample: Sample) -> list[Sample]:
     return tokenize_sample(sample)
 
 
-def _classify(sample: Sample, shown: Sample) -> list[TokenKind]:
+def _classify_tokens(sample: Sample, shown: Sample) -> list[TokenKind]:
     """Return the kind of each token. A mask of the sample itself may exclude sampled ones."""
     own = sample.loss_mask if sample.tokens == shown.tokens and sample.loss_mask else None
     kinds: list[TokenKind] = []

@@ -41,7 +41,7 @@ _MAX_ANSWER_CHARS = 2_000
 _TRAININGS = ValueCache(max_results=2_000_000)
 
 
-class TrainingStep(PageModel):
+class StepFigures(PageModel):
     """One step, as `assay show RUN --json` prints it."""
 
     step: int
@@ -106,7 +106,7 @@ class TrainingView(PageModel):
     dataset: str
     status: RunStatus
     created_at: str
-    steps: tuple[TrainingStep, ...]
+    steps: tuple[StepFigures, ...]
     unfinished_rollouts: int
     change: RewardChange | None
     """None with fewer than two steps."""
@@ -159,9 +159,9 @@ def read_training_page(store: Store, request: Request) -> TrainingView:
     if found is None:
         raise HTTPException(404, f"run {run.id!r} is not a training")
     settings = run.spec.config["training"]
-    step = _read_step(request)
+    step = _read_step_parameter(request)
     listed = [] if step is None else _read_rollouts(run, step, settings)
-    steps = tuple(TrainingStep(**each) for each in found.plain()["steps"])
+    steps = tuple(StepFigures(**each) for each in found.plain()["steps"])
     return TrainingView(
         id=run.id,
         name=run.spec.name,
@@ -177,7 +177,7 @@ def read_training_page(store: Store, request: Request) -> TrainingView:
     )
 
 
-def _read_step(request: Request) -> int | None:
+def _read_step_parameter(request: Request) -> int | None:
     text = read_parameter(request, "step")
     if not text:
         return None
@@ -187,28 +187,28 @@ def _read_step(request: Request) -> int | None:
 
 
 @dataclass(frozen=True)
-class _Rollout:
+class _RecordedRollout:
     row: ResultRow
     sample: Sample | None
 
 
-def _read_rollouts(run: Run, step: int, settings: Mapping[str, Any]) -> list[_Rollout]:
+def _read_rollouts(run: Run, step: int, settings: Mapping[str, Any]) -> list[_RecordedRollout]:
     if settings["zero_variance"] == "resample":
         # Only the samples record their steps: see `read_training`.
         pairs = zip(run.results(), run.samples(), strict=False)
         return [
-            _Rollout(row, sample)
+            _RecordedRollout(row, sample)
             for row, sample in pairs
             if sample.metadata.get("training_step") == step
         ]
     rows = [row for row in run.results() if _find_step(row, settings) == step]
-    found: list[_Rollout] = []
+    found: list[_RecordedRollout] = []
     for row in rows:
         sample = None
         if len(found) < _MAX_ROLLOUTS:
             body = run.find_result(row.key)
             sample = None if body is None else body[1]
-        found.append(_Rollout(row, sample))
+        found.append(_RecordedRollout(row, sample))
     return found
 
 
@@ -217,9 +217,9 @@ def _find_step(row: ResultRow, settings: Mapping[str, Any]) -> int:
 
 
 def _describe_rollouts(
-    listed: Sequence[_Rollout], settings: Mapping[str, Any]
+    listed: Sequence[_RecordedRollout], settings: Mapping[str, Any]
 ) -> Iterator[TrainedRolloutView]:
-    groups: dict[int, list[_Rollout]] = {}
+    groups: dict[int, list[_RecordedRollout]] = {}
     for each in listed:
         groups.setdefault(each.row.group_index or 0, []).append(each)
     for prompt, group in groups.items():
@@ -278,12 +278,12 @@ def _select_rows(run: Run, steps: set[int], settings: Mapping[str, Any]) -> list
     return sorted(rows, key=lambda row: row.sample_id)
 
 
-def _thin_out(steps: Sequence[TrainingStep]) -> Sequence[TrainingStep]:
+def _thin_out(steps: Sequence[StepFigures]) -> Sequence[StepFigures]:
     every = -(-len(steps) // _MAX_POINTS) or 1
     return steps[::every]
 
 
-def _build_metric_point(step: TrainingStep, name: str) -> CurvePoint:
+def _build_metric_point(step: StepFigures, name: str) -> CurvePoint:
     value = (step.metrics or {}).get(name)
     known = isinstance(value, int | float) and not isinstance(value, bool)
     return CurvePoint(

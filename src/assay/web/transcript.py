@@ -1,11 +1,9 @@
 """A conversation as turns: tool calls with their results, in pages that are bounded in size."""
 
-import json
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
 
 from markupsafe import Markup
 
@@ -14,7 +12,7 @@ from assay.types import DataBlock, Message, ModelCall, ToolCall
 from .attachments import Attachment, decode_text, read_attachment, read_file
 from .markdown import render_markdown
 from .page import PageModel
-from .render import shorten
+from .render import format_json, shorten_line
 from .text_marks import Mark, build_marks, find_words, render_marks
 
 TURNS_PER_PAGE = 50
@@ -100,10 +98,10 @@ class ShownCall(PageModel):
     def summary(self) -> str:
         """The arguments on one short line."""
         pairs = (
-            f"{each.name}={shorten(each.value.text, 60)}" if each.name else each.value.text
+            f"{each.name}={shorten_line(each.value.text, 60)}" if each.name else each.value.text
             for each in self.arguments
         )
-        return shorten(", ".join(pairs), _MAX_SUMMARY_CHARS)
+        return shorten_line(", ".join(pairs), _MAX_SUMMARY_CHARS)
 
     @property
     def has_marks(self) -> bool:
@@ -162,7 +160,7 @@ class TranscriptOptions:
     find: str = ""
 
 
-class Transcript:
+class TranscriptView:
     """The messages of one conversation, with each tool result paired to its call."""
 
     def __init__(self, messages: Sequence[Message], calls: Iterable[ModelCall] = ()) -> None:
@@ -244,7 +242,7 @@ def read_part(message: Message, part: str) -> str | None:
 class _TurnBuilder:
     """Builds the turns of one page within its budget of characters."""
 
-    def __init__(self, transcript: Transcript, options: TranscriptOptions) -> None:
+    def __init__(self, transcript: TranscriptView, options: TranscriptOptions) -> None:
         self._transcript = transcript
         self._options = options
         self._left = _MAX_PAGE_CHARS
@@ -373,11 +371,6 @@ def _list_arguments(call: ToolCall) -> list[tuple[str, str]]:
         (name, value if isinstance(value, str) else format_json(value))
         for name, value in call.arguments.items()
     ]
-
-
-def format_json(value: Any) -> str:
-    """Format a value as indented JSON."""
-    return json.dumps(value, ensure_ascii=False, indent=2, default=str)
 
 
 def iterate_texts(message: Message) -> Iterator[str]:

@@ -75,7 +75,7 @@ def read_transcript_pair(store: Store, request: Request) -> TranscriptPairView:
     sample_id = read_parameter(request, "id")
     runs = [find_run(store, each) for each in wanted]
     found = [
-        _read_repeat(run, sample_id, _read_number(request, name))
+        _read_repeat(run, sample_id, _read_number_parameter(request, name))
         for run, name in zip(runs, ("old", "new"), strict=True)
     ]
     heads = describe_compared_runs([run.row() for run in runs])
@@ -85,7 +85,7 @@ def read_transcript_pair(store: Store, request: Request) -> TranscriptPairView:
     ]
     old, new = (sample.messages for _, sample, _ in found)
     equal = _count_equal(old, new)
-    start = _read_number(request, "turn")
+    start = _read_number_parameter(request, "turn")
     # Equal turns are left out unless they are asked for.
     start = equal if start is None else start
     longest = max(len(old), len(new))
@@ -105,7 +105,7 @@ def read_transcript_pair(store: Store, request: Request) -> TranscriptPairView:
     )
 
 
-def _read_number(request: Request, name: str) -> int | None:
+def _read_number_parameter(request: Request, name: str) -> int | None:
     text = read_parameter(request, name)
     if not text:
         return None

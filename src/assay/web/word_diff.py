@@ -26,7 +26,7 @@ _MIN_LEFT_OUT = 40
 Words = Sequence[str]
 
 
-class Change(NamedTuple):
+class TextChange(NamedTuple):
     """A stretch of text in both, only in the old, or only in the new one."""
 
     kind: Kind
@@ -46,16 +46,16 @@ def split_words(text: str) -> list[str]:
     return _WORD.findall(text)
 
 
-def diff_words(old: str, new: str) -> list[Change]:
+def diff_words(old: str, new: str) -> list[TextChange]:
     """Return the stretches that turn `old` into `new`, adjacent ones of a kind joined."""
-    changes: list[Change] = []
+    changes: list[TextChange] = []
     before: list[str] = []
     after: list[str] = []
 
     def flush() -> None:
         for kind, words in (("old", before), ("new", after)):
             if words:
-                changes.append(Change(cast(Kind, kind), "".join(words)))
+                changes.append(TextChange(cast(Kind, kind), "".join(words)))
                 words.clear()
 
     stretches = groupby(
@@ -73,12 +73,12 @@ def diff_words(old: str, new: str) -> list[Change]:
             after.append(text)
             continue
         flush()
-        changes.append(Change("same", text))
+        changes.append(TextChange("same", text))
     flush()
     return changes
 
 
-def select_side(changes: Sequence[Change], side: Literal["old", "new"]) -> list[SidePart]:
+def select_side(changes: Sequence[TextChange], side: Literal["old", "new"]) -> list[SidePart]:
     """Return one side of a difference as it reads, long equal stretches left out and counted."""
     parts = []
     kept = [change for change in changes if change.kind in ("same", side)]

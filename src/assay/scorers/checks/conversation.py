@@ -63,7 +63,7 @@ class Passage:
 
 
 @dataclass(frozen=True)
-class RecordedCall:
+class AnsweredCall:
     """A tool call and its answer."""
 
     name: str
@@ -123,7 +123,7 @@ class ConversationView:
         return self._merged.turns
 
     @cached_property
-    def calls(self) -> list[RecordedCall]:
+    def calls(self) -> list[AnsweredCall]:
         """Every tool call, in the order of the requests."""
         events = zip(self._merged.events, self._asked, strict=True)
         calls = (_build_recorded_call(event, asked) for event, asked in events)
@@ -136,14 +136,14 @@ class ConversationView:
         inner = [] if agents == "main" else [each for each, _ in self._subagents[0]]
         return inner if agents == "subagents" else [self, *inner]
 
-    def list_calls(self, agents: AgentScope) -> list[RecordedCall]:
+    def list_calls(self, agents: AgentScope) -> list[AnsweredCall]:
         """Return the calls of these agents; a subagent's follow the call that started it."""
         if agents == "main" or not self._subagents[0]:
             return [] if agents == "subagents" else self.calls
         calls = list(self._iterate_calls())
         return [call for call in calls if call.agent] if agents == "subagents" else calls
 
-    def _iterate_calls(self) -> Iterator[RecordedCall]:
+    def _iterate_calls(self) -> Iterator[AnsweredCall]:
         by_call: dict[int | None, list[ConversationView]] = {}
         for inner, place in self._subagents[0]:
             by_call.setdefault(place, []).append(inner)
@@ -242,7 +242,7 @@ class ConversationView:
         return Passage(TEXT_SEPARATOR.join(texts), tuple(starts), what, agent=self.agent)
 
 
-def _build_recorded_call(event: dict[str, Any], asked: ToolCall) -> RecordedCall:
+def _build_recorded_call(event: dict[str, Any], asked: ToolCall) -> AnsweredCall:
     answer = event["function_response"]["response"]
     failed = bool(event["is_error"]) or event["status"] == "error"
     # The one text of the usual answer; anything else is shown as JSON.
@@ -250,7 +250,7 @@ def _build_recorded_call(event: dict[str, Any], asked: ToolCall) -> RecordedCall
     plain = len(values) == 1 and isinstance(values[0], str)
     text = values[0] if plain else to_json(answer, fallback=str).decode()
     error_only = "error" in answer and "output" not in answer
-    return RecordedCall(
+    return AnsweredCall(
         name=event["function_call"]["name"],
         asked=asked,
         turn=event["turn"],

@@ -32,7 +32,7 @@ def cut_excerpt(text: str, start: int = 0, length: int = _MAX_CHECK_EXCERPT) -> 
     first = max(start - _EXCERPT_CONTEXT, 0) if start else 0
     last = min(start + length + _EXCERPT_CONTEXT, len(text))
     # Escaping may make one character four or more: the limit holds for the escaped text too.
-    piece = shorten_text(repr(text[first:last]), 4 * _MAX_CHECK_EXCERPT)
+    piece = cut_quote(repr(text[first:last]), 4 * _MAX_CHECK_EXCERPT)
     return f"{'…' if first else ''}{piece}{'…' if last < len(text) else ''}"
 
 
@@ -42,6 +42,6 @@ def describe_beginning(passage: Passage) -> str:
     return f"{passage.what} in {passage.place}: {beginning}"
 
 
-def shorten_text(text: str, longest: int) -> str:
+def cut_quote(text: str, longest: int) -> str:
     """Return `text`, cut to `longest` characters with `…` at the end."""
     return text if len(text) <= longest else f"{text[:longest]}…"

@@ -18,7 +18,7 @@ from ..outcome import read_outcome
 from ..user_modules import build_import_path
 from .check_entry import CheckEntry, CheckModel, Number, expand_short_form
 from .conversation import ConversationView
-from .findings import CheckFinding, mark_unscored, shorten_text
+from .findings import CheckFinding, cut_quote, mark_unscored
 
 _FUNCTION_REFERENCE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
@@ -85,7 +85,7 @@ def judge_by_function(called: CheckFunction, sample: Sample, *, at_least: float)
     except Exception as error:
         # User code may raise anything: the other checks and samples continue.
         text = " ".join(error_message(error).split())
-        return mark_unscored(f"{type(error).__name__}: {shorten_text(text, 200)}")
+        return mark_unscored(f"{type(error).__name__}: {cut_quote(text, 200)}")
     if result.reward is None:
         return mark_unscored(result.reason or "the function returned no valid score")
     reason = result.reason or f"{called.name} returned {result.reward:g}"

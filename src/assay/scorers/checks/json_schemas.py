@@ -10,7 +10,7 @@ from pydantic import PlainValidator
 from assay.errors import MissingExtra
 from assay.types import InvalidValue, ValuePath, quote_value
 
-from .findings import shorten_text
+from .findings import cut_quote
 from .patterns import Pattern, compile_pattern
 
 _SUBSCHEMAS_BY_NAME = ("$defs", "definitions", "properties", "dependentSchemas")
@@ -36,7 +36,7 @@ class Schema:
         error = next(self._errors(value), None)
         if error is None:
             return None
-        return f"{error.json_path}: {shorten_text(error.message, 200)}"
+        return f"{error.json_path}: {cut_quote(error.message, 200)}"
 
 
 def compile_schema(given: Any) -> Schema:
@@ -51,7 +51,7 @@ def compile_schema(given: Any) -> Schema:
     try:
         jsonschema.Draft202012Validator.check_schema(given)
     except jsonschema.SchemaError as error:
-        message = f"the JSON Schema is invalid: {shorten_text(error.message, 160)}"
+        message = f"the JSON Schema is invalid: {cut_quote(error.message, 160)}"
         raise InvalidValue(message, place=tuple(error.absolute_path)) from None
     patterns: dict[str, Pattern] = {}
     _compile_patterns(given, (), given, patterns)

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, model_validator
 from assay.types import InvalidValue
 
 from .check_entry import CheckEntry, Given, Text, WholeNumber
-from .conversation import AgentScope, ConversationView, Passage, RecordedCall
+from .conversation import AgentScope, AnsweredCall, ConversationView, Passage
 
 # The side of the conversation whose turns a target reads.
 _TARGET_ROLES = {
@@ -19,7 +19,7 @@ _TARGET_ROLES = {
     "response": "model",
     "response_concat": "model",
 }
-_CALL_PARTS: dict[str, Callable[[RecordedCall], Passage | None]] = {
+_CALL_PARTS: dict[str, Callable[[AnsweredCall], Passage | None]] = {
     "tool.name": lambda call: _build_part_passage(call, call.name, "name"),
     "tool.args": lambda call: _build_part_passage(call, call.asked.arguments_text, "arguments"),
     "tool.output": lambda call: _build_part_passage(call, call.output, "output"),
@@ -69,7 +69,7 @@ class Scope:
         number = self.turn if self.turn > 0 else count + 1 + self.turn
         return number if 1 <= number <= count else None
 
-    def calls(self, reading: ConversationView) -> list[RecordedCall]:
+    def calls(self, reading: ConversationView) -> list[AnsweredCall]:
         """Return the calls within the scope."""
         turn = self.resolve_turn(reading)
         if self.turn is not None and turn is None:
@@ -157,7 +157,7 @@ class TargetedEntry(CheckEntry):
         return [] if found is None else [found]
 
 
-def _build_part_passage(call: RecordedCall, text: str | None, part: str) -> Passage | None:
+def _build_part_passage(call: AnsweredCall, text: str | None, part: str) -> Passage | None:
     if text is None:
         return None
     what = "name of a tool" if part == "name" else f"{part} of {call.name!r:.80}"

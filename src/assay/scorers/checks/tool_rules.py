@@ -17,7 +17,7 @@ from .check_entry import (
     expand_short_form,
 )
 from .conditions import ConditionOrValue, quote_json
-from .conversation import AgentScope, ConversationView, RecordedCall
+from .conversation import AgentScope, AnsweredCall, ConversationView
 from .findings import CheckFinding, cut_excerpt, mark_unscored
 from .json_paths import JsonPath, parse_json_path
 from .targets import Scope, Turn
@@ -40,7 +40,7 @@ class ToolRule(CheckEntry):
             return mark_unscored(why)
         return self.judge_calls(self.limits.calls(reading), reading)
 
-    def judge_calls(self, calls: list[RecordedCall], reading: ConversationView) -> CheckFinding:
+    def judge_calls(self, calls: list[AnsweredCall], reading: ConversationView) -> CheckFinding:
         """Apply the rule to the calls within the limits."""
         raise NotImplementedError
 
@@ -64,7 +64,7 @@ class ToolCalled(ToolRule):
 
     tool_called: Annotated[ToolCount, expand_short_form("tool")]
 
-    def judge_calls(self, calls: list[RecordedCall], reading: ConversationView) -> CheckFinding:
+    def judge_calls(self, calls: list[AnsweredCall], reading: ConversationView) -> CheckFinding:
         least, most = self.tool_called.at_least, self.tool_called.at_most
         reasons = []
         for name in self.tool_called.tool:
@@ -83,7 +83,7 @@ class ToolNotCalled(ToolRule):
 
     tool_not_called: Texts
 
-    def judge_calls(self, calls: list[RecordedCall], reading: ConversationView) -> CheckFinding:
+    def judge_calls(self, calls: list[AnsweredCall], reading: ConversationView) -> CheckFinding:
         for call in calls:
             if call.name in self.tool_not_called:
                 return CheckFinding(False, f"{call.place} calls {_describe_call(call)}")
@@ -102,7 +102,7 @@ class ToolOrder(ToolRule):
 
     tool_order: Annotated[CallOrder, expand_short_form("tools")]
 
-    def judge_calls(self, calls: list[RecordedCall], reading: ConversationView) -> CheckFinding:
+    def judge_calls(self, calls: list[AnsweredCall], reading: ConversationView) -> CheckFinding:
         names = self.tool_order.tools
         if self.tool_order.exact:
             if tuple(call.name for call in calls) == names:
@@ -148,7 +148,7 @@ class ToolArgsMatch(ToolRule):
     def limits(self) -> Scope:
         return Scope(self.turn, self.tool_args_match.tool, self.scope)
 
-    def judge_calls(self, calls: list[RecordedCall], reading: ConversationView) -> CheckFinding:
+    def judge_calls(self, calls: list[AnsweredCall], reading: ConversationView) -> CheckFinding:
         if not calls:
             others = _describe_calls(reading.list_calls(self.scope))
             return CheckFinding(False, f"no call{self.limits.words}; {others}")
@@ -192,7 +192,7 @@ class MaxTools(OneToolRule):
 
     max_tools: Annotated[WholeNumber, Field(ge=0)]
 
-    def judge_calls(self, calls: list[RecordedCall], reading: ConversationView) -> CheckFinding:
+    def judge_calls(self, calls: list[AnsweredCall], reading: ConversationView) -> CheckFinding:
         most, over = self.max_tools, ""
         if len(calls) > most:
             over = f"; number {most + 1} is {_describe_call_place(calls[most])}"
@@ -220,7 +220,7 @@ class NoToolErrors(OneToolRule):
 
     no_tool_errors: Annotated[UnmarkedCalls, BeforeValidator(_expand_true)]
 
-    def judge_calls(self, calls: list[RecordedCall], reading: ConversationView) -> CheckFinding:
+    def judge_calls(self, calls: list[AnsweredCall], reading: ConversationView) -> CheckFinding:
         failed = [call for call in calls if call.failed]
         if failed:
             more = f"; and {len(failed) - 1} more" if len(failed) > 1 else ""
@@ -236,7 +236,7 @@ class NoToolErrors(OneToolRule):
         return CheckFinding(True, f"{_format_tool_calls(calls)}, none failed")
 
 
-def _describe_times(name: str, calls: list[RecordedCall]) -> str:
+def _describe_times(name: str, calls: list[AnsweredCall]) -> str:
     if not calls:
         return f"{name!r} was not called"
     if len(calls) == 1:
@@ -244,19 +244,19 @@ def _describe_times(name: str, calls: list[RecordedCall]) -> str:
     return f"{name!r} was called {len(calls)} times, first in {calls[0].place}"
 
 
-def _format_tool_calls(calls: list[RecordedCall]) -> str:
+def _format_tool_calls(calls: list[AnsweredCall]) -> str:
     return "1 call" if len(calls) == 1 else f"{len(calls)} calls"
 
 
-def _describe_call_place(call: RecordedCall) -> str:
+def _describe_call_place(call: AnsweredCall) -> str:
     return f"{call.name!r:.80} in {call.place}"
 
 
-def _describe_call(call: RecordedCall) -> str:
+def _describe_call(call: AnsweredCall) -> str:
     return f"{call.name!r:.80} with {quote_json(call.asked.arguments_text)}"
 
 
-def _describe_calls(calls: list[RecordedCall]) -> str:
+def _describe_calls(calls: list[AnsweredCall]) -> str:
     if not calls:
         return "no tool was called"
     names = ", ".join(f"{call.name!r:.80}" for call in calls[:_MAX_CALLS_SHOWN])
