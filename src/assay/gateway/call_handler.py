@@ -56,7 +56,7 @@ class CallHandler:
         _check_limits(session)
         call = session.start_call(dialect, body, raw, request.headers)
         try:
-            with session.track_task():
+            with session.track_task(), session.spending.reserve_turn():
                 return await self._answer(request, session, call, body, raw)
         except CallRefused as refused:
             call.fail(refused.message, status=refused.status)

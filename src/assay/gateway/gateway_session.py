@@ -99,7 +99,8 @@ class GatewaySession:
 
     def accepts(self, key: str) -> bool:
         """Whether a key is that of the session, in constant time."""
-        return hmac.compare_digest(key.encode(), self.key.encode())
+        # Headers may contain any bytes, which are surrogates in a string.
+        return hmac.compare_digest(key.encode("utf-8", "surrogateescape"), self.key.encode())
 
     def hide_secrets(self, data: bytes) -> bytes:
         """Return JSON without the keys of the session and of the model."""
@@ -147,7 +148,7 @@ class GatewaySession:
             if name.lower() in _LINEAGE_HEADERS or name.lower().startswith(_LINEAGE_PREFIXES)
         }
         return {
-            name: self.hide_secrets(value.encode()).decode("utf-8", "replace")
+            name: self.hide_secrets(value.encode("utf-8", "replace")).decode("utf-8", "replace")
             for name, value in kept.items()
         }
 

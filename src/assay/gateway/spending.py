@@ -1,6 +1,8 @@
 """The limits of one session, and its spending against them."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from assay.errors import ConfigError
@@ -39,6 +41,7 @@ class Spending:
         self._limits = limits
         self._started = time.monotonic()
         self._turns = 0
+        self._in_flight = 0
         self._tokens: int | None = 0
         self._cost_usd: float | None = 0.0
 
@@ -47,6 +50,15 @@ class Spending:
         """Seconds until the time limit. None: no limit."""
         most = self._limits.max_seconds
         return None if most is None else most - (time.monotonic() - self._started)
+
+    @contextmanager
+    def reserve_turn(self) -> Iterator[None]:
+        """Count a call as a turn while the block runs: calls may come at the same time."""
+        self._in_flight += 1
+        try:
+            yield
+        finally:
+            self._in_flight -= 1
 
     def add(self, usage: Usage | None) -> None:
         """Count one more call."""
@@ -66,7 +78,7 @@ class Spending:
         limits = self._limits
         if self.left_s is not None and self.left_s <= 0:
             return "max_seconds"
-        if limits.max_turns is not None and self._turns >= limits.max_turns:
+        if limits.max_turns is not None and self._turns + self._in_flight >= limits.max_turns:
             return "max_turns"
         # A limit on an unknown amount cannot be enforced, so the session ends instead.
         if limits.max_tokens is not None:
