@@ -320,6 +320,30 @@ def test_calls_at_the_same_time_do_not_exceed_the_limit_of_turns() -> None:
     assert trajectory.termination_reason == "max_turns"
 
 
+def test_titles_are_not_counted_as_turns() -> None:
+    title: Any = {
+        "model": "x",
+        "messages": [
+            {"role": "system", "content": "You are a title generator. You output ONLY a title."},
+            {"role": "user", "content": "hello"},
+        ],
+    }
+
+    async def scenario() -> tuple[list[int], Trajectory]:
+        async with serve(limits=GatewayLimits(max_turns=1)) as (_, _, session):
+            url = f"{session.base_url}/chat/completions"
+            turn = {"model": "x", "messages": HELLO}
+            statuses = [
+                (await post(url, body, key=session.key))[0] for body in (title, turn, title, turn)
+            ]
+            return statuses, await session.seal()
+
+    statuses, trajectory = asyncio.run(scenario())
+
+    assert [call.purpose for call in trajectory.calls] == ["title", "turn", "title"]
+    assert statuses == [200, 200, 200, 400]
+
+
 def test_the_time_limit_ends_a_stream_that_has_begun() -> None:
     async def send_slowly(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
@@ -424,12 +448,16 @@ def test_a_retry_after_a_failure_asks_the_model_again() -> None:
     assert [message.text for message in trajectory.messages] == ["hello", "HELLO"]
 
 
-MALFORMED = {
-    "openai": b'data: {"choices":[{"delta":{"tool_calls":7},"finish_reason":"stop"}]}\n\ndata: [DONE]',
-    "openai-responses": b'data: {"type":"response.completed","response":{"output":[5]}}',
-    "anthropic": b'data: {"type":"message_start","message":{}}\n\ndata: {"type":"content_block_start",'
-    b'"index":0,"content_block":{"type":"tool_use","input":5}}\n\ndata: {"type":'
-    b'"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":5}}',
+TOOL_USE = {"type": "tool_use", "input": 5}
+JSON_DELTA = {"type": "input_json_delta", "partial_json": 5}
+MALFORMED: dict[str, list[dict[str, Any]]] = {
+    "openai": [{"choices": [{"delta": {"tool_calls": 7}, "finish_reason": "stop"}]}],
+    "openai-responses": [{"type": "response.completed", "response": {"output": [5]}}],
+    "anthropic": [
+        {"type": "message_start", "message": {}},
+        {"type": "content_block_start", "index": 0, "content_block": TOOL_USE},
+        {"type": "content_block_delta", "index": 0, "delta": JSON_DELTA},
+    ],
 }
 
 
@@ -438,7 +466,8 @@ def test_events_of_the_wrong_shape_are_a_fault_of_the_model(provider: str) -> No
     async def send_malformed(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
-        await response.write(MALFORMED[provider] + b"\n\n")
+        for event in MALFORMED[provider]:
+            await response.write(b"data: %s\n\n" % json.dumps(event).encode())
         return response
 
     async def scenario() -> tuple[str | None, Trajectory]:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from hashlib import blake2b
 from typing import Any
 
-from assay.types import REDACTED, Redactor, Trajectory
+from assay.types import REDACTED, CallPurpose, Redactor, Trajectory
 
 from .declared_lineage import read_declared_lineage
 from .dialects import Dialect
@@ -115,6 +115,10 @@ class GatewaySession:
             if call.digest == digest and call.error is None and call.purpose != "retry":
                 return call
         return None
+
+    def classify(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> CallPurpose:
+        """Return the purpose of a request that is not recorded yet."""
+        return classify_call(body, read_declared_lineage(self._collect_lineage_headers(headers)))
 
     def start_call(
         self, dialect: Dialect, body: Mapping[str, Any], raw: bytes, headers: Mapping[str, str]
