@@ -58,12 +58,14 @@ def test_a_program_need_not_read_its_prompt() -> None:
     assert answer("print('done')", long) == "done"
 
 
-def test_any_exit_status_but_0_is_a_failure_that_tells_stderr() -> None:
+def test_any_exit_status_but_0_is_a_failure_that_shows_its_output() -> None:
     with pytest.raises(
         AgentFault, match=r"the program exited with status 3; stderr: …x+the key is wrong"
     ):
         answer("import sys; sys.stderr.write('x' * 5000 + 'the key is wrong'); sys.exit(3)")
-    with pytest.raises(AgentFault, match="; stderr is empty"):
+    with pytest.raises(AgentFault, match="status 1; stdout: API Error: 400"):
+        answer("import sys; print('API Error: 400'); sys.exit(1)")
+    with pytest.raises(AgentFault, match="; its output is empty"):
         answer("import sys; sys.exit(1)")
 
 

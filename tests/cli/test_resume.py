@@ -65,6 +65,20 @@ def test_the_limits_of_the_run_and_its_key_are_repeated() -> None:
     assert "--key-env MY_KEY" in command
 
 
+def test_each_option_of_an_evaluation_is_repeated_or_not_about_the_run() -> None:
+    parser = ArgumentParser()
+    assay.cli.eval.configure(parser)
+    declared = {action.dest for action in parser._actions}
+
+    left = declared - set(assay.cli.resume._EVAL_RESUME_OPTIONS)
+
+    assert left == {
+        *("help", "file", "bundle", "trust"),  # the evaluation itself
+        *("resume", "rescore", "take_over", "allow_changed_dataset"),  # how it is resumed
+        *("json", "quiet", "grace"),
+    }
+
+
 @pytest.mark.parametrize(
     ("command", "options"),
     [

@@ -161,6 +161,28 @@ def test_strangers_are_refused_and_not_recorded(path: str) -> None:
     assert set(asyncio.run(scenario())) == {(401, 0, 0)}
 
 
+def test_headers_may_contain_any_bytes() -> None:
+    async def scenario() -> list[bytes]:
+        async with serve() as (_, gateway, session):
+            host, port = gateway.url.removeprefix("http://").split(":")
+            data = json.dumps({"model": "x", "messages": HELLO}).encode()
+            statuses = []
+            for header in (b"x-api-key: \xff", b"x-api-key: %s\r\nx-session-id: \xff"):
+                reader, writer = await asyncio.open_connection(host, int(port))
+                filled = header.replace(b"%s", session.key.encode())
+                writer.write(
+                    f"POST /s/{session.id}/v1/chat/completions HTTP/1.1\r\nHost: x\r\n".encode()
+                    + b"%s\r\nContent-Length: %d\r\n\r\n%s" % (filled, len(data), data)
+                )
+                statuses.append((await reader.readline()).split()[1])
+                writer.close()
+                await writer.wait_closed()
+            (await session.seal()).to_json()
+            return statuses
+
+    assert asyncio.run(scenario()) == [b"401", b"200"]
+
+
 def test_an_unknown_path_with_the_right_key_is_not_found() -> None:
     async def scenario() -> tuple[int, bytes]:
         async with serve() as (_, _, session):
@@ -283,6 +305,45 @@ def test_a_limit_ends_the_session_with_an_error_that_is_not_retried(
     assert asked <= 1
 
 
+def test_calls_at_the_same_time_do_not_exceed_the_limit_of_turns() -> None:
+    async def scenario() -> tuple[list[int], int, Trajectory]:
+        async with serve(limits=GatewayLimits(max_turns=2)) as (api, _, session):
+            url = f"{session.base_url}/chat/completions"
+            body = {"model": "x", "messages": HELLO}
+            found = await asyncio.gather(*(post(url, body, key=session.key) for _ in range(6)))
+            return sorted(each[0] for each in found), len(api.asked), await session.seal()
+
+    statuses, asked, trajectory = asyncio.run(scenario())
+
+    assert statuses == [200, 200, 400, 400, 400, 400]
+    assert asked == 2
+    assert trajectory.termination_reason == "max_turns"
+
+
+def test_titles_are_not_counted_as_turns() -> None:
+    title: Any = {
+        "model": "x",
+        "messages": [
+            {"role": "system", "content": "You are a title generator. You output ONLY a title."},
+            {"role": "user", "content": "hello"},
+        ],
+    }
+
+    async def scenario() -> tuple[list[int], Trajectory]:
+        async with serve(limits=GatewayLimits(max_turns=1)) as (_, _, session):
+            url = f"{session.base_url}/chat/completions"
+            turn = {"model": "x", "messages": HELLO}
+            statuses = [
+                (await post(url, body, key=session.key))[0] for body in (title, turn, title, turn)
+            ]
+            return statuses, await session.seal()
+
+    statuses, trajectory = asyncio.run(scenario())
+
+    assert [call.purpose for call in trajectory.calls] == ["title", "turn", "title"]
+    assert statuses == [200, 200, 200, 400]
+
+
 def test_the_time_limit_ends_a_stream_that_has_begun() -> None:
     async def send_slowly(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
@@ -385,6 +446,63 @@ def test_a_retry_after_a_failure_asks_the_model_again() -> None:
     assert asked == 2
     assert [call.error for call in trajectory.calls] == ["busy", None]
     assert [message.text for message in trajectory.messages] == ["hello", "HELLO"]
+
+
+TOOL_USE = {"type": "tool_use", "input": 5}
+JSON_DELTA = {"type": "input_json_delta", "partial_json": 5}
+MALFORMED: dict[str, list[dict[str, Any]]] = {
+    "openai": [{"choices": [{"delta": {"tool_calls": 7}, "finish_reason": "stop"}]}],
+    "openai-responses": [{"type": "response.completed", "response": {"output": [5]}}],
+    "anthropic": [
+        {"type": "message_start", "message": {}},
+        {"type": "content_block_start", "index": 0, "content_block": TOOL_USE},
+        {"type": "content_block_delta", "index": 0, "delta": JSON_DELTA},
+    ],
+}
+
+
+@pytest.mark.parametrize("provider", MALFORMED)
+def test_events_of_the_wrong_shape_are_a_fault_of_the_model(provider: str) -> None:
+    async def send_malformed(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        for event in MALFORMED[provider]:
+            await response.write(b"data: %s\n\n" % json.dumps(event).encode())
+        return response
+
+    async def scenario() -> tuple[str | None, Trajectory]:
+        async with serve(ModelApi(provider)) as (api, _, session):
+            api.behave(send_malformed)
+            path = {"anthropic": "messages", "openai-responses": "responses"}.get(
+                provider, "chat/completions"
+            )
+            body = {"model": "x", "messages": HELLO, "input": HELLO, "stream": True}
+            with pytest.raises(ClientPayloadError):
+                await post(f"{session.base_url}/{path}", body, key=session.key)
+            return session.fault, await session.seal()
+
+    fault, trajectory = asyncio.run(scenario())
+
+    assert fault is None
+    assert trajectory.calls[0].error is not None
+    assert trajectory.messages == []
+
+
+def test_a_whole_answer_of_the_wrong_shape_is_a_bad_gateway() -> None:
+    async def send_malformed(request: web.Request, body: dict[str, Any]) -> web.Response:
+        return web.json_response({"output": [{"type": "message", "content": [5]}]})
+
+    async def scenario() -> tuple[int, str | None, Trajectory]:
+        async with serve(ModelApi("openai-responses")) as (api, _, session):
+            api.behave(send_malformed)
+            body = {"model": "x", "input": HELLO, "stream": True}
+            status, _, _ = await post(f"{session.base_url}/responses", body, key=session.key)
+            return status, session.fault, await session.seal()
+
+    status, fault, trajectory = asyncio.run(scenario())
+
+    assert (status, fault) == (502, None)
+    assert trajectory.calls[0].error is not None
 
 
 # --- faults of the model ------------------------------------------------------------------------

@@ -246,6 +246,27 @@ def test_an_error_that_ended_the_conversation_is_replayed(tmp_path: Path) -> Non
     assert recorded.difference is None
 
 
+def test_an_error_is_replayed_to_each_attempt_of_a_client(tmp_path: Path) -> None:
+    async def refuse(request: web.Request, body: dict[str, Any]) -> web.Response:
+        return web.json_response({"error": {"message": "overloaded"}}, status=529)
+
+    async def work(session: GatewaySession) -> list[int]:
+        body = ask("openai", "one")
+        return [
+            (await post(session, "openai", body, **{"x-stainless-retry-count": str(n)}))[0]
+            for n in range(3)
+        ]
+
+    recording = record(
+        tmp_path / "calls.jsonl", work, prepare=lambda api: api.behave(*[refuse] * 3)
+    )
+    statuses, _, recorded = replay(recording, work)
+
+    assert statuses == [529, 529, 529]
+    assert recorded.difference is None
+    assert recorded.duration_s == 9.0
+
+
 def test_a_stream_that_broke_is_replayed_as_an_error(tmp_path: Path) -> None:
     async def break_off(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})

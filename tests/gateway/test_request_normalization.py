@@ -27,6 +27,10 @@ def ask(text: str, **fields: Any) -> dict[str, Any]:
             "/tmp/assay-a1/home/.claude/projects/-tmp-assay-a1-workspace/memory/",
             "/tmp/assay-b_/home/.claude/projects/-tmp-assay-b--workspace/memory/",
         ),
+        (
+            "/scratch/me/t-1/assay-a1b2c3d4/home/p/-scratch-me-t-1-assay-a1b2c3d4-workspace/m/",
+            "/tmp/assay-z__9y8x7/home/p/-tmp-assay-z--9y8x7-workspace/m/",
+        ),
         ("agentId: a10e45aef7ec3ac5f", "agentId: a204925b1acb814a6"),
         ("Chunk ID: bca393\nduration_ms: 76", "Chunk ID: 192020\nduration_ms: 268"),
         ("Today is 2026-11-16.", "Today is 2027-01-02."),
@@ -55,6 +59,7 @@ def test_values_of_one_run_are_the_same_in_every_other(
         ("Be brief.", "Be long."),
         ("version 1.2.3", "version 1.2.4"),
         ("/tmp/assay-x1/work/a.py", "/tmp/assay-x1/work/b.py"),
+        ("/me/assay-x1b2c3d4/a.py", "/me/assay-x1b2c3d4/b.py"),
         ("17 passed", "18 passed"),
         ("http://127.0.0.1:4000/v1", "http://example.org/v1"),
         ("order 2026-11", "order 2026-12"),

@@ -13,7 +13,8 @@ from openai import AsyncOpenAI, OpenAI
 from assay.agents import Limits, RunContext
 from assay.errors import AccessDenied
 from assay.runner import EvalConfig, evaluate
-from assay.types import Boundary, EvaluateResult, Sample, Status
+from assay.runner.agent_gateway import merge_recorded
+from assay.types import Boundary, EvaluateResult, Message, Sample, Status, Trajectory
 from model_apis import UPSTREAM_KEY, ModelApi
 
 ROWS = [{"id": "s1", "question": "hello there"}]
@@ -177,6 +178,62 @@ def test_an_agent_that_fails_after_its_model_failed_is_a_failure_of_the_endpoint
     assert sample.failure.boundary is Boundary.ENDPOINT
     assert sample.trajectory is not None
     assert sample.trajectory.calls[0].error == "overloaded"
+
+
+def test_an_agent_that_fails_after_half_a_stream_is_a_failure_of_the_endpoint(
+    tmp_path: Path,
+) -> None:
+    async def break_off(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(b'data: {"id": "c", "choices": [{"delta": {"content": "ha"}}]}\n\n')
+        return response
+
+    def agent(sample: Sample, context: RunContext) -> str:
+        with OpenAI(base_url=context.base_url, api_key=context.api_key, max_retries=0) as client:
+            stream = client.chat.completions.create(
+                model="m", messages=[{"role": "user", "content": "hello"}], stream=True
+            )
+            return "".join(str(each.choices[0].delta.content) for each in stream)
+
+    sample, _ = run(agent, tmp_path, prepare=lambda api: api.behave(break_off))
+
+    assert sample.failure is not None
+    assert sample.failure.kind == "APIError"
+    assert sample.failure.boundary is Boundary.ENDPOINT
+    assert sample.trajectory is not None
+    assert sample.trajectory.calls[0].error == "the stream of the model ended early"
+
+
+def test_the_time_limit_ends_an_agent_that_calls_no_model(tmp_path: Path) -> None:
+    command = f'cmd:{sys.executable} -c "import time; time.sleep(600)"'
+
+    sample, _ = run(command, tmp_path, limits=Limits(max_seconds=0.5))
+
+    assert sample.status is Status.TRUNCATED
+    assert sample.trajectory is not None
+    assert sample.trajectory.termination_reason == "max_seconds"
+    assert [message.text for message in sample.trajectory.messages] == ["hello there"]
+
+
+@pytest.mark.parametrize(
+    ("recorded", "answer", "response"),
+    [
+        ("4", "14", "14"),  # not a part of a number
+        ("", "42", "42"),  # such as after a tool call without text
+        ("Paris.", "thinking\n\nParis.\n", "Paris."),
+        ("Paris.", "", "Paris."),
+        ("Paris.", "Paris. Or Lima.", "Paris. Or Lima."),
+    ],
+)
+def test_the_answer_of_an_agent_counts_unless_it_is_that_of_its_model(
+    recorded: str, answer: str, response: str
+) -> None:
+    asked = Message(role="user", content="?")
+    wire = Trajectory(messages=[asked, Message(role="assistant", content=recorded)])
+    own = Trajectory(messages=[asked, Message(role="assistant", content=answer)])
+
+    assert merge_recorded(own, wire).messages[-1].text == response
 
 
 def test_a_refused_key_of_the_model_stops_the_run(tmp_path: Path) -> None:

@@ -220,8 +220,9 @@ class CodingAgent:
             raise AgentFault(f"the agent {self.name!r} needs a model", hint="set `endpoint`")
         recipe, model = self._recipe, context.client.endpoint.model
         with create_folder() as folder:
-            home, workspace = Path(folder, "home"), context.workspace or Path(folder, "workspace")
-            for each in (home, workspace):
+            home, scratch = Path(folder, "home"), Path(folder, "tmp")
+            workspace = context.workspace or Path(folder, "workspace")
+            for each in (home, scratch, workspace):
                 each.mkdir(exist_ok=True)
             for name, text in recipe.write_settings(Connection(context.base_url, model)).items():
                 path = home / name
@@ -238,6 +239,8 @@ class CodingAgent:
                     **recipe.variables,
                     **dict.fromkeys(recipe.model_variables, model),
                     "HOME": str(home),
+                    # Removed with it: some programs leave files there.
+                    "TMPDIR": str(scratch),
                     "PWD": str(workspace),
                     "ASSAY_WORKSPACE": str(workspace),
                 },

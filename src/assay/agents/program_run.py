@@ -14,7 +14,7 @@ from .agent import AgentFault
 
 # A program that prints without end must not fill the memory.
 _MAX_OUTPUT_BYTES = 10_000_000
-_STDERR_TAIL_BYTES = 2000
+_OUTPUT_TAIL_BYTES = 2000
 # A grandchild that left the process group may keep the pipes open after the kill.
 _DRAIN_TIMEOUT_S = 5.0
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH(?!OR)|COOKIE|DSN", re.IGNORECASE)
@@ -33,12 +33,18 @@ class ProgramEnd:
     stderr: bytes
 
     def raise_for_status(self) -> None:
-        """Raise `AgentFault` with the end of stderr for a status other than 0."""
-        if self.status:
-            tail = self.stderr[-_STDERR_TAIL_BYTES:].decode("utf-8", "replace").strip()
-            cut = "…" if len(self.stderr) > _STDERR_TAIL_BYTES else ""
-            stderr = f"stderr: {cut}{tail}" if tail else "stderr is empty"
-            raise AgentFault(f"the program exited with status {self.status}; {stderr}")
+        """Raise `AgentFault` with the end of the output for a status other than 0."""
+        if not self.status:
+            return
+        # Some programs, such as Claude Code, print their errors to stdout.
+        for name, data in (("stderr", self.stderr), ("stdout", self.stdout)):
+            if tail := data[-_OUTPUT_TAIL_BYTES:].decode("utf-8", "replace").strip():
+                cut = "…" if len(data) > _OUTPUT_TAIL_BYTES else ""
+                shown = f"{name}: {cut}{tail}"
+                break
+        else:
+            shown = "its output is empty"
+        raise AgentFault(f"the program exited with status {self.status}; {shown}")
 
 
 def list_safe_variables() -> dict[str, str]:

@@ -14,10 +14,11 @@ from assay.types import describe_error
 from .dialects import ANTHROPIC, Dialect, read_answer_message
 from .gateway_session import RETRY_HEADER, GatewaySession, compute_body_digest
 from .http_answers import NO_RETRY, CallRefused, respond_json, return_answer, stream_answer
-from .recorded_call import RecordedCall
+from .recorded_call import NO_TURNS, RecordedCall
 from .recorded_exchange import RecordedExchange
 from .relay import Relay
 from .replay import name_kind
+from .spending import MAX_TURNS
 from .translation import Translator
 from .upstream import Upstream
 
@@ -53,10 +54,10 @@ class CallHandler:
             raise build_sealed_refusal()
         if (retried := await self._repeat(request, session, dialect, body, raw)) is not None:
             return retried
-        _check_limits(session)
+        _check_limits(session, body, request.headers)
         call = session.start_call(dialect, body, raw, request.headers)
         try:
-            with session.track_task():
+            with session.track_task(), session.spending.reserve_turn(int(call.is_turn)):
                 return await self._answer(request, session, call, body, raw)
         except CallRefused as refused:
             call.fail(refused.message, status=refused.status)
@@ -71,7 +72,7 @@ class CallHandler:
         finally:
             call.fail("the call was aborted")
             if call.reply is not None:
-                session.spending.add(call.reply.call.usage)
+                session.spending.add(call.reply.call.usage, is_turn=call.is_turn)
             if self._observe is not None:
                 self._observe(session, call)
 
@@ -198,8 +199,12 @@ def build_sealed_refusal() -> CallRefused:
     )
 
 
-def _check_limits(session: GatewaySession) -> None:
+def _check_limits(
+    session: GatewaySession, body: Mapping[str, Any], headers: Mapping[str, str]
+) -> None:
     limit = session.spending.find_limit()
+    if limit == MAX_TURNS and session.classify(body, headers) in NO_TURNS:
+        return
     if limit is not None:
         session.limit_reached = session.limit_reached or limit
         raise _build_limit_refusal(limit)

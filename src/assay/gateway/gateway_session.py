@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from hashlib import blake2b
 from typing import Any
 
-from assay.types import REDACTED, Redactor, Trajectory
+from assay.types import REDACTED, CallPurpose, Redactor, Trajectory
 
 from .declared_lineage import read_declared_lineage
 from .dialects import Dialect
@@ -99,7 +99,8 @@ class GatewaySession:
 
     def accepts(self, key: str) -> bool:
         """Whether a key is that of the session, in constant time."""
-        return hmac.compare_digest(key.encode(), self.key.encode())
+        # Headers may contain any bytes, which are surrogates in a string.
+        return hmac.compare_digest(key.encode("utf-8", "surrogateescape"), self.key.encode())
 
     def hide_secrets(self, data: bytes) -> bytes:
         """Return JSON without the keys of the session and of the model."""
@@ -114,6 +115,10 @@ class GatewaySession:
             if call.digest == digest and call.error is None and call.purpose != "retry":
                 return call
         return None
+
+    def classify(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> CallPurpose:
+        """Return the purpose of a request that is not recorded yet."""
+        return classify_call(body, read_declared_lineage(self._collect_lineage_headers(headers)))
 
     def start_call(
         self, dialect: Dialect, body: Mapping[str, Any], raw: bytes, headers: Mapping[str, str]
@@ -147,7 +152,7 @@ class GatewaySession:
             if name.lower() in _LINEAGE_HEADERS or name.lower().startswith(_LINEAGE_PREFIXES)
         }
         return {
-            name: self.hide_secrets(value.encode()).decode("utf-8", "replace")
+            name: self.hide_secrets(value.encode("utf-8", "replace")).decode("utf-8", "replace")
             for name, value in kept.items()
         }
 

@@ -15,6 +15,9 @@ from assay.types import CallPurpose, Message
 from .dialects import Dialect
 from .request_parts import RequestParts
 
+NO_TURNS: frozenset[CallPurpose] = frozenset({"title", "probe"})
+"""Purposes of calls that do not count against a limit of turns."""
+
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -74,6 +77,11 @@ class RecordedCall:
     def idle_s(self) -> float:
         """Seconds since the call ended; 0 while it is in flight."""
         return 0.0 if self.latency_s is None else self.elapsed_s - self.latency_s
+
+    @property
+    def is_turn(self) -> bool:
+        """Whether the call counts against a limit of turns."""
+        return self.purpose not in NO_TURNS
 
     @property
     def succeeded(self) -> bool:

@@ -25,6 +25,8 @@ _CONNECT_TIMEOUT_S = 30.0
 # Headers of an answer that clients read. Cookies and the like stay here.
 _PASSED_HEADERS = ("retry-after", "retry-after-ms", "x-should-retry", "request-id", "x-request-id")
 _PASSED_PREFIXES = ("x-ratelimit-", "anthropic-ratelimit-")
+# What a value of another type than the API has raises.
+_SHAPE_ERRORS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 _PASSED_REQUEST_HEADERS = ("anthropic-beta", "anthropic-version", "openai-beta")
 
 
@@ -204,6 +206,8 @@ class Relay:
             problem = f"the stream of the model broke: {type(error).__name__}"
         except WireError as error:
             problem = error.message
+        except _SHAPE_ERRORS as error:
+            problem = f"an event of the model's stream is invalid ({type(error).__name__})"
         if problem is None and stream.error is not None:
             call.fail(
                 f"the model reported an error in the stream: {stream.error}"[:500], status=200
@@ -214,11 +218,17 @@ class Relay:
         if problem is not None:
             call.fail(problem, status=200)
             raise CallRefused(502, problem, code="upstream_error")
-        self._record(call, stream.build_answer())
+        try:
+            answer = stream.build_answer()
+        except _SHAPE_ERRORS as error:
+            problem = f"the stream of the model is invalid ({type(error).__name__})"
+            raise CallRefused(502, problem, code="upstream_error") from None
+        self._record(call, answer)
         return await response.end()
 
     def _record(self, call: RecordedCall, answer: dict[str, Any]) -> None:
         index = len(call.request.items or ())
+        _check_items(answer.get("output"))
         try:
             reply = self._get_client().read_answer(
                 answer, latency_s=call.elapsed_s, message_index=index
@@ -268,6 +278,16 @@ def _parse_answer(data: bytes) -> dict[str, Any]:
     if not isinstance(answer, dict):
         raise CallRefused(502, "the answer of the model is not a JSON object")
     return answer
+
+
+def _check_items(items: object) -> None:
+    """Refuse the output of the Responses API unless its items and their parts are objects."""
+    if not isinstance(items, list):
+        return
+    contents = [item.get("content") if isinstance(item, dict) else item for item in items]
+    parts = [part for each in contents if isinstance(each, list) for part in each]
+    if not all(isinstance(each, dict) for each in (*items, *parts)):
+        raise CallRefused(502, "the answer of the model has no object where one belongs")
 
 
 def _list_passed_headers(response: aiohttp.ClientResponse) -> dict[str, str]:

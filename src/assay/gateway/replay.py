@@ -82,13 +82,14 @@ class _Recorded:
 
 
 class ReplaySession:
-    """The recorded calls of one rollout, each of which answers once."""
+    """The recorded calls of one rollout, each of which answers once; an error again and again."""
 
     def __init__(
         self, replay: Replay, rollouts: Iterable[RecordedRollout], *, keeps: bool = True
     ) -> None:
         self._replay = replay
         self._left: dict[bytes, deque[_Recorded]] = {}
+        self._errors: set[bytes] = set()
         self._kept: RecordedRollout | None = None
         self._recorded = self._asked = 0
         self.difference: ReplayDifference | None = None
@@ -122,10 +123,17 @@ class ReplaySession:
         """
         self._asked += 1
         normalized = normalize_request(body)
-        left = self._left.get(digest_request(kind, normalized))
+        digest = digest_request(kind, normalized)
+        left = self._left.get(digest)
         if left:
             self._replay.replayed += 1
-            return self._load(left.popleft())
+            recorded = left[0]
+            if recorded.failed:
+                # Its attempts are one recorded call: each attempt of the agent now gets the error.
+                self._errors.add(digest)
+            else:
+                left.popleft()
+            return self._load(recorded)
         if self._replay.asks_model:
             self._replay.live += 1
             self._live += 1
@@ -138,7 +146,7 @@ class ReplaySession:
     @property
     def duration_s(self) -> float | None:
         """The recorded duration of the rollout; None if it was not replayed to its end."""
-        left = any(self._left.values())
+        left = any(queue for digest, queue in self._left.items() if digest not in self._errors)
         return None if left or self._live or self.difference is not None else self._duration_s
 
     def _load(self, recorded: _Recorded) -> RecordedExchange:

@@ -26,6 +26,12 @@ _DAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
 _CLOCK = r"\d{2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?"
 # In JSON, a line break before a word is a letter, which would hide the start of the word.
 _START = r"(?:\b|(?<=\\[nrt]))"
+# Folders of samples, wherever $TMPDIR is. Paths are cut: a hostile one must not take long.
+_SAMPLE_FOLDER = "assay-"
+_SAMPLE_FOLDERS = (
+    (re.compile(r"(?:/[\w.+-]+){0,16}/assay-[a-z0-9_]{8}(?!\w)"), "<tmp>"),
+    (re.compile(r"/-(?:[\w-]{0,200}-)?assay-[a-z0-9-]{8}(?!\w)(?:-[\w-]+)?"), "/<tmp>"),
+)
 _VARYING = (
     (
         re.compile(r"(?i)(?<![0-9a-f])[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}(?![0-9a-f])"),
@@ -74,7 +80,8 @@ def _normalize_value(value: Any) -> str:
 @lru_cache(maxsize=_MAX_KNOWN_PARTS)
 def _normalize_part(written: bytes) -> str:
     text = encode_stable_json(redact_values(from_json(written))).decode()
-    for pattern, placeholder in _VARYING:
+    patterns = (*_SAMPLE_FOLDERS, *_VARYING) if _SAMPLE_FOLDER in text else _VARYING
+    for pattern, placeholder in patterns:
         text = pattern.sub(placeholder, text)
     return text
 

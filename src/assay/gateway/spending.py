@@ -1,10 +1,15 @@
 """The limits of one session, and its spending against them."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from assay.errors import ConfigError
 from assay.types import Usage
+
+MAX_TURNS = "max_turns"
+"""The limit that titles and probes do not count against."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -12,7 +17,7 @@ class GatewayLimits:
     """Limits of one session. None: no limit."""
 
     max_turns: int | None = None
-    """Answers of the model, those of subagents and summaries included."""
+    """Answers of the model, those of subagents and summaries included, but no titles."""
 
     max_tokens: int | None = None
     """Tokens read and written, over all calls."""
@@ -39,6 +44,7 @@ class SessionSpending:
         self._limits = limits
         self._started = time.monotonic()
         self._turns = 0
+        self._in_flight = 0
         self._tokens: int | None = 0
         self._cost_usd: float | None = 0.0
 
@@ -48,9 +54,18 @@ class SessionSpending:
         most = self._limits.max_seconds
         return None if most is None else most - (time.monotonic() - self._started)
 
-    def add(self, usage: Usage | None) -> None:
-        """Count one more call."""
-        self._turns += 1
+    @contextmanager
+    def reserve_turn(self, turns: int) -> Iterator[None]:
+        """Count a call as a turn while the block runs: calls may come at the same time."""
+        self._in_flight += turns
+        try:
+            yield
+        finally:
+            self._in_flight -= turns
+
+    def add(self, usage: Usage | None, *, is_turn: bool = True) -> None:
+        """Count one more answer."""
+        self._turns += is_turn
         # Once one call has no usage, the total stays unknown: a partial sum would understate it.
         if usage is None or usage.input_tokens is None or usage.output_tokens is None:
             self._tokens = None
@@ -66,8 +81,6 @@ class SessionSpending:
         limits = self._limits
         if self.left_s is not None and self.left_s <= 0:
             return "max_seconds"
-        if limits.max_turns is not None and self._turns >= limits.max_turns:
-            return "max_turns"
         # A limit on an unknown amount cannot be enforced, so the session ends instead.
         if limits.max_tokens is not None:
             if self._tokens is None:
@@ -79,4 +92,7 @@ class SessionSpending:
                 return "max_cost_usd (price unknown)"
             if self._cost_usd >= limits.max_cost_usd:
                 return "max_cost_usd"
+        # Last, since it does not concern all calls.
+        if limits.max_turns is not None and self._turns + self._in_flight >= limits.max_turns:
+            return MAX_TURNS
         return None

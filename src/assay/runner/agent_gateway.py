@@ -1,7 +1,8 @@
 """Runs an agent of the user's own behind a recording gateway, if the run has a model."""
 
+import asyncio
 import time
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from assay.agents import Agent, AgentClient, ModelAgent, RunContext, build_trajectory
 from assay.errors import AccessDenied, GatewayFault
@@ -71,16 +72,22 @@ class GatewayAgent:
             gateway.forget(session)
         if session.fault is not None or not gateway.is_running:
             raise GatewayFault(session.fault or "the gateway stopped during the sample")
-        return merge_recorded(own, recorded)
+        return merge_recorded(own or Trajectory(messages=list(context.messages)), recorded)
 
     async def _run_agent(
         self, sample: Sample, context: RunContext, session: "GatewaySession"
     ) -> Trajectory | None:
         """Return the agent's own answer; None if a limit cut it short."""
         started = time.perf_counter()
+        seconds = context.limits.max_seconds
         try:
-            answer: object = await self._agent.run(sample, context)
+            # Calls are refused after the limit; an agent that makes none must end as well.
+            async with asyncio.timeout(seconds) as timer:
+                answer: object = await self._agent.run(sample, context)
         except Exception as error:
+            if isinstance(error, TimeoutError) and timer.expired():
+                session.limit_reached = session.limit_reached or "max_seconds"
+                return None
             last = session.calls[-1] if session.calls else None
             if last is not None and last.status in (401, 403):
                 # No other sample can succeed: the run stops at once.
@@ -109,8 +116,9 @@ class RecordedClient(AgentClient):
         if (found := super().find_boundary(error)) is not None:
             return found
         last = self._session.calls[-1] if self._session.calls else None
-        # The agent gave up after its model failed. A limit is not a failure of the model.
-        failed = last is not None and last.error is not None and (last.status or 0) >= 400
+        # The agent gave up after its model failed; a call that it aborted itself has no status.
+        # A stream that broke has the status of its start. A limit is not a failure of the model.
+        failed = last is not None and last.error is not None and last.status is not None
         return Boundary.ENDPOINT if failed and self._session.limit_reached is None else None
 
     def trajectory(self, reason: str) -> Trajectory | None:
@@ -121,20 +129,22 @@ class RecordedClient(AgentClient):
         return recorded.model_copy(update={"termination_reason": reason})
 
 
-def merge_recorded(own: Trajectory | None, recorded: Trajectory) -> Trajectory:
+def merge_recorded(own: Trajectory, recorded: Trajectory) -> Trajectory:
     """Join the answer of an agent with its recorded calls.
 
-    The recorded conversation is kept. An answer that it does not end with, such as a number that
-    the agent has read from it, is added as the last message.
+    The recorded conversation is kept. An answer that does not end with the last text of it, such
+    as a number that the agent has read from it, is added as the last message.
     """
-    if own is None:
-        return recorded
     if not recorded.messages:
         # The calls stay: failed ones tell why, and titles and the like were paid for.
-        return own.model_copy(update={"calls": recorded.calls}) if recorded.calls else own
+        changes: dict[str, Any] = {"calls": recorded.calls} if recorded.calls else {}
+        if recorded.truncated:
+            reason = recorded.termination_reason
+            changes |= {"truncated": True, "termination_reason": reason}
+        return own.model_copy(update=changes)
     messages = recorded.messages
     answer = _find_last_answer(own.messages)
-    if answer.strip() and _find_last_answer(messages).strip() not in answer:
+    if answer.strip() and not _ends_with_lines(answer, _find_last_answer(messages)):
         messages = [*messages, Message(role="assistant", content=answer)]
     return recorded.model_copy(
         update={
@@ -143,6 +153,11 @@ def merge_recorded(own: Trajectory | None, recorded: Trajectory) -> Trajectory:
             "calls": [*recorded.calls, *filter(_is_other_call, own.calls)],
         }
     )
+
+
+def _ends_with_lines(text: str, last: str) -> bool:
+    """Whether the last lines of a text are these. Programs may print more before the answer."""
+    return bool(last.strip()) and f"\n{text.strip()}".endswith(f"\n{last.strip()}")
 
 
 def _is_other_call(call: ModelCall) -> bool:
