@@ -50,7 +50,7 @@ def test_the_json_has_the_shape_of_the_command(
 
     assert found.keys() - printed.keys() == {"adjusted_p"}
     assert printed.keys() <= found.keys()
-    same = printed.keys() - {"answers", "labels"}
+    same = printed.keys() - {"answers"}
     assert {key: found[key] for key in same} == {key: printed[key] for key in same}
 
 
@@ -195,3 +195,24 @@ def test_hostile_answers_stay_text(viewer: ViewServer, pages: RecordedPages) -> 
     assert HOSTILE_TEXTS[0] not in page
     assert "<img" not in page.lower()
     assert "\u202e" not in page
+
+
+def test_a_rise_is_worse_where_low_scores_are_good(tmp_path: Path) -> None:
+    def answer(text: str, score: float) -> Sample:
+        result = EvaluateResult(score=score, reason=f"{text} {score}")
+        return sample(asked("Why?"), said(text), id="q", score=result, status=Status.COMPLETED)
+
+    with Store.open(tmp_path / "s.db") as store:
+        config = {"direction": "min"}
+        old = [(answer("kind", 0.0), 0), (answer("rude", 0.5), 1)]
+        record_run(store, "a", old, repeats=2, config=config)
+        new = [(answer("rude", 0.9), 0), (answer("kind", 0.8), 1)]
+        record_run(store, "b", new, repeats=2, config=config)
+        view = read_comparison(store, ask(("run", "a"), ("run", "b")))
+        with ViewServer(store) as viewer:
+            _, _, page = fetch(viewer, "/compare?run=a&run=b")
+
+    assert view.samples[0].change == "worse"
+    assert [each.answer for each in view.samples[0].answers] == ["kind", "rude"]
+    assert view.comparisons[0]["answers"]["q"]["reason"] == "rude 0.9"
+    assert '<span class="tag fail">↑ 0.850</span>' in page
