@@ -88,7 +88,10 @@ def test_results_beyond_the_limit_are_counted(
 def grade_all(*scores: float) -> list[Sample]:
     return [
         Sample(
-            id=f"q{index}", prompt="Why?", score=EvaluateResult(score=score), status=Status.COMPLETED
+            id=f"q{index}",
+            prompt="Why?",
+            score=EvaluateResult(score=score),
+            status=Status.COMPLETED,
         )
         for index, score in enumerate(scores)
     ]
