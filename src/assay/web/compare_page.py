@@ -10,7 +10,7 @@ from starlette.requests import Request
 from assay.errors import ConfigError
 from assay.runner import ChangedAnswers, RunComparison, find_config_difference, find_reason
 from assay.stats import AdjustedComparison
-from assay.store import ResultRow, Run, RunRow, RunStatus, Store
+from assay.store import ResultRow, Run, RunRow, RunStatus, SampleLabel, Store
 from assay.types import Sample, build_label
 
 from .page import PageModel, build_page_routes, find_run, read_parameter
@@ -57,18 +57,6 @@ class ComparedRun(PageModel):
     failed: int
 
 
-class AnswerLabel(PageModel):
-    """The label that a person gave to an answer."""
-
-    verdict: str | None
-    score: float | None
-    answer: str | None
-    """The corrected answer."""
-
-    note: str | None
-    author: str
-
-
 class ComparedAnswer(PageModel):
     """The answer of one run to one sample."""
 
@@ -92,7 +80,8 @@ class ComparedAnswer(PageModel):
     parts: tuple[TextPart, ...]
     """The answer with its differences from the baseline's."""
 
-    label: AnswerLabel | None = None
+    label: SampleLabel | None = None
+    """The label that a person gave to the answer."""
 
     @property
     def short_parts(self) -> list[TextPart]:
@@ -298,6 +287,8 @@ def _pair_answers(sample: ComparedSample, index: int, *, low_is_good: bool) -> C
         new_repeat=new.repeat,
         old_scores=old.scores,
         new_scores=new.scores,
+        old_label=old.label,
+        new_label=new.label,
     )
 
 
@@ -359,17 +350,10 @@ def _read_sample(runs: Sequence[Run], sample_id: str, joined: JoinedRuns) -> Com
 
 
 def _add_labels(runs: Sequence[Run], samples: Sequence[ComparedSample]) -> list[ComparedSample]:
-    labels: dict[tuple[str, str], AnswerLabel] = {}
+    labels: dict[tuple[str, str], SampleLabel] = {}
     for index, run in enumerate(runs):
         keys = [key for each in samples if (key := each.answers[index].key) is not None]
-        for key, found in run.find_labels(keys).items():
-            labels[run.id, key] = AnswerLabel(
-                verdict=found.verdict,
-                score=found.score,
-                answer=found.answer,
-                note=found.note,
-                author=found.author,
-            )
+        labels |= {(run.id, key): found for key, found in run.find_labels(keys).items()}
     if not labels:
         return list(samples)
 
