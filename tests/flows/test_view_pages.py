@@ -72,7 +72,7 @@ def test_runs_are_selected_and_compared(
     assert page.inner_text("[data-compare]").split() == ["Compare", "selected", "(2)"]
     page.keyboard.press("c")
 
-    page.wait_for_url(f"**/compare?run={pages.changed}&run={pages.baseline}")
+    page.wait_for_url(f"**/compare?order=oldest&run={pages.changed}&run={pages.baseline}")
 
 
 def test_the_search_and_the_help_have_keys(viewer: ViewServer, watched: WatchedPage) -> None:
