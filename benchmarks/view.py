@@ -21,6 +21,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from http import HTTPStatus
 from itertools import islice
 from pathlib import Path
 from statistics import median
@@ -172,10 +173,19 @@ def serve(where: str) -> Iterator[tuple[str, int]]:
 
 
 def ask(url: str) -> tuple[float, int]:
-    """The server time of a request in milliseconds, and the bytes of its answer."""
-    with urllib.request.urlopen(url, timeout=600) as answer:
-        times = re.findall(r"dur=([0-9.]+)", answer.headers["Server-Timing"])
-        return sum(map(float, times)), len(answer.read())
+    """The server time of a request in milliseconds, and the bytes of its answer.
+
+    Of a page that is still being computed, the time until it is ready.
+    """
+    started, waited = time.perf_counter(), False
+    while True:
+        with urllib.request.urlopen(url, timeout=600) as answer:
+            if answer.status == HTTPStatus.ACCEPTED:
+                waited = True
+                continue
+            times = re.findall(r"dur=([0-9.]+)", answer.headers["Server-Timing"])
+            seconds = time.perf_counter() - started
+            return seconds * 1000 if waited else sum(map(float, times)), len(answer.read())
 
 
 def read_memory_mb(pid: int, name: str) -> float:

@@ -18,6 +18,27 @@ def open_page(watched: WatchedPage, viewer: ViewServer, path: str = "") -> None:
     watched.page.goto(viewer.url + path)
 
 
+def list_paths(pages: RecordedPages) -> list[str]:
+    """One address of each page."""
+    both = f"run={pages.baseline}&run={pages.changed}"
+    return [
+        "",
+        f"run/{pages.changed}",
+        f"run/{pages.changed}/labels",
+        "compare",
+        f"compare?{both}",
+        f"compare?{both}&run={pages.repeats}",
+        f"compare/sample?{both}&id=ticket-4",
+        "history",
+        "history?name=support-bot",
+        f"failures?run={pages.changed}",
+        f"failures?run={pages.changed}&by=metric&value=tone",
+        "sessions",
+        "certificates",
+        "run/unknown",
+    ]
+
+
 def current(watched: WatchedPage) -> str:
     """The text of the selected line."""
     return watched.page.inner_text("[data-item][aria-selected=true] [data-open]")
@@ -51,7 +72,7 @@ def test_runs_are_selected_and_compared(
     assert page.inner_text("[data-compare]").split() == ["Compare", "selected", "(2)"]
     page.keyboard.press("c")
 
-    page.wait_for_url(f"**/compare?run={pages.changed}&run={pages.baseline}")
+    page.wait_for_url(f"**/compare?order=oldest&run={pages.changed}&run={pages.baseline}")
 
 
 def test_the_search_and_the_help_have_keys(viewer: ViewServer, watched: WatchedPage) -> None:
@@ -257,7 +278,7 @@ def test_text_has_enough_contrast(
 ) -> None:
     watched.page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
 
-    for path in ("", f"run/{pages.changed}", f"run/{pages.repeats}?group=score"):
+    for path in (f"run/{pages.repeats}?group=score", *list_paths(pages)):
         open_page(watched, viewer, path)
 
         assert (path, watched.page.evaluate(CONTRAST)) == (path, [])
@@ -268,7 +289,7 @@ def test_pages_have_names_and_roles(
 ) -> None:
     page = watched.page
 
-    for path in ("", f"run/{pages.changed}"):
+    for path in list_paths(pages):
         open_page(watched, viewer, path)
         unnamed = page.evaluate(
             """() => [...document.querySelectorAll("a, button, input, select, svg[role=img]")]

@@ -211,3 +211,31 @@ def test_a_confidence_out_of_range_is_refused() -> None:
     for confidence in (0.5, 1.0, math.nan):
         with pytest.raises(ConfigError, match="confidence is"):
             difference_interval([1.0], confidence=confidence)
+
+
+def test_many_differences_of_few_sizes_are_drawn_together() -> None:
+    # Differences of scores in tenths; half of them with rounding errors in the last digit.
+    generator = numpy.random.default_rng(7)
+    sizes = generator.integers(1, 10, 20_000) / 10
+    noisy = [size * (1 + 2**-52) if place % 2 else size for place, size in enumerate(sizes)]
+    signs = numpy.where(generator.random(20_000) < 0.509, 1.0, -1.0)
+    moved = (numpy.asarray(noisy) * signs).tolist()
+
+    found = sign_flip_test(moved)
+
+    # With so many differences the sum is normally distributed.
+    z = abs(math.fsum(moved)) / math.sqrt(math.fsum(each * each for each in moved))
+    assert found.p_value == pytest.approx(math.erfc(z / math.sqrt(2)), abs=0.01)
+    # All draws, although as many signs would take a second.
+    assert found.method == "permutation test, 10000 draws, seed 0"
+
+
+def test_many_differences_of_different_sizes_are_drawn_one_by_one() -> None:
+    generator = numpy.random.default_rng(8)
+    moved = generator.normal(0.004, 1.0, 20_000).tolist()
+
+    found = sign_flip_test(moved)
+
+    z = abs(math.fsum(moved)) / math.sqrt(math.fsum(each * each for each in moved))
+    assert found.p_value == pytest.approx(math.erfc(z / math.sqrt(2)), abs=0.02)
+    assert found.method == "permutation test, 5000 draws, seed 0"

@@ -146,3 +146,19 @@ def test_a_number_or_text_that_no_database_holds_is_told(store: Store) -> None:
     if not database.is_postgresql:
         with pytest.raises(StoreError, match="does not fit into 64 bits"):
             read(10**30)
+
+
+def test_a_deleted_file_is_not_created_again(tmp_path: Path) -> None:
+    database = open_sqlite(tmp_path / "assay.db", StoreSettings())
+
+    # The connection of the first transaction is in use, so that the second one needs another.
+    with database.read_transaction():
+        (tmp_path / "assay.db").unlink()
+        with (
+            pytest.raises(StoreError, match="deleted while it was open"),
+            database.read_transaction(),
+        ):
+            pass
+
+    database.close()
+    assert not (tmp_path / "assay.db").exists()

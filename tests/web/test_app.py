@@ -55,6 +55,7 @@ def test_a_store_that_fails_is_an_error_page(
 
     assert answer.status == 503
     assert "the disk is gone" in answer.body
+    assert "start `assay view` again" in answer.body
     assert "default-src 'none'" in answer.headers["content-security-policy"]
 
 

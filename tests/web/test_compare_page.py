@@ -1,6 +1,7 @@
 """The page of a comparison, as JSON and as HTML."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -50,7 +51,7 @@ def test_the_json_has_the_shape_of_the_command(
 
     assert found.keys() - printed.keys() == {"adjusted_p"}
     assert printed.keys() <= found.keys()
-    same = printed.keys() - {"answers", "labels"}
+    same = printed.keys() - {"answers"}
     assert {key: found[key] for key in same} == {key: printed[key] for key in same}
 
 
@@ -195,3 +196,47 @@ def test_hostile_answers_stay_text(viewer: ViewServer, pages: RecordedPages) -> 
     assert HOSTILE_TEXTS[0] not in page
     assert "<img" not in page.lower()
     assert "\u202e" not in page
+
+
+def test_a_rise_is_worse_where_low_scores_are_good(tmp_path: Path) -> None:
+    def answer(text: str, score: float) -> Sample:
+        result = EvaluateResult(score=score, reason=f"{text} {score}")
+        return sample(asked("Why?"), said(text), id="q", score=result, status=Status.COMPLETED)
+
+    with Store.open(tmp_path / "s.db") as store:
+        config = {"direction": "min"}
+        old = [(answer("kind", 0.0), 0), (answer("rude", 0.5), 1)]
+        record_run(store, "a", old, repeats=2, config=config)
+        new = [(answer("rude", 0.9), 0), (answer("kind", 0.8), 1)]
+        record_run(store, "b", new, repeats=2, config=config)
+        view = read_comparison(store, ask(("run", "a"), ("run", "b")))
+        with ViewServer(store) as viewer:
+            _, _, page = fetch(viewer, "/compare?run=a&run=b")
+
+    assert view.samples[0].change == "worse"
+    assert [each.answer for each in view.samples[0].answers] == ["kind", "rude"]
+    assert view.comparisons[0]["answers"]["q"]["reason"] == "rude 0.9"
+    assert '<span class="tag fail">↑ 0.850</span>' in page
+
+
+def test_the_command_prints_and_writes_the_labels_of_people(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(tmp_path / "s.db")
+    with Store.open(path) as store:
+        record_run(store, "a", [ticket(4)])
+        record_run(store, "b", [ticket(4, changed=True)])
+        key = next(store.run("b").results()).key
+        label = SampleLabel(key, verdict="fail", note="60 days", author="Ann")
+        written = store.run("b").write_label(label)
+        view = read_comparison(store, ask(("run", "a"), ("run", "b")))
+
+    main(["compare", "a", "b", "--store", path])
+    assert "new label   fail, by Ann: 60 days" in capsys.readouterr().out
+    main(["compare", "a", "b", "--store", path, "--json"])
+    found = json.loads(capsys.readouterr().out)["answers"]["ticket-4"]
+
+    assert (found["old_label"], found["new_label"]) == (None, asdict(written))
+    shown = view.model_dump(mode="json")
+    assert shown["comparisons"][0]["answers"]["ticket-4"]["new_label"] == found["new_label"]
+    assert shown["samples"][0]["answers"][1]["label"] == found["new_label"]

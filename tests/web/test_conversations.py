@@ -1,8 +1,7 @@
 """Conversations: branches and subagents as a tree, with the reason of each."""
 
-from assay.types import Sample
 from assay.web.conversations import list_conversations
-from make import asked, said, sample
+from make import asked, sample
 from recorded_samples import branched, nested
 
 
@@ -34,17 +33,11 @@ def test_branches_have_the_reason_of_their_fork() -> None:
     assert nodes[2].note == "found by its tokens, other places are as likely"
 
 
-def test_damaged_branches_are_named() -> None:
-    damaged = sample(asked("a"), said("b"))
-    assert damaged.trajectory is not None
-    damaged = Sample.from_dict(
-        damaged.to_dict()
-        | {"trajectory": {"messages": [], "branches": [{}, {"messages": [{"content": 1}]}, 7]}}
-    )
+def test_judges_number_the_messages_of_subagents_after_the_main_ones() -> None:
+    found = list_conversations(branched(0))[0]
 
-    nodes = [each.node for each in list_conversations(damaged)[0]]
-
-    assert [node.note for node in nodes] == [None, "its messages cannot be read", None]
+    numbered = [each for each in found if each.node.reason in ("root", "subagent")]
+    assert [(each.node.id, each.first_number) for each in numbered] == [(None, 1), ("research", 3)]
 
 
 def test_many_subagents_are_counted() -> None:

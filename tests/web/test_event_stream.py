@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from assay.errors import StoreError
 from assay.store import Store
 from assay.web import ViewServer
 from page_requests import ask
@@ -100,3 +101,18 @@ def test_too_many_streams_are_refused(
     monkeypatch.setattr("assay.web.event_stream._MAX_STREAMS", 0)
 
     assert ask(viewer, f"/api/run/{pages.baseline}/events").status == 503
+
+
+def test_a_store_that_fails_ends_its_streams(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fail(store: Store) -> str:
+        raise StoreError("the store was deleted while it was open")
+
+    with Store.open(tmp_path / "assay.db") as store, ViewServer(store) as viewer:
+        stream = events(f"{viewer.url}api/events")
+        next(stream)
+        monkeypatch.setattr(Store, "read_revision", fail)
+
+        assert list(stream) == []
+    assert "Traceback" not in capfd.readouterr().err

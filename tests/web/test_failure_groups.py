@@ -23,7 +23,7 @@ def test_failures_and_low_scores_are_grouped_by_reason(
     found = analyse(page_store, pages.changed)
 
     sizes = {key: len(group.samples) for key, group in found.groups.items()}
-    assert (found.failed, found.low, found.below) == (3, 10, 1.0)
+    assert (found.failed, found.worse, found.best) == (3, 10, 1.0)
     assert sizes == {
         ("failure", "agent: TimeoutError: no answer within N s"): 2,
         ("failure", "endpoint: TimeoutError: no answer within N s"): 1,
@@ -83,3 +83,32 @@ def test_results_beyond_the_limit_are_counted(
     found = analyse(page_store, pages.changed)
 
     assert (len(found.samples), found.ungrouped) == (5, 8)
+
+
+def grade_all(*scores: float) -> list[Sample]:
+    return [
+        Sample(
+            id=f"q{index}",
+            prompt="Why?",
+            score=EvaluateResult(score=score),
+            status=Status.COMPLETED,
+        )
+        for index, score in enumerate(scores)
+    ]
+
+
+def test_high_scores_are_bad_where_low_ones_are_good(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "s.db") as store:
+        record_run(store, "a", grade_all(0.0, 0.3, 1.0), config={"direction": "min"})
+        found = analyse(store, "a")
+
+    assert (found.worse, found.best, found.low_is_good) == (2, 0.0, True)
+    assert [sample.score for sample in found.samples] == [1.0, 0.3]
+
+
+def test_a_rounding_error_below_the_best_score_is_not_bad(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "s.db") as store:
+        record_run(store, "a", grade_all(1.0, 1.0 - 2**-53))
+        found = analyse(store, "a")
+
+    assert (found.worse, found.samples) == (0, [])

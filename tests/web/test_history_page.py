@@ -127,3 +127,18 @@ def test_a_run_leads_to_the_history_of_its_evaluation(
 
 def test_an_unknown_evaluation_is_not_found(viewer: ViewServer) -> None:
     assert fetch(viewer, "/history?name=nothing")[0] == 404
+
+
+def test_a_fall_is_better_where_low_scores_are_good(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "s.db") as store:
+        for number, (right, config) in enumerate(
+            [(40, {"direction": "min"}), (2, {"direction": "min"}), (40, {})]
+        ):
+            record_run(store, f"run-{number}", graded(40, right), name="eval", config=config)
+        view = read(store)
+
+    changes = [point.change for point in view.points]
+    assert changes[1] is not None
+    assert changes[1].conclusion == "better"
+    # The last run is scored the other way round: neither better nor worse.
+    assert changes[2] is None

@@ -1,14 +1,18 @@
-"""Addresses of pages: ids with any character lead to their run."""
+"""Pages: ids with any character lead to their run, and slow pages show that they are."""
 
+import threading
 from pathlib import Path
 
 import pytest
 
-from assay.store import Store
-from assay.web import ViewServer
+from assay.stats import RunSummary
+from assay.store import Run, Store
+from assay.web import ViewServer, failures_page, page, value_cache
+from assay.web.failure_groups import BadResults, find_bad_results
 from assay.web.page import encode_segment
 from page_requests import ask_json
 from recorded_pages import record_run, total
+from view_requests import fetch, fetch_json
 
 IDS = ("plain-1", "a/b", "100%", "a%2Fb", "what? #1", "ü&=+", "..", "<b>")
 
@@ -25,3 +29,28 @@ def test_an_id_with_any_character_has_its_page(run_id: str, tmp_path: Path) -> N
         found = ask_json(viewer, f"/api/run/{encode_segment(run_id)}")
 
     assert found["run"]["id"] == run_id
+
+
+def test_a_page_that_takes_long_shows_so_and_appears_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proceed = threading.Event()
+
+    def read_slowly(run: Run, summary: RunSummary) -> BadResults:
+        assert proceed.wait(60)
+        return find_bad_results(run, summary)
+
+    monkeypatch.setattr(page, "_MAX_WAIT_S", 0)
+    monkeypatch.setattr(value_cache, "_QUICK_RESULTS", 0)
+    monkeypatch.setattr(failures_page, "find_bad_results", read_slowly)
+    with Store.open(tmp_path / "assay.db") as store, ViewServer(store) as viewer:
+        record_run(store, "slow", [total(0, 0)])
+
+        status, headers, text = fetch(viewer, "/failures?run=slow")
+        assert (status, headers["refresh"]) == (202, "1")
+        assert "results are read for the first time" in text
+        proceed.set()
+
+        # Programs get the values, however long they take.
+        assert fetch_json(viewer, "/api/failures?run=slow")["results"] == 1
+        assert fetch(viewer, "/failures?run=slow")[0] == 200

@@ -2,6 +2,9 @@
 
 from pathlib import Path
 
+import pytest
+
+from assay.errors import ConfigError
 from assay.stats import compare
 from assay.store import Store
 from assay.types import EvaluateResult, Sample, Status
@@ -63,8 +66,7 @@ def test_the_comparisons_are_those_of_the_command(page_store: Store, pages: Reco
     joined = join_runs(runs)
 
     expected = compare(*runs, limit=10)
-    found = joined.comparisons[0].comparison
-    assert found.model_copy(update={"labels": expected.labels}) == expected
+    assert joined.comparisons[0].comparison == expected
     assert joined.comparisons[0].adjusted_p == expected.p_value
 
 
@@ -79,3 +81,30 @@ def test_p_values_of_several_runs_are_adjusted(tmp_path: Path) -> None:
     for each in joined.comparisons:
         assert each.comparison.p_value is not None
         assert each.adjusted_p == 2 * each.comparison.p_value
+
+
+def test_a_rise_is_a_regression_where_low_scores_are_good(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "s.db") as store:
+        for run, scores in {"a": (0.0, 1.0, 0.5), "b": (1.0, 0.0, 0.5)}.items():
+            samples = [graded(f"n{index}", score) for index, score in enumerate(scores)]
+            record_run(store, run, samples, config={"direction": "min"})
+        joined = join_runs([store.run("a"), store.run("b")])
+
+    assert joined.table.list_samples("regressions", after=None, limit=9) == ["n0"]
+    assert joined.table.list_samples("improvements", after=None, limit=9) == ["n1"]
+    assert [joined.table.find_change(f"n{index}") for index in range(3)] == [
+        "worse",
+        "better",
+        "same",
+    ]
+    found = joined.comparisons[0].comparison
+    assert found.direction == "min"
+    assert [pair.sample_id for pair in found.regressions] == ["n0"]
+
+
+def test_runs_in_which_different_scores_are_good_are_refused(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "s.db") as store:
+        record_run(store, "a", [graded("x", 1.0)], config={"direction": "min"})
+        record_run(store, "b", [graded("x", 1.0)])
+        with pytest.raises(ConfigError, match="low scores are good in the first run"):
+            join_runs([store.run("a"), store.run("b")])

@@ -153,3 +153,14 @@ def test_hostile_text_is_escaped_in_html_and_kept_in_json(
     assert "\u202e" not in page
     assert "\x1b" not in page
     assert rows[0]["answer"] == "<script>document.title='owned'</script>"
+
+
+def test_the_change_is_that_of_the_pairs_which_the_p_value_tests(
+    viewer: ViewServer, pages: RecordedPages
+) -> None:
+    run = ask_json(viewer, f"/api/run/{pages.changed}")
+    compared = ask_json(viewer, f"/api/compare?run={pages.baseline}&run={pages.changed}")
+
+    # Three samples failed: the means of all results differ by another amount.
+    assert run["previous"]["change"] == compared["comparisons"][0]["difference"]["mean"]
+    assert run["previous"]["p_value"] == compared["comparisons"][0]["p_value"]

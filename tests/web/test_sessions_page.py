@@ -9,47 +9,12 @@ from assay.store import Store
 from assay.types import (
     AgentSession,
     Endpoint,
-    Message,
-    ModelCall,
-    Sample,
-    Status,
-    ToolCall,
-    Trajectory,
-    Usage,
 )
 from assay.web import ViewServer
 from assay.web.sessions_page import SessionsView, build_search, read_sessions
-from make import asked, said
-from recorded_pages import record_run
+from make import asked
+from recorded_work import record_sessions, session
 from view_requests import ask, fetch
-
-
-def session(index: int, *, title: str = "Fix the login", failed: bool = False) -> Sample:
-    call = ToolCall(id="a", name="Bash", arguments={})
-    answer = Message(
-        role="tool", tool_call_id="a", content="no such file", details={"failed": failed}
-    )
-    turns = [asked("Please."), said(None, call), answer, said("Done.")]
-    usage = Usage(input_tokens=100, output_tokens=10, cost_usd=0.25)
-    return Sample(
-        id=f"ses-{index}",
-        index=index,
-        input={
-            "title": title,
-            "created": f"2026-02-{index + 1:02}T09:00:00Z",
-            "project": "shop",
-            "directory": f"/srv/me/shop-{index}",
-        },
-        prompt=turns,
-        trajectory=Trajectory(messages=turns, calls=[ModelCall(usage=usage)]),
-        status=Status.COMPLETED,
-        metadata={"content_id": "c", "source": "claude-code"},
-    )
-
-
-def record_sessions(store: Store, sessions: list[Sample]) -> None:
-    config = {"ingest": "claude-code"}
-    record_run(store, "claude-1", sessions, name="ingest claude-code", config=config)
 
 
 def read(store: Store, **given: str) -> SessionsView:

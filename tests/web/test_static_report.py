@@ -152,3 +152,25 @@ def test_an_empty_run_has_a_report(tmp_path: Path) -> None:
         record_run(store, "b", [ticket(1)], finish=True)
 
         assert "unscored" in render_static_report(store, ["a"])
+
+
+def test_the_worst_scores_come_first_where_low_ones_are_good(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "s.db") as store:
+        samples = (
+            sample(
+                asked(f"Question {index}?"),
+                said("so"),
+                id=f"q{index}",
+                index=index,
+                score=EvaluateResult(score=score),
+                status=Status.COMPLETED,
+                metadata={"test": "test_a", "threshold": 0.5},
+            )
+            for index, score in enumerate((0.0, 0.9, 0.0, 0.0))
+        )
+        record_run(store, "a", samples, config={"direction": "min"})
+        text = render_static_report(store, ["a"])
+
+    tags = re.findall(r'<summary data-open><span class="tag (\w+)">([0-9.]+)</span>', text)
+    assert tags == [("fail", "0.900"), *[("pass", "0.000")] * 3]
+    assert "passes threshold 0.500" in text

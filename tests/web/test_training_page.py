@@ -1,52 +1,15 @@
 """The page of a training: curves, rollouts with advantages, and the reward before and after."""
 
-import asyncio
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from assay.store import RunSpec, Store
-from assay.types import EvaluateResult, Sample, Status
+from assay.store import Store
 from assay.web import ViewServer
 from assay.web.training_page import TrainingView, read_training_page
-from make import asked, said, sample
 from recorded_pages import RecordedPages
-from store_runs import QUICK
+from recorded_work import record_training
 from view_requests import ask, fetch, fetch_json
-
-
-def rollout(step: int, place: int, score: float | None) -> Sample:
-    result = EvaluateResult(score=score) if score is not None else EvaluateResult(reason="unclear")
-    return sample(
-        asked(f"question {place // 2}"),
-        said(f"answer {step}"),
-        id=f"row-{place // 2}",
-        group_index=(step - 1) * 2 + place // 2,
-        score=result,
-        status=Status.COMPLETED,
-        metadata={"training_step": step},
-    )
-
-
-def record_training(store: Store, steps: list[list[float | None]], **settings: Any) -> None:
-    given = {"prompts_per_step": 2, "group_size": 2, "zero_variance": "keep", **settings}
-    run = store.start_run(RunSpec("t", "grpo", {"training": given}, "f", "d"))
-
-    async def write() -> None:
-        async with run.writer(QUICK) as writer:
-            for step, scores in enumerate(steps, start=1):
-                for place, score in enumerate(scores):
-                    body = rollout(step, place, score)
-                    await writer.record(f"{step}-{place}", body, repeat=2 * step + place % 2)
-
-    # In a thread: an open browser occupies the event loop of this one.
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(asyncio.run, write()).result()
-    for step in range(1, len(steps) + 1):
-        run.record_step(step, {"kl": 0.1 * step, "entropy": None, "tokens_per_s": 50.0})
-    run.finish("completed")
 
 
 def read(store: Store, **given: str) -> TrainingView:

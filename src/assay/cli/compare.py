@@ -14,7 +14,7 @@ from assay.runner import (
     build_run_label,
 )
 from assay.stats import Comparison, Conclusion, Pair, format_number
-from assay.store import RunRow
+from assay.store import RunRow, SampleLabel
 
 from .arguments import add_count, add_flag, add_report_options
 from .exit_status import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_PASS
@@ -185,6 +185,8 @@ def _format_changed(
             "new answer": found.new,
             "expected": found.expected,
             "reason": found.reason,
+            "old label": _format_label(found.old_label),
+            "new label": _format_label(found.new_label),
         }
         yield from format_named(named.items(), indent=4, field_width=_ANSWER_FIELD_WIDTH)
 
@@ -198,3 +200,13 @@ def _format_repeats(found: ChangedAnswers) -> str:
         for scores in (found.old_scores, found.new_scores)
     )
     return " -> ".join(sides)
+
+
+def _format_label(label: SampleLabel | None) -> str:
+    """Return a person's label, such as `fail, by Ann: too short`; "" without one."""
+    if label is None:
+        return ""
+    score = None if label.score is None else f"score {format_number(label.score)}"
+    parts = (label.verdict, score, "corrected answer" if label.answer else None)
+    words = ", ".join(filter(None, (*parts, f"by {label.author}" if label.author else None)))
+    return f"{words}: {label.note}" if label.note else words

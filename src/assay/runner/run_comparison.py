@@ -6,11 +6,11 @@ Commands and pages show the same comparison; this module formats nothing.
 import difflib
 import json
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from assay.stats import Comparison, Pair
 from assay.stats import compare as compare_results
-from assay.store import PROVENANCE, Run, RunRow, RunSpec, describe_differences
+from assay.store import PROVENANCE, Run, RunRow, RunSpec, SampleLabel, describe_differences
 from assay.types import Sample
 
 from .run_report import describe_run, find_reason
@@ -61,6 +61,10 @@ class ChangedAnswers:
     """The scores of all judged repeats."""
 
     new_scores: tuple[float, ...]
+    old_label: SampleLabel | None = None
+    """The label that a person gave to the answer `old`."""
+
+    new_label: SampleLabel | None = None
 
 
 @dataclass(frozen=True)
@@ -156,21 +160,28 @@ def _read_answers(a: Run, b: Run, pair: Pair, *, is_worse: bool) -> ChangedAnswe
     has_fallen = pair.difference < 0
     old_repeats, new_repeats = _read_repeats(a, pair), _read_repeats(b, pair)
     # Of several repeats those that show the change best.
-    old_repeat, _, old = _choose_repeat(old_repeats, highest=has_fallen)
-    new_repeat, _, new = _choose_repeat(new_repeats, highest=not has_fallen)
+    old = _choose_repeat(old_repeats, highest=has_fallen)
+    new = _choose_repeat(new_repeats, highest=not has_fallen)
+    truth = new.sample.ground_truth
     return ChangedAnswers(
-        old=old.response,
-        new=new.response,
-        expected="" if new.ground_truth is None else str(new.ground_truth),
-        reason=find_reason(new if is_worse else old),
-        old_repeat=old_repeat,
-        new_repeat=new_repeat,
-        old_scores=tuple(score for _, score, _ in old_repeats),
-        new_scores=tuple(score for _, score, _ in new_repeats),
+        old=old.sample.response,
+        new=new.sample.response,
+        expected="" if truth is None else str(truth),
+        reason=find_reason((new if is_worse else old).sample),
+        old_repeat=old.number,
+        new_repeat=new.number,
+        old_scores=tuple(each.score for each in old_repeats),
+        new_scores=tuple(each.score for each in new_repeats),
+        old_label=a.find_labels([old.key]).get(old.key),
+        new_label=b.find_labels([new.key]).get(new.key),
     )
 
 
-_Repeat = tuple[int, float, Sample]
+class _Repeat(NamedTuple):
+    key: str
+    number: int
+    score: float
+    sample: Sample
 
 
 def _read_repeats(run: Run, pair: Pair) -> list[_Repeat]:
@@ -178,10 +189,11 @@ def _read_repeats(run: Run, pair: Pair) -> list[_Repeat]:
     rows = run.results(sample_id=pair.sample_id, valid=True)
     samples = run.samples(sample_id=pair.sample_id, valid=True)
     return [
-        (row.repeat, row.score or 0.0, sample) for row, sample in zip(rows, samples, strict=False)
+        _Repeat(row.key, row.repeat, row.score or 0.0, sample)
+        for row, sample in zip(rows, samples, strict=False)
     ]
 
 
 def _choose_repeat(repeats: list[_Repeat], *, highest: bool) -> _Repeat:
     choose = max if highest else min
-    return choose(repeats, key=lambda repeat: repeat[1])
+    return choose(repeats, key=lambda repeat: repeat.score)

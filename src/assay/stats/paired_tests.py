@@ -22,6 +22,11 @@ _DRAWS = 10_000
 _MIN_FLIP_DRAWS = 1_000
 # Random signs for one test, which bounds its time, and for one matrix, which bounds its memory.
 _SIGNS_IN_ALL = 100_000_000
+# From this many differences on, those of one size are drawn together if that is much less work.
+_MANY_DIFFERENCES = 10_000
+_MIN_SHARED = 10
+# Digits in which sizes must agree: rounding errors of means are smaller.
+_SIZE_DIGITS = 12
 _SIGNS_AT_ONCE = 4_000_000
 
 
@@ -105,7 +110,7 @@ def sign_flip_test(differences: Sequence[float], *, seed: int = 0) -> SignFlipTe
         return SignFlipTest(p_value, "permutation test, exact")
     import numpy
 
-    draws = choose_draws(len(moved))
+    draws = choose_draws(moved)
     sums = draw_flipped_sums(moved, draws, numpy.random.default_rng(seed))
     # The observed signs are one of the possible draws: p is never 0.
     p_value = (int((numpy.abs(sums) >= observed).sum()) + 1) / (draws + 1)
@@ -132,9 +137,24 @@ def _list_signed_sums(values: Sequence[float]) -> list[float]:
     return sums
 
 
-def choose_draws(moved: int) -> int:
-    """Return the number of random sign vectors for this many differences."""
-    return min(_DRAWS, max(_MIN_FLIP_DRAWS, _SIGNS_IN_ALL // max(moved, 1)))
+def choose_draws(moved: Sequence[float]) -> int:
+    """Return the number of draws for these differences."""
+    drawn = len(moved) if (shared := _count_sizes(moved)) is None else len(shared)
+    return min(_DRAWS, max(_MIN_FLIP_DRAWS, _SIGNS_IN_ALL // max(drawn, 1)))
+
+
+def _count_sizes(moved: Sequence[float]) -> list[tuple[float, int]] | None:
+    """Return the sizes of many differences and how often each occurs; None if most are alone."""
+    if len(moved) < _MANY_DIFFERENCES:
+        return None
+    import numpy
+
+    values = numpy.abs(numpy.asarray(moved, dtype=float))
+    largest = values.max()
+    sizes, counts = numpy.unique(numpy.round(values / largest, _SIZE_DIGITS), return_counts=True)
+    if len(sizes) * _MIN_SHARED > len(values):
+        return None
+    return list(zip((sizes * largest).tolist(), counts.tolist(), strict=True))
 
 
 def draw_flipped_sums(
@@ -143,6 +163,12 @@ def draw_flipped_sums(
     """Draw sums of the differences with random signs."""
     import numpy
 
+    if (shared := _count_sizes(moved)) is not None:
+        sums = numpy.zeros(draws)
+        for size, alike in shared:
+            # The number of positive signs among as many random ones.
+            sums += size * (2.0 * generator.binomial(alike, 0.5, draws) - alike)
+        return sums
     values = numpy.asarray(moved, dtype=float)
     at_once = max(1, _SIGNS_AT_ONCE // len(values))
     sums = numpy.empty(draws)

@@ -81,7 +81,7 @@ class RepeatPools:
         if not self.varied and not moved:
             return SignFlipTest(1.0, "no differences")
         observed = self._sum + math.fsum(moved)
-        draws = min(choose_draws(len(moved)), _MAX_PERMUTATION_STEPS // max(self._steps, 1))
+        draws = min(choose_draws(moved), _MAX_PERMUTATION_STEPS // max(self._steps, 1))
         if self._pools is None or draws < _MIN_PERMUTATION_DRAWS:
             deviation = math.sqrt(self._variance + math.fsum(d * d for d in moved))
             p_value = math.erfc(abs(observed) / deviation / math.sqrt(2))

@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
+from operator import attrgetter
 from typing import Protocol, TypeVar
 
 from assay.errors import ConfigError
@@ -60,7 +61,7 @@ def group_by_sample(results: Iterable[_Result]) -> Iterator[tuple[str, list[_Res
 
     Raises `ConfigError` when one repeat occurs twice: it would count double.
     """
-    for sample_id, adjacent in groupby(results, key=lambda result: result.sample_id):
+    for sample_id, adjacent in groupby(results, key=attrgetter("sample_id")):
         repeats = list(adjacent)
         if len(repeats) > 1:
             counted = Counter(result.repeat for result in repeats)

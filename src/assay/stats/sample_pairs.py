@@ -1,6 +1,7 @@
 """The paired scores and metrics of two runs."""
 
 from array import array
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import chain
@@ -24,32 +25,29 @@ class PairedScores:
         self.unequal = 0
         """Pairs with more repeats on one side."""
 
-        self.repeats_a: tuple[int, int] | None = None
-        self.repeats_b: tuple[int, int] | None = None
-        """The fewest and the most scored repeats of a sample."""
-
         self._equal = array("d")
         self._pools = RepeatPools()
         self._values: set[float] | None = set()
-        self._shares = (0.0, 0.0)
+        # Samples by their numbers of repeats in a and in b.
+        self._counts: Counter[tuple[int, int]] = Counter()
 
     def add(self, a: Sequence[float], b: Sequence[float]) -> None:
         """Add one sample by the scores of its repeats, at least one on each side."""
-        mean_a, mean_b = average(a), average(b)
+        in_a, in_b = len(a), len(b)
+        # Without repeats, which is the usual case, the score is its own mean.
+        mean_a = a[0] if in_a == 1 else average(a)
+        mean_b = b[0] if in_b == 1 else average(b)
         if mean_a is None or mean_b is None:
             raise ValueError("a pair needs a score on both sides")
         self.a.append(mean_a)
         self.b.append(mean_b)
-        self.repeats_a = _widen(self.repeats_a, len(a))
-        self.repeats_b = _widen(self.repeats_b, len(b))
-        # Sums of reciprocals, for the harmonic means of the numbers of repeats.
-        self._shares = (self._shares[0] + 1 / len(a), self._shares[1] + 1 / len(b))
+        self._counts[in_a, in_b] += 1
         if self._values is not None:
             # More than two different scores: the power is not computed for binary scores.
             self._values.update(a, b)
             if len(self._values) > 2:
                 self._values = None
-        if len(a) == len(b):
+        if in_a == in_b:
             self._equal.append(round_noise(mean_b - mean_a))
         else:
             self.unequal += 1
@@ -67,6 +65,16 @@ class PairedScores:
     @property
     def mean_b(self) -> float | None:
         return average(self.b)
+
+    @property
+    def repeats_a(self) -> tuple[int, int] | None:
+        """The fewest and the most scored repeats of a sample in a."""
+        return _find_range([in_a for in_a, _ in self._counts])
+
+    @property
+    def repeats_b(self) -> tuple[int, int] | None:
+        """The fewest and the most scored repeats of a sample in b."""
+        return _find_range([in_b for _, in_b in self._counts])
 
     @property
     def movable(self) -> int:
@@ -111,10 +119,14 @@ class PairedScores:
                 low=min(self._values),
                 high=max(self._values),
                 mean_b=self.b,
-                repeats=(len(self.a) / self._shares[0], len(self.b) / self._shares[1]),
+                repeats=(self._average_repeats(0), self._average_repeats(1)),
                 equal=not self.unequal,
             )
         return find_detectable(self.differences, scores, confidence=confidence)
+
+    def _average_repeats(self, side: int) -> float:
+        """Return the harmonic mean of the numbers of repeats on one side."""
+        return len(self.a) / sum(count / each[side] for each, count in self._counts.items())
 
 
 class PairedMetrics:
@@ -161,7 +173,9 @@ class PairedMetrics:
             if place is None and len(self._only_b) < self.MOST_NAMES:
                 self._only_b.add(name)
             if place in before and not self.are_too_many:
-                self.pairs.setdefault(name, PairedScores()).add(before[place], found)
+                if name not in self.pairs:
+                    self.pairs[name] = PairedScores()
+                self.pairs[name].add(before[place], found)
 
     def _count(self, values: int) -> None:
         self._values += values
@@ -187,5 +201,5 @@ def round_noise(difference: float) -> float:
     return 0.0 if abs(difference) <= NOISE else difference
 
 
-def _widen(seen: tuple[int, int] | None, count: int) -> tuple[int, int]:
-    return (count, count) if seen is None else (min(seen[0], count), max(seen[1], count))
+def _find_range(counts: Sequence[int]) -> tuple[int, int] | None:
+    return (min(counts), max(counts)) if counts else None

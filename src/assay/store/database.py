@@ -239,7 +239,13 @@ def open_sqlite(path: Path, settings: StoreSettings, *, create: bool = True) -> 
             hint="use a newer Python, or a PostgreSQL store",
         )
 
+    is_open = False
+
     def connect() -> sqlite3.Connection:
+        nonlocal is_open
+        if is_open and not path.exists():
+            # SQLite would create an empty file in its place.
+            raise StoreError("the store was deleted while it was open", where=str(path))
         # Without an isolation level the driver opens no transactions of its own. Threads take
         # turns: a connection is in one transaction at a time.
         connection = sqlite3.connect(
@@ -255,6 +261,7 @@ def open_sqlite(path: Path, settings: StoreSettings, *, create: bool = True) -> 
         except BaseException:
             connection.close()
             raise
+        is_open = True
         return connection
 
     database = Database(connect, str(path))

@@ -4,7 +4,6 @@ Failed attempts are stored apart from results. Reading merges in the last failed
 sample without a result, so that failed samples are counted.
 """
 
-import heapq
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -34,6 +33,7 @@ _ROW_COLUMNS = (
 ).split()
 
 _VALID, _CACHED = _ROW_COLUMNS.index("valid"), _ROW_COLUMNS.index("cached")
+_POSITION = _ROW_COLUMNS.index("position")
 
 IS_FINAL_FAILURE = (
     "NOT EXISTS (SELECT 1 FROM assay_result d WHERE d.run_no = t.run_no AND d.key = t.key) "
@@ -41,6 +41,9 @@ IS_FINAL_FAILURE = (
     "WHERE l.run_no = t.run_no AND l.key = t.key AND l.attempt_no > t.attempt_no)"
 )
 """The condition that an attempt `t` is the last one of a sample without a result."""
+
+# Without the checks of `json.loads`, which take longer than these short texts.
+_DECODE_JSON = json.JSONDecoder().raw_decode
 
 _ROWS_PER_PAGE = 1000
 _BODIES_PER_PAGE = 50
@@ -452,15 +455,7 @@ class RunReader:
             yield from results
             return
         failures = self._iterate_pages(conditions, failures=True, bodies=bodies)
-        place: object = None
-        keys: set[str] = set()
-        for row in heapq.merge(results, failures, key=_read_place):
-            if _read_place(row) != place:
-                place, keys = _read_place(row), set()
-            # A result may be recorded between two pages, so that its failure was read as well.
-            if row.key not in keys:
-                keys.add(row.key)
-                yield row
+        yield from _merge_failures(results, failures)
 
     def _iterate_pages(
         self, conditions: dict[str, object], *, failures: bool, bodies: bool
@@ -492,6 +487,30 @@ class RunReader:
             after = (*_read_place(rows[-1]), rows[-1].number)
 
 
+def _merge_failures(results: Iterator[Any], failures: Iterator[Any]) -> Iterator[Any]:
+    """Yield both in dataset order, without failures of samples that have a result.
+
+    A result may be recorded between two pages, so that its failure was read as well.
+    """
+    failure, keys = next(failures, None), set[str]()
+    for row in results:
+        # Most samples do not fail: their positions are compared first, which is quick.
+        while failure is not None and failure.position <= row[_POSITION]:
+            if _read_place(failure) >= _read_place(row):
+                # Of those at the same place, results come first.
+                if _read_place(failure) == _read_place(row):
+                    keys.add(row.key)
+                break
+            if failure.key not in keys:
+                yield failure
+            failure = next(failures, None)
+        yield row
+    while failure is not None:
+        if failure.key not in keys:
+            yield failure
+        failure = next(failures, None)
+
+
 def _read_place(row: Any) -> tuple[int, str, int]:
     # Databases sort text by its bytes, Python by code points: the same order in UTF-8.
     return (row.position, row.sample_id, row.repeat)
@@ -502,7 +521,7 @@ def _parse_row(row: Sequence[Any]) -> ResultRow:
     *values, metrics, position, _ = row
     # SQLite has no booleans.
     values[_VALID], values[_CACHED] = bool(values[_VALID]), bool(values[_CACHED])
-    values.append({} if metrics is None else json.loads(metrics))
+    values.append({} if metrics is None else _DECODE_JSON(metrics)[0])
     values.append(None if position == NO_POSITION else position)
     return ResultRow(*values)
 

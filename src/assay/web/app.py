@@ -87,9 +87,14 @@ def _show_http_error(request: Request, error: Exception) -> Response:
 
 def _show_assay_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, AssayError)
-    status = (
-        400 if isinstance(error, ConfigError) else 503 if isinstance(error, StoreError) else 500
-    )
+    if isinstance(error, StoreError):
+        # The store could be read when the viewer was started.
+        hint = error.hint or (
+            "The store may be locked, or was deleted, moved or upgraded. Reload the page, or start "
+            "`assay view` again."
+        )
+        return _show_error(request, 503, redact(error.message), hint)
+    status = 400 if isinstance(error, ConfigError) else 500
     return _show_error(request, status, redact(error.message), error.hint)
 
 

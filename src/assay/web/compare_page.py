@@ -10,11 +10,11 @@ from starlette.requests import Request
 from assay.errors import ConfigError
 from assay.runner import ChangedAnswers, RunComparison, find_config_difference, find_reason
 from assay.stats import AdjustedComparison
-from assay.store import ResultRow, Run, RunRow, RunStatus, Store
+from assay.store import ResultRow, Run, RunRow, RunStatus, SampleLabel, Store
 from assay.types import Sample, build_label
 
 from .page import PageModel, build_page_routes, find_run, read_parameter
-from .pair_table import JoinedRuns, Show, join_runs
+from .pair_table import Change, JoinedRuns, Show, join_runs
 from .runs_page import find_agent_name
 from .value_cache import ValueCache, build_run_key
 from .word_diff import SidePart, diff_words, select_side
@@ -28,8 +28,6 @@ _MAX_PROMPT_CHARS = 200_000
 # Of one answer in a static report, whose size is limited.
 _MAX_REPORT_CHARS = 2_000
 _JOINED = ValueCache(max_results=2_000_000)
-
-Change = Literal["worse", "better", "same", "missing"]
 
 
 class TextPart(PageModel):
@@ -59,18 +57,6 @@ class ComparedRun(PageModel):
     failed: int
 
 
-class AnswerLabel(PageModel):
-    """The label that a person gave to an answer."""
-
-    verdict: str | None
-    score: float | None
-    answer: str | None
-    """The corrected answer."""
-
-    note: str | None
-    author: str
-
-
 class ComparedAnswer(PageModel):
     """The answer of one run to one sample."""
 
@@ -94,7 +80,8 @@ class ComparedAnswer(PageModel):
     parts: tuple[TextPart, ...]
     """The answer with its differences from the baseline's."""
 
-    label: AnswerLabel | None = None
+    label: SampleLabel | None = None
+    """The label that a person gave to the answer."""
 
     @property
     def short_parts(self) -> list[TextPart]:
@@ -146,6 +133,11 @@ class CompareView(PageModel):
     choices: tuple[ComparedRun, ...]
     query: str
     """The runs, as parameters of an address."""
+
+    @property
+    def low_is_good(self) -> bool:
+        """Whether low scores are good in these runs."""
+        return any(found["direction"] == "min" for found in self.comparisons)
 
     @property
     def reach(self) -> float:
@@ -274,14 +266,18 @@ def _describe_compared_runs(
         b=rows[index],
         differing=find_config_difference(runs[0].spec, runs[index].spec),
         comparison=found.comparison,
-        answers={each.id: _pair_answers(each, index) for each in samples},
+        answers={
+            each.id: _pair_answers(each, index, low_is_good=found.comparison.direction == "min")
+            for each in samples
+        },
     ).plain()
     return {**plain, "adjusted_p": found.adjusted_p, "conclusion": str(found.conclusion)}
 
 
-def _pair_answers(sample: ComparedSample, index: int) -> ChangedAnswers:
+def _pair_answers(sample: ComparedSample, index: int, *, low_is_good: bool) -> ChangedAnswers:
     old, new = sample.answers[0], sample.answers[index]
-    worse = (new.score or 0.0) < (old.score or 0.0)
+    fallen = (new.score or 0.0) < (old.score or 0.0)
+    worse = fallen != low_is_good and new.score != old.score
     return ChangedAnswers(
         old=old.answer,
         new=new.answer,
@@ -291,6 +287,8 @@ def _pair_answers(sample: ComparedSample, index: int) -> ChangedAnswers:
         new_repeat=new.repeat,
         old_scores=old.scores,
         new_scores=new.scores,
+        old_label=old.label,
+        new_label=new.label,
     )
 
 
@@ -316,13 +314,15 @@ class _RecordedSample:
 
 def _read_sample(runs: Sequence[Run], sample_id: str, joined: JoinedRuns) -> ComparedSample:
     means = joined.table.find_scores(sample_id)
-    change = _classify_change(means)
+    change = joined.table.find_change(sample_id)
+    # Of several repeats those that show the change best: of a fall the highest before it.
+    has_fallen = (change != "better") != joined.table.low_is_good
     chosen = [
         _choose_recorded_repeat(
             run,
             sample_id,
             joined.table.find_index(index, sample_id),
-            highest=(change != "better") == (index == 0),
+            highest=has_fallen == (index == 0),
         )
         if joined.table.has_sample(index, sample_id)
         else None
@@ -350,17 +350,10 @@ def _read_sample(runs: Sequence[Run], sample_id: str, joined: JoinedRuns) -> Com
 
 
 def _add_labels(runs: Sequence[Run], samples: Sequence[ComparedSample]) -> list[ComparedSample]:
-    labels: dict[tuple[str, str], AnswerLabel] = {}
+    labels: dict[tuple[str, str], SampleLabel] = {}
     for index, run in enumerate(runs):
         keys = [key for each in samples if (key := each.answers[index].key) is not None]
-        for key, found in run.find_labels(keys).items():
-            labels[run.id, key] = AnswerLabel(
-                verdict=found.verdict,
-                score=found.score,
-                answer=found.answer,
-                note=found.note,
-                author=found.author,
-            )
+        labels |= {(run.id, key): found for key, found in run.find_labels(keys).items()}
     if not labels:
         return list(samples)
 
@@ -370,18 +363,6 @@ def _add_labels(runs: Sequence[Run], samples: Sequence[ComparedSample]) -> list[
     return [
         each.model_copy(update={"answers": tuple(map(add_label, each.answers))}) for each in samples
     ]
-
-
-def _classify_change(means: Sequence[float | None]) -> Change:
-    baseline, *others = means
-    known = [each for each in others if each is not None]
-    if baseline is None or not known:
-        return "missing"
-    if min(known) < baseline:
-        return "worse"
-    if max(known) > baseline:
-        return "better"
-    return "same" if len(known) == len(others) else "missing"
 
 
 def _choose_recorded_repeat(

@@ -1,10 +1,8 @@
 """The conversations of a sample: the main one, its branches, and the sessions of its subagents."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
-
-from pydantic import ValidationError
+from itertools import islice
 
 from assay.scorers import UnreadableSubagent, find_subagents, map_started_subagents
 from assay.types import Message, ModelCall, Sample, build_label
@@ -13,6 +11,7 @@ from .page import PageModel
 from .render import shorten_line
 
 MAIN = "main"
+SUBAGENT = "subagent"
 _MAX_CONVERSATIONS = 200
 # Nesting of subagents, as in checks and judges.
 _MAX_DEPTH = 8
@@ -62,7 +61,7 @@ class ShownConversation:
 def list_conversations(sample: Sample) -> tuple[list[ShownConversation], int]:
     """Return the conversations, the main one first, and the number of those left out."""
     calls = _list_model_calls(sample)
-    own = [call for call in calls if not _read_whole_number(getattr(call, "branch", 0))]
+    own = [call for call in calls if call.branch == 0]
     main = ConversationNode(
         name=MAIN,
         depth=0,
@@ -72,67 +71,48 @@ def list_conversations(sample: Sample) -> tuple[list[ShownConversation], int]:
         calls=len(own),
     )
     found = [ShownConversation(main, sample.messages, own)]
-    found += _iterate_branches(_read_branches(sample), calls)
     number = len(sample.messages) + 1
-    for each in _iterate_nested(sample):
+    for each in (*_iterate_branches(sample), *_iterate_nested(sample)):
         found.append(replace(each, first_number=number))
-        number += len(each.messages)
+        # Judges read the main conversation and those of subagents.
+        number += len(each.messages) if each.node.reason == SUBAGENT else 0
     return found[:_MAX_CONVERSATIONS], max(len(found) - _MAX_CONVERSATIONS, 0)
 
 
-def _read_branches(sample: Sample) -> list[dict[str, Any]]:
-    recorded = getattr(sample.trajectory, "branches", None)
-    if not isinstance(recorded, list):
-        return []
-    plain = (each.model_dump() if hasattr(each, "model_dump") else each for each in recorded)
-    return [each if isinstance(each, dict) else {} for each in plain]
-
-
-def _iterate_branches(
-    branches: Sequence[Mapping[str, Any]], calls: Sequence[ModelCall]
-) -> Iterator[ShownConversation]:
-    depths = {0: 0}
-    for place, branch in list(enumerate(branches))[1:_MAX_CONVERSATIONS]:
-        parent = _read_whole_number(branch.get("parent"))
-        depths[place] = depths.get(parent if parent is not None else 0, 0) + 1
-        own = [call for call in calls if _read_whole_number(getattr(call, "branch", 0)) == place]
-        messages, problem = _read_messages(branch.get("messages"))
-        last = _read_whole_number(branch.get("parent_call"))
-        origin = None
+def _iterate_branches(sample: Sample) -> Iterator[ShownConversation]:
+    """Yield the branches but the first, whose messages are those of the sample."""
+    branches = [] if sample.trajectory is None else sample.trajectory.branches
+    calls, depths = _list_model_calls(sample), {0: 0}
+    for place, branch in enumerate(branches[:_MAX_CONVERSATIONS]):
+        if place == 0:
+            continue
+        depths[place] = depths.get(branch.parent or 0, 0) + 1
+        own = [call for call in calls if call.branch == place]
+        last, origin = branch.parent_call, None
         if last is not None and 0 <= last < len(calls):
             origin = calls[last].message_index
-        decided = str(branch.get("decided_by"))
-        notes = [problem] if problem else []
-        notes += [_DECIDED_BY[decided]] if decided in _DECIDED_BY else []
-        notes += ["other places are as likely"] if branch.get("ambiguous") is True else []
-        title = branch.get("name")
+        notes = [] if branch.decided_by is None else [_DECIDED_BY[branch.decided_by]]
+        notes += ["other places are as likely"] if branch.ambiguous else []
         node = ConversationNode(
             name=f"branch-{place}",
             depth=min(depths[place], _MAX_DEPTH),
-            title=shorten_line(title, _MAX_TITLE_CHARS)
-            if isinstance(title, str)
-            else f"branch {place}",
-            reason=str(branch.get("reason") or "unknown reason").replace("_", " ")[:60],
-            messages=len(messages),
+            title=f"branch {place}"
+            if not branch.name
+            else shorten_line(branch.name, _MAX_TITLE_CHARS),
+            reason=branch.reason.replace("_", " "),
+            # Checks name a subagent by its id.
+            id=branch.name if branch.reason == SUBAGENT else None,
+            messages=len(branch.messages),
             calls=len(own),
             origin=None if origin is None else origin + 1,
-            parent=MAIN if not parent else f"branch-{parent}",
+            parent=MAIN if not branch.parent else f"branch-{branch.parent}",
             note=", ".join(notes) or None,
         )
-        yield ShownConversation(node, messages, own)
-
-
-def _read_messages(recorded: Any) -> tuple[list[Message], str | None]:
-    if not isinstance(recorded, list):
-        return [], None
-    try:
-        return [Message.model_validate(each) for each in recorded], None
-    except ValidationError:
-        return [], "its messages cannot be read"
+        yield ShownConversation(node, branch.messages, own)
 
 
 def _iterate_nested(sample: Sample) -> Iterator[ShownConversation]:
-    """Yield subagents in the order in which judges number their messages: parents first."""
+    """Yield the recorded sessions of subagents as judges number their messages: parents first."""
     waiting: list[tuple[Sample, tuple[int, ...], int | None]] = [(sample, (), None)]
     while waiting:
         above, path, origin = waiting.pop()
@@ -146,7 +126,10 @@ def _iterate_nested(sample: Sample) -> Iterator[ShownConversation]:
             call.id: place for place, each in enumerate(above.messages) for call in each.tool_calls
         }
         children: list[tuple[Sample, tuple[int, ...], int | None]] = []
-        for position, child in enumerate(find_subagents(above)):
+        branches = 0 if above.trajectory is None else len(above.trajectory.list_subagents())
+        # Those that are branches come first, and are listed as branches.
+        sessions = islice(find_subagents(above), branches, None)
+        for position, child in enumerate(sessions):
             if isinstance(child, Sample):
                 place = places.get(started.get(child.id, ""))
                 children.append((child, (*path, position), place))
@@ -162,7 +145,7 @@ def _describe_subagent(
         name=_name_subagent(path),
         depth=len(path),
         title=shorten_line(build_label(child) or child.id, _MAX_TITLE_CHARS),
-        reason="subagent",
+        reason=SUBAGENT,
         id=child.id,
         messages=len(child.messages),
         calls=len(_list_model_calls(child)),
@@ -176,7 +159,7 @@ def _describe_unreadable(problem: UnreadableSubagent, path: tuple[int, ...]) -> 
         name=_name_subagent(path),
         depth=len(path),
         title="not recorded",
-        reason="subagent",
+        reason=SUBAGENT,
         note=shorten_line(str(problem)),
     )
 
@@ -187,7 +170,3 @@ def _name_subagent(path: tuple[int, ...]) -> str:
 
 def _list_model_calls(sample: Sample) -> Sequence[ModelCall]:
     return () if sample.trajectory is None else sample.trajectory.calls
-
-
-def _read_whole_number(value: Any) -> int | None:
-    return value if type(value) is int else None

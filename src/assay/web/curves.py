@@ -39,7 +39,12 @@ class CurvePoint:
 
 
 def draw_difference(
-    mean: float | None, low: float | None, high: float | None, *, reach: float | None = None
+    mean: float | None,
+    low: float | None,
+    high: float | None,
+    *,
+    reach: float | None = None,
+    low_is_good: bool = False,
 ) -> Markup:
     """Draw a difference as a dot on its interval, around 0; empty if unknown.
 
@@ -64,7 +69,8 @@ def draw_difference(
             draw_element("line", class_="band", x1=find_x(low), y1=y, x2=find_x(high), y2=y)
         )
     parts.append(draw_element("circle", class_="dot", cx=find_x(mean), cy=y, r=6))
-    texts = ((-reach, "start", "worse"), (0.0, "middle", "0"), (reach, "end", "better"))
+    left, right = ("better", "worse") if low_is_good else ("worse", "better")
+    texts = ((-reach, "start", left), (0.0, "middle", "0"), (reach, "end", right))
     for value, anchor, text in () if in_table else texts:
         parts.append(draw_element("text", text, x=find_x(value), y=46, text_anchor=anchor))
     described = f"difference {format_number(mean, signed=True)}"

@@ -16,9 +16,13 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
+from assay.errors import AssayError
+
 from .page import ViewContext, find_context
 
 _POLL_S = 0.5
+# How soon a stream ends after the server is stopped.
+_STOP_POLL_S = 0.1
 _PING_S = 15.0
 _LONGEST_S = 600.0
 _MAX_STREAMS = 32
@@ -71,7 +75,11 @@ async def _send_events(context: ViewContext, read: ReadChange, seen: str) -> Asy
     yield f"retry: {_RETRY_MS}\n\n"
     while not context.stopping.is_set() and time.monotonic() - started < _LONGEST_S:
         looked = time.monotonic()
-        change = await run_in_threadpool(read, seen)
+        try:
+            change = await run_in_threadpool(read, seen)
+        except AssayError:
+            # A store that is locked or gone. The browser connects again.
+            return
         took = time.monotonic() - looked
         if change is not None:
             seen = change.revision
@@ -82,7 +90,9 @@ async def _send_events(context: ViewContext, read: ReadChange, seen: str) -> Asy
         elif time.monotonic() - pinged > _PING_S:
             pinged = time.monotonic()
             yield ": still here\n\n"
-        await asyncio.sleep(max(_POLL_S, _REST_FACTOR * took))
+        rest = time.monotonic() + max(_POLL_S, _REST_FACTOR * took)
+        while time.monotonic() < rest and not context.stopping.is_set():
+            await asyncio.sleep(_STOP_POLL_S)
 
 
 def _format_event(name: str, revision: str, data: dict[str, Any]) -> str:

@@ -5,9 +5,11 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from assay.runner import normalize_reason
-from assay.stats import RunSummary, find_score_range
+from assay.stats import NOISE, RunSummary
 from assay.store import Run, TableQuery, TableRow
 from assay.types import Message, Sample
+
+from .run_page import find_marks, is_low_good
 
 GroupedBy = Literal["failure", "reason", "metric", "tool"]
 """`failure`: the error of a failed sample; `reason`: a scorer's; `metric`: a metric or check."""
@@ -47,12 +49,13 @@ class BadResults:
     """The bad results of one run."""
 
     failed: int
-    low: int
-    below: float
-    """The best possible score; lower ones are bad."""
+    worse: int
+    """Results with a worse score than the best possible one."""
 
+    best: float
+    low_is_good: bool = False
     samples: list[BadSample] = field(default_factory=list)
-    """Failed ones first, then the lowest scores."""
+    """Failed ones first, then the worst scores."""
 
     groups: dict[tuple[GroupedBy, str], BadGroup] = field(default_factory=dict)
     transcripts_read: int = 0
@@ -74,18 +77,23 @@ class BadResults:
 
 
 def find_bad_results(run: Run, summary: RunSummary) -> BadResults:
-    """Group the failed samples of a run, and the results below the best possible score."""
-    best = find_score_range(summary)[1]
-    table = run.table()
-    low = f"score < {best!r}"
-    found = BadResults(failed=table.count_rows(_FAILED), low=table.count_rows(low), below=best)
+    """Group the failed samples of a run, and the results worse than the best possible score."""
+    best, low_is_good, table = find_marks(run, summary)[0], is_low_good(run), run.table()
+    # Weighted metrics may sum to 0.9999999999999999, which must count as 1.0.
+    worse = f"score > {best + NOISE!r}" if low_is_good else f"score < {best - NOISE!r}"
+    found = BadResults(
+        failed=table.count_rows(_FAILED),
+        worse=table.count_rows(worse),
+        best=best,
+        low_is_good=low_is_good,
+    )
     best_metrics = {
         name: 1.0
         if each.distribution is None or each.distribution.bins
         else each.distribution.highest
         for name, each in summary.metrics.items()
     }
-    for row in _read_table_rows(run, (_FAILED, low)):
+    for row in _read_table_rows(run, (_FAILED, worse)):
         sample = BadSample(
             run.id,
             row.key,
@@ -106,9 +114,10 @@ def find_bad_results(run: Run, summary: RunSummary) -> BadResults:
         if len(found.samples) == MAX_RESULTS_GROUPED:
             break
     # Here, not in the query: pages in the order of the dataset are read quicker.
+    sign = -1 if low_is_good else 1
     for samples in (found.samples, *(group.samples for group in found.groups.values())):
-        samples.sort(key=lambda each: (each.failed is None, each.score or 0.0))
-    found.ungrouped += found.failed + found.low - len(found.samples)
+        samples.sort(key=lambda each: (each.failed is None, sign * (each.score or 0.0)))
+    found.ungrouped += found.failed + found.worse - len(found.samples)
     for sample, body in read_bodies(run, found.samples[:MAX_TRANSCRIPTS_READ]):
         found.transcripts_read += 1
         for error in list_tool_errors(body.messages):

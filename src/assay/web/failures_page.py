@@ -50,9 +50,13 @@ class FailureSource(PageModel):
     name: str
     created_at: str
     failed: int
-    low: int
-    below: float
-    """The best possible score; lower ones count as `low`."""
+    worse: int
+    """Results with a worse score than `best`."""
+
+    best: float
+    """The best possible score."""
+
+    low_is_good: bool
 
 
 class FailureGroupView(PageModel):
@@ -98,7 +102,7 @@ class FailuresView(PageModel):
     """Results beyond the limits of grouping."""
 
     transcripts_read: int
-    """Samples whose tool errors were counted: failed ones and the lowest scores."""
+    """Samples whose tool errors were counted: failed ones and the worst scores."""
 
     by: GroupedBy | None
     value: str | None
@@ -116,6 +120,12 @@ class FailuresView(PageModel):
     """Converts the downloaded samples to a training format."""
 
     formats: tuple[str, ...]
+
+    @property
+    def bad_scores(self) -> str:
+        """The word for bad scores: `Low`, `High` where low ones are good, `Bad` for both."""
+        sides = {run.low_is_good for run in self.runs}
+        return "Bad" if len(sides) > 1 else "High" if True in sides else "Low"
 
 
 def read_failures(store: Store, request: Request) -> FailuresView:
@@ -138,8 +148,9 @@ def read_failures(store: Store, request: Request) -> FailuresView:
                 name=run.spec.name,
                 created_at=run.spec.created_at,
                 failed=each.failed,
-                low=each.low,
-                below=each.below,
+                worse=each.worse,
+                best=each.best,
+                low_is_good=each.low_is_good,
             )
             for run, each in zip(runs, found, strict=True)
         ),
@@ -149,7 +160,7 @@ def read_failures(store: Store, request: Request) -> FailuresView:
         transcripts_read=sum(each.transcripts_read for each in found),
         by=by,
         value=value,
-        results=len(chosen) if by else sum(each.failed + each.low for each in found),
+        results=len(chosen) if by else sum(each.failed + each.worse for each in found),
         samples=tuple(map(_describe_bad_sample, shown)),
         start=start,
         next=end if end < len(chosen) else None,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from assay.runner import read_summary
-from assay.stats import Comparison, RunSummary, compare, find_shared_bounds
+from assay.stats import Comparison, RunSummary, compare
 from assay.store import Run
 
 _MAX_KEPT = 64
@@ -50,14 +50,16 @@ class FigureCache:
         return found
 
     def compare(self, a: Run, b: Run, *, results: int) -> Comparison | None:
-        """Compare two finished runs by sample; None if they are large or on different scales."""
+        """Compare two finished runs by sample; None if they are large.
+
+        Raises `ConfigError` for runs on different scales.
+        """
         if results > _MAX_COMPARED_RESULTS:
             return None
         key, revision = (a.id, b.id), f"{a.read_revision()} {b.read_revision()}"
         found = self._find(key, revision, is_live=False)
         if found is None:
-            bounds = find_shared_bounds(a.spec.config, b.spec.config)
-            found = self._keep(key, revision, lambda: compare(a, b, bounds=bounds, limit=0))
+            found = self._keep(key, revision, lambda: compare(a, b, limit=0))
         assert isinstance(found, Comparison)
         return found
 

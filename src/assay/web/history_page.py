@@ -15,8 +15,9 @@ from assay.stats import (
     adjust_p_values,
     compare,
     find_score_range,
-    find_shared_bounds,
     format_number,
+    read_recorded_bounds,
+    read_recorded_direction,
     summarise_recorded,
 )
 from assay.store import RunRow, RunStatus, Store
@@ -252,9 +253,7 @@ class _PointReader:
     def _compare(self, before: RunRow, after: RunRow) -> Comparison | None:
         def compare_pair() -> Comparison:
             self._spend(before.totals.recorded + after.totals.recorded)
-            bounds = find_shared_bounds(before.spec.config, after.spec.config)
-            first, second = (self._store.run(row.id).results() for row in (before, after))
-            return compare(first, second, bounds=bounds, limit=0)
+            return compare(self._store.run(before.id), self._store.run(after.id), limit=0)
 
         if _read_scale(before.spec.config) != _read_scale(after.spec.config):
             return None
@@ -281,8 +280,8 @@ class _BudgetSpent(Exception):
     """Nothing more may be read by this request. Not kept by the cache."""
 
 
-def _read_scale(config: Mapping[str, Any]) -> tuple[float, ...]:
-    return tuple(config.get("bounds") or (0.0, 1.0))
+def _read_scale(config: Mapping[str, Any]) -> tuple[float, float, str]:
+    return (*(read_recorded_bounds(config) or (0.0, 1.0)), read_recorded_direction(config))
 
 
 def _describe_change(previous: str, found: Comparison, adjusted: float) -> ScoreChange:

@@ -19,10 +19,14 @@ from assay.errors import ConfigError
 from assay.store import Run, Store
 
 from .figures import FigureCache
+from .value_cache import StillComputing, limit_wait
 
 Section = Literal["runs", "compare", "history", "failures", "sessions", "certificates"]
 """The entry of the navigation that a page belongs to."""
 
+# A page that reads large runs for the first time takes longer; until then it shows that it does.
+_MAX_WAIT_S = 1.5
+_RELOAD_S = 1
 # Longer values are refused: filters and searches are typed, ids are at most 400 characters.
 _MAX_PARAMETER_CHARS = 2000
 
@@ -72,7 +76,11 @@ def build_page_routes(
     def show(request: Request) -> Response:
         started = time.perf_counter()
         context = find_context(request)
-        view = read(context.store, request)
+        try:
+            with limit_wait(_MAX_WAIT_S):
+                view = read(context.store, request)
+        except StillComputing as waiting:
+            return _show_computing(request, section, waiting.results)
         seen = time.perf_counter()
         text = context.templates.get_template(template).render(
             view=view,
@@ -88,6 +96,19 @@ def build_page_routes(
         )
 
     return [Route(path, show, methods=["GET"]), build_api_route(api_path, read)]
+
+
+def _show_computing(request: Request, section: Section, results: int) -> Response:
+    context = find_context(request)
+    text = context.templates.get_template("computing.html").render(
+        results=results,
+        section=section,
+        page_token=context.page_token,
+        where=context.store.where,
+        address=request.url.path,
+    )
+    # The header reloads the page without a script.
+    return Response(text, 202, media_type="text/html", headers={"Refresh": str(_RELOAD_S)})
 
 
 def build_api_route(path: str, read: ReadPage) -> Route:

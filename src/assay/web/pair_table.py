@@ -6,16 +6,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from assay.stats import AdjustedComparison, adjust_p_values, compare, find_shared_bounds
-from assay.store import ResultRow, Run
+from assay.stats import AdjustedComparison, adjust_p_values, compare, read_recorded_direction
+from assay.store import ResultRow, Run, RunSpec
 
 Show = Literal["flipped", "regressions", "improvements", "same", "missing", "all"]
 """Which samples of a comparison are listed."""
+
+Change = Literal["worse", "better", "same", "missing"]
+"""How a sample differs from the baseline; `worse` if it is so in any of several runs."""
 
 _LISTED = 10
 _NOISE = 1e-12
 _NO_INDEX = -1
 _WORSE, _BETTER, _SAME, _MISSING = range(4)
+_CHANGES: tuple[Change, ...] = ("worse", "better", "same", "missing")
 
 
 class ScoreColumn:
@@ -63,7 +67,8 @@ _Key = tuple[int, float, int]
 class PairTable:
     """Samples of several runs, the first of which is the baseline."""
 
-    def __init__(self, runs: int) -> None:
+    def __init__(self, runs: int, *, low_is_good: bool = False) -> None:
+        self.low_is_good = low_is_good
         self.ids: list[str] = []
         self._places: dict[str, int] = {}
         self.columns = [ScoreColumn() for _ in range(runs)]
@@ -105,6 +110,10 @@ class PairTable:
         place = self._places[sample_id]
         return [column.find_mean(place) for column in self.columns]
 
+    def find_change(self, sample_id: str) -> Change:
+        """Return how a sample differs from the baseline."""
+        return _CHANGES[self._build_key(self._places[sample_id])[0]]
+
     def _get_order(self, show: Show) -> list[_Key]:
         if not self._orders:
             # All of them at once: a page counts each.
@@ -131,20 +140,21 @@ class PairTable:
         return not self._find_changes(key[2])[2]
 
     def _find_changes(self, place: int) -> tuple[float, float, bool]:
-        """Return the lowest and highest change against the baseline, and if all runs have it."""
+        """Return the worst and the best change against the baseline, and if all runs have it."""
         baseline, *others = (column.find_mean(place) for column in self.columns)
         known = [each for each in others if each is not None]
         if baseline is None or not known:
             return 0.0, 0.0, False
-        return min(known) - baseline, max(known) - baseline, len(known) == len(others)
+        changes = [baseline - each if self.low_is_good else each - baseline for each in known]
+        return min(changes), max(changes), len(known) == len(others)
 
     def _build_key(self, place: int) -> _Key:
         # Regressions first, the worst of them before all others; then improvements.
-        lowest, highest, complete = self._find_changes(place)
-        if lowest < -_NOISE:
-            return (_WORSE, lowest, place)
-        if highest > _NOISE:
-            return (_BETTER, -highest, place)
+        worst, best, complete = self._find_changes(place)
+        if worst < -_NOISE:
+            return (_WORSE, worst, place)
+        if best > _NOISE:
+            return (_BETTER, -best, place)
         return (_SAME if complete else _MISSING, 0.0, place)
 
 
@@ -156,18 +166,40 @@ class JoinedRuns:
     comparisons: tuple[AdjustedComparison, ...]
 
 
+class _WatchedRun:
+    """A run whose results are added to a table while they are compared."""
+
+    def __init__(self, run: Run, table: PairTable, index: int) -> None:
+        self._run, self._table, self._index = run, table, index
+
+    @property
+    def spec(self) -> RunSpec:
+        return self._run.spec
+
+    def results(self) -> Iterator[ResultRow]:
+        return self._table.watch(self._index, self._run.results())
+
+    def read_labels(self, sample_ids: Iterable[str]) -> dict[str, str]:
+        return self._run.read_labels(sample_ids)
+
+
 def join_runs(runs: Sequence[Run]) -> JoinedRuns:
     """Compare each run with the first, p-values adjusted for their number by Holm's method.
 
-    Every run but the first is read once. Raises `ConfigError` for runs on different scales.
+    Every run but the first is read once. Raises `ConfigError` for runs on different scales, and
+    for a run in which low scores are good beside one in which high ones are.
     """
-    table = PairTable(len(runs))
-    first, compared = runs[0], []
-    for index, other in enumerate(runs[1:], start=1):
-        bounds = find_shared_bounds(first.spec.config, other.spec.config)
-        baseline = table.watch(0, first.results()) if index == 1 else first.results()
-        found = compare(baseline, table.watch(index, other.results()), bounds=bounds, limit=_LISTED)
-        compared.append(found)
+    first = runs[0]
+    is_low_good = read_recorded_direction(first.spec.config) == "min"
+    table = PairTable(len(runs), low_is_good=is_low_good)
+    compared = [
+        compare(
+            _WatchedRun(first, table, 0) if index == 1 else first,
+            _WatchedRun(other, table, index),
+            limit=_LISTED,
+        )
+        for index, other in enumerate(runs[1:], start=1)
+    ]
     # The p-value is None only without pairs, which cannot be significant.
     adjusted = adjust_p_values([1.0 if each.p_value is None else each.p_value for each in compared])
     return JoinedRuns(

@@ -170,7 +170,7 @@ class PreviousRun(PageModel):
 
     id: str
     change: float | None
-    """The difference of the means."""
+    """The mean difference of the pairs; the difference of the means where they are not compared."""
 
     p_value: float | None
     """Of the paired test; None where the runs are too large to compare on this page."""
@@ -389,7 +389,7 @@ def _find_previous_run(
                 compared = None
         return PreviousRun(
             id=run_id,
-            change=row.totals.mean - totals.mean,
+            change=row.totals.mean - totals.mean if compared is None else compared.difference.mean,
             p_value=None if compared is None else compared.p_value,
             conclusion=None if compared is None else str(compared.conclusion),
         )

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from assay.scorers import is_check_passed
 from assay.types import EvaluateResult, Message, Metric, Sample, StepOutput
 
-from .conversations import MAIN, ShownConversation
+from .conversations import MAIN, SUBAGENT, ShownConversation
 from .page import PageModel
 from .sample_charts import draw_steps
 from .text_marks import find_quote, read_excerpt
@@ -226,7 +226,7 @@ class _Locator:
         """Find a message by the number that judges give it: subagents follow the main agent."""
         for each in self._conversations:
             within = number - each.first_number + 1
-            is_numbered = each.node.name == MAIN or each.node.reason == "subagent"
+            is_numbered = each.node.name == MAIN or each.node.reason == SUBAGENT
             if is_numbered and 1 <= within <= len(each.messages):
                 return Place(conversation=each.node.name, number=within)
         return None

@@ -23,6 +23,7 @@ from assay.types import Sample, write_private
 from .charts import draw_element
 from .compare_page import MAX_RUNS, CompareView, build_comparison, find_commit
 from .render import build_templates
+from .run_page import find_marks, grade_score, is_low_good
 from .runs_page import find_agent_name
 from .static_files import read_static_files
 from .transcript_pair_page import format_turn
@@ -74,6 +75,9 @@ class RunSection:
     commit: str | None
     report: RunReport
     scale: tuple[float, float]
+    passes: bool
+    """Whether the mean reaches the threshold; False without one."""
+
     samples: tuple[ReportSample, ...]
     samples_left_out: int
     transcripts_left_out: int
@@ -147,6 +151,8 @@ class _Budget:
 
 def _describe_section(run: Run) -> RunSection:
     report = build_run_report(run, limit=1)
+    mean, threshold = report.summary.score.interval.mean, report.threshold
+    sign = -1 if is_low_good(run) else 1
     return RunSection(
         id=run.id,
         name=run.spec.name,
@@ -154,6 +160,7 @@ def _describe_section(run: Run) -> RunSection:
         commit=find_commit(run.spec.config),
         report=report,
         scale=find_score_range(report.summary),
+        passes=mean is not None and threshold is not None and sign * (mean - threshold) >= 0,
         samples=(),
         samples_left_out=0,
         transcripts_left_out=0,
@@ -165,12 +172,14 @@ def _fill_section(
 ) -> RunSection:
     total = run.totals.recorded + run.totals.failed
     template = templates.get_template("_report_sample.html").module
+    marks, low_is_good = find_marks(run, section.report.summary), is_low_good(run)
     samples: list[ReportSample] = []
     without = 0
     for row in _read_worst_first(run):
         anchor = f"s-{hashlib.sha256(f'{run.id}/{row.key}'.encode()).hexdigest()[:12]}"
         most = budget.excerpt_chars
-        line = template.line(row, anchor, most, section.scale)  # type: ignore[attr-defined]  # a macro
+        grade = grade_score(row.score, marks, low_is_good=low_is_good)
+        line = template.line(row, anchor, most, grade)  # type: ignore[attr-defined]  # a macro
         budget.lines -= len(line.encode()) + _LINE_END_BYTES
         if budget.lines < 0:
             break
@@ -198,7 +207,8 @@ def _fill_section(
 
 def _read_worst_first(run: Run) -> Iterator[TableRow]:
     table = run.table()
-    for query in (TableQuery(filter=_FAILED), TableQuery(filter=_NOT_FAILED, sort="score")):
+    worst = TableQuery(filter=_NOT_FAILED, sort="score", descending=is_low_good(run))
+    for query in (TableQuery(filter=_FAILED), worst):
         after: str | None = None
         while True:
             page = table.read_page(query, size=_ROWS_PER_PAGE, after=after)

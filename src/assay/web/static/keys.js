@@ -95,6 +95,9 @@ document.addEventListener("click", (event) => {
   else link.click();
 });
 
+// On a narrow screen the navigation is wider than the page.
+document.querySelector(".top nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+
 const help = document.querySelector("[data-help]");
 if (help) {
   help.hidden = false;
