@@ -1,11 +1,13 @@
 """Runs what README.md and docs/ show: Python blocks, and `$ assay` lines of console blocks.
 
-A page's blocks run from top to bottom in one namespace and one empty folder. A block after
-`<!-- not run: reason -->` is left out.
+A page's blocks run from top to bottom in one namespace and one empty folder; the README finds
+`examples/` there, as in a clone. A block ```` ```python title=NAME ```` is also written to the file
+of that name, for the commands below it. A block after `<!-- not run: reason -->` is left out.
 """
 
 import re
 import shlex
+import shutil
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -20,12 +22,17 @@ from assay.cli import main
 from commands import enter_folder, open_stream, read_stream
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+README = ROOT / "README.md"
+PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
 MISSPELLED = ("py", "python3", "pycon", "shell-session", "sh-session")
 UNCHECKED = ("cd", "git", "make", "pip", "pytest", "python", "python3")
 """Commands a console block may show though they are not run: they need a clone or a network."""
 
-_FENCE = re.compile(r"\s*(?P<ticks>`{3,}|~{3,})\s*(?P<language>[^\s`{]*)[^`]*$")
+LONGEST_BLOCK = 18
+"""Lines of a block of the README, blank ones included: a reader takes it in at one glance."""
+
+_FENCE = re.compile(r"\s*(?P<ticks>`{3,}|~{3,})\s*(?P<language>[^\s`{]*)(?P<info>[^`]*)$")
+_TITLE = re.compile(r"\btitle=(?P<name>[\w.-]+)")
 _NOT_RUN = re.compile(r"\s*<!--\s*not run(?P<reason>.*?)-->\s*$")
 
 
@@ -44,6 +51,8 @@ class Block:
     language: str
     text: str
     not_run: bool
+    title: str | None = None
+    """The file that the block is written to."""
 
     def broken(self, why: str, *, after: int = 0) -> BrokenPage:
         return BrokenPage(f"{self.page}:{self.line + after}: {why}")
@@ -65,7 +74,9 @@ def blocks_of(text: str, page: str) -> Iterator[Block]:
             if end is None:
                 raise BrokenPage(f"{page}:{number}: this block is never closed")
             code = textwrap.dedent("\n".join(lines[number:end]))
-            yield Block(page, number + 1, fence["language"].lower(), code, skip)
+            title = _TITLE.search(fence["info"])
+            name = title["name"] if title else None
+            yield Block(page, number + 1, fence["language"].lower(), code, skip, name)
             number, skip = end + 1, False
         elif line.strip():
             skip = False
@@ -91,6 +102,8 @@ def run_page(text: str, page: str, folder: Path) -> int:
                 raise block.broken(f"{block.language!r} blocks are not run: use python or console")
             if block.not_run:
                 continue
+            if block.title:
+                (folder / block.title).write_text(block.text + "\n", "utf-8")
             if block.language == "python":
                 run_python(block, module)
                 ran += 1
@@ -163,6 +176,8 @@ def test_what_a_page_shows_works(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    if page == README:
+        shutil.copytree(ROOT / "examples", tmp_path / "examples")
 
     run_page(page.read_text("utf-8"), str(page.relative_to(ROOT)), tmp_path)
 
@@ -247,3 +262,20 @@ def test_commands_see_the_files_that_blocks_wrote(
     run_page('```python\nopen("made.txt", "w").close()\n```\n', "p.md", tmp_path)
 
     assert (tmp_path / "made.txt").exists()
+
+
+def test_commands_see_the_file_that_a_block_is_titled_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    run_page("```yaml title=rules.yaml\nchecks: []\n```\n", "p.md", tmp_path)
+
+    assert (tmp_path / "rules.yaml").read_text("utf-8") == "checks: []\n"
+
+
+def test_the_readme_runs_every_block_and_keeps_each_short() -> None:
+    blocks = list(blocks_of(README.read_text("utf-8"), "README.md"))
+
+    assert [block.line for block in blocks if block.not_run] == []
+    assert [block.line for block in blocks if len(block.text.splitlines()) > LONGEST_BLOCK] == []

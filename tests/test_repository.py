@@ -87,6 +87,36 @@ def fragment_mistakes(folder: Path) -> list[str]:
     return mistakes
 
 
+def index_mistakes(docs: Path) -> list[str]:
+    """Pages that the index does not link exactly once, and links of it that lead nowhere."""
+    index = docs / "index.md"
+    links = re.findall(r"\]\(([^)#:]+\.md)\)", index.read_text("utf-8"))
+    pages = [path.name for path in sorted(docs.glob("*.md")) if path != index]
+    return [
+        *(
+            f"{page} is linked {links.count(page)} times"
+            for page in pages
+            if links.count(page) != 1
+        ),
+        *(f"{link} does not exist" for link in links if not (docs / link).is_file()),
+    ]
+
+
+def test_the_index_links_every_page_once() -> None:
+    assert index_mistakes(ROOT / "docs") == []
+    assert "(docs/index.md)" in (ROOT / "README.md").read_text("utf-8")
+
+
+def test_the_index_lists_every_extra() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = set(project["optional-dependencies"]) - {"dev", "test"}
+    _, _, table = (ROOT / "docs" / "index.md").read_text("utf-8").partition("## Extras")
+
+    rows = re.findall(r"^\| (`[^|]*) \|", table, re.MULTILINE)
+
+    assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == extras
+
+
 def test_the_architecture_page_names_every_unit_and_only_what_exists() -> None:
     page = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
 
@@ -127,6 +157,21 @@ def test_a_unit_missing_from_the_table_is_caught(tmp_path: Path) -> None:
     )
 
     assert table_mistakes("| 0 | `errors.py` | all |", tmp_path) == ["stats/ is not in the table"]
+
+
+@pytest.mark.parametrize(
+    ("text", "mistake"),
+    [
+        ("[A](a.md)", "b.md is linked 0 times"),
+        ("[A](a.md), [B](b.md) and [again](b.md)", "b.md is linked 2 times"),
+        ("[A](a.md), [B](b.md), [C](c.md)", "c.md does not exist"),
+    ],
+)
+def test_a_page_that_the_index_misses_is_caught(text: str, mistake: str, tmp_path: Path) -> None:
+    repository(tmp_path, "a.md", "b.md")
+    (tmp_path / "index.md").write_text(text)
+
+    assert index_mistakes(tmp_path) == [mistake]
 
 
 @pytest.mark.parametrize(

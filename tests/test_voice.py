@@ -7,7 +7,16 @@ from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[1] / "src" / "assay"
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "assay"
+PAGES = sorted(
+    page
+    for folder in (ROOT, ROOT / "docs")
+    for page in folder.glob("*.md")
+    # The reference is made from the docstrings, which are read as texts; the viewer's page is not
+    # revised.
+    if page.name not in ("CHANGELOG.md", "reference.md", "view.md")
+)
 
 DIALECT = re.compile(
     r"\b(?:go(?:es|ing)? on|(?:is|are) no (?!longer|more|later|less)[a-z]+|stands?|tells?|told"
@@ -25,6 +34,16 @@ SENT_TO_MODELS = (
 
 WRITTEN_VALUES = ("could not tell", "too few to tell")
 """Values of fields in files that other programs read."""
+
+PAGE_DIALECT = re.compile(
+    r"\b(?:go(?:es|ing)? on|stands?|tells?|told|says?|said|nobody|somebody|whoever"
+    r"|held to|holds? (?:\w+ ){1,3}to|had of|is there already)\b",
+    re.IGNORECASE,
+)
+"""The same for pages, where a clause such as "what is trusted" is ordinary English."""
+
+OTHERS_WORDS = re.compile(r"`[^`]*`|\*\*too few to tell\*\*|\"[^\"]*\"")
+"""Code, labels of the output and quotes: a page shows them as they are."""
 
 IRREGULAR = frozenset(
     "begun bound broken brought built chosen done drawn found given gone heard held hidden kept "
@@ -49,6 +68,20 @@ def dialect(path: str, code: str) -> list[str]:
         if path not in SENT_TO_MODELS and node.value not in WRITTEN_VALUES
         for match in DIALECT.finditer(str(node.value))
     ]
+
+
+def page_dialect(name: str, page: str) -> list[str]:
+    """Where the prose of a page, outside of code, uses a turn of phrase that is not the field's."""
+    found, fence = [], None
+    for number, line in enumerate(page.splitlines(), start=1):
+        ticks = re.match(r"\s*(`{3,}|~{3,})", line)
+        if fence is not None:
+            fence = None if line.strip() == fence else fence
+        elif ticks:
+            fence = ticks[1]
+        elif match := PAGE_DIALECT.search(OTHERS_WORDS.sub("", line)):
+            found.append(f"{name}:{number}: {match[0]!r} in {line.strip()[:80]!r}")
+    return found
 
 
 def is_participle(name: str) -> bool:
@@ -89,6 +122,17 @@ def test_texts_use_the_words_of_the_field() -> None:
     ]
 
     assert found == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_use_the_words_of_the_field(page: Path) -> None:
+    assert page_dialect(page.name, page.read_text("utf-8")) == []
+
+
+def test_dialect_is_caught_on_a_page_and_not_in_its_code() -> None:
+    page = "# A page\n\n```text\nit says so\n```\n\nA `says` of code.\n\nThe report says so.\n"
+
+    assert page_dialect("a.md", page) == ["a.md:9: 'says' in 'The report says so.'"]
 
 
 def test_functions_are_verbs() -> None:

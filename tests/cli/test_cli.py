@@ -75,6 +75,15 @@ def test_the_docs_show_how_to_call_every_command() -> None:
     assert [name for name in assay.cli.COMMANDS if f"$ assay {name} " not in pages] == []
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/commands.md"])
+def test_pages_list_the_commands_in_the_order_of_the_help(page: str) -> None:
+    text = (DOCS.parent / page).read_text("utf-8")
+
+    listed = re.findall(r"^\| `assay (\w+)", text, re.MULTILINE)
+
+    assert listed == list(assay.cli.COMMANDS)
+
+
 def test_the_page_of_commands_shows_the_help_of_each() -> None:
     """That it is what the command prints is checked by `tests/test_docs.py`."""
     page = (DOCS / "commands.md").read_text("utf-8")
