@@ -8,7 +8,7 @@ import pytest
 
 from assay.agents import workspace as module
 from assay.agents.workspace import (
-    check_row,
+    check_workspace_row,
     digest_folder,
     list_author_files,
     prepare_workspace,
@@ -61,7 +61,7 @@ def test_a_file_outside_the_folder_is_refused(name: str, tmp_path: Path) -> None
     row = sample(files={name: "text"})
 
     with pytest.raises(DatasetError, match="`files` of the row"):
-        check_row(row, dataset_folder=None)
+        check_workspace_row(row, dataset_folder=None)
     with pytest.raises(DatasetError):
         prepare(tmp_path, row)
 
@@ -69,7 +69,7 @@ def test_a_file_outside_the_folder_is_refused(name: str, tmp_path: Path) -> None
 @pytest.mark.parametrize("files", ["text", ["a"], {"a": 1}, {"a": None}])
 def test_other_kinds_of_files_are_refused(files: Any) -> None:
     with pytest.raises(DatasetError, match="not an object of file names and texts"):
-        check_row(sample(check_files=files), dataset_folder=None)
+        check_workspace_row(sample(check_files=files), dataset_folder=None)
 
 
 @pytest.mark.parametrize("name", ["..", "../other", "/", ".", "link", "missing", "file", 7])
@@ -81,12 +81,12 @@ def test_a_folder_outside_or_missing_is_refused(name: object, tmp_path: Path) ->
     (data / "file").write_text("")
 
     with pytest.raises(DatasetError, match="`workspace` of the row"):
-        check_row(sample(workspace=name), dataset_folder=data)
+        check_workspace_row(sample(workspace=name), dataset_folder=data)
 
 
 def test_a_folder_needs_a_dataset_file() -> None:
     with pytest.raises(DatasetError, match="the dataset is not a file"):
-        check_row(sample(workspace="task"), dataset_folder=None)
+        check_workspace_row(sample(workspace="task"), dataset_folder=None)
 
 
 def test_a_link_out_of_a_copied_folder_is_refused(tmp_path: Path) -> None:

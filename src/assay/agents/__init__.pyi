@@ -30,7 +30,7 @@ from .model_agent import build_system_prompt as build_system_prompt
 from .task_command import TaskCommand as TaskCommand
 from .turn_loop import RolloutFailed as RolloutFailed
 from .turn_loop import run_agent as run_agent
-from .workspace import check_row as check_row
+from .workspace import check_workspace_row as check_workspace_row
 from .workspace import create_folder as create_folder
 from .workspace import digest_folder as digest_folder
 from .workspace import prepare_workspace as prepare_workspace

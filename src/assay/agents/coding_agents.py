@@ -33,7 +33,7 @@ _PROVIDER = "assay"
 
 
 @dataclass(frozen=True)
-class Connection:
+class ModelConnection:
     """How a program reaches the model of its sample."""
 
     base_url: str
@@ -51,7 +51,7 @@ class CodingRecipe:
     arguments: tuple[str, ...]
     """Those of a run without questions to the user; the prompt is the standard input."""
 
-    write_settings: Callable[[Connection], Mapping[str, str]]
+    write_settings: Callable[[ModelConnection], Mapping[str, str]]
     """Returns the files of its HOME."""
 
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class CodingRecipe:
     """Variables that name the model."""
 
 
-def _write_codex_settings(connection: Connection) -> dict[str, str]:
+def _write_codex_settings(connection: ModelConnection) -> dict[str, str]:
     # A JSON string is a TOML string.
     return {
         ".codex/config.toml": f"""\
@@ -80,7 +80,7 @@ enabled = false
     }
 
 
-def _write_opencode_settings(connection: Connection) -> dict[str, str]:
+def _write_opencode_settings(connection: ModelConnection) -> dict[str, str]:
     settings = {
         "autoupdate": False,
         "share": "disabled",
@@ -97,7 +97,7 @@ def _write_opencode_settings(connection: Connection) -> dict[str, str]:
     return {".config/opencode/opencode.json": json.dumps(settings)}
 
 
-def _write_pi_settings(connection: Connection) -> dict[str, str]:
+def _write_pi_settings(connection: ModelConnection) -> dict[str, str]:
     provider = {
         "baseUrl": connection.base_url,
         "apiKey": "OPENAI_API_KEY",  # the name of the variable
@@ -209,7 +209,7 @@ class CodingAgent:
     @functools.cached_property
     def identity(self) -> str:
         """Name, version and a digest of all settings."""
-        example = self._recipe.write_settings(Connection("", ""))
+        example = self._recipe.write_settings(ModelConnection("", ""))
         settings = [*self._recipe.arguments, *self._arguments, example, self._recipe.variables]
         digest = compute_sha256(json.dumps(settings, default=dict).encode())[:12]
         return f"{self.name.partition(':')[0]} {self.version} {digest}"
@@ -224,7 +224,9 @@ class CodingAgent:
             workspace = context.workspace or Path(folder, "workspace")
             for each in (home, scratch, workspace):
                 each.mkdir(exist_ok=True)
-            for name, text in recipe.write_settings(Connection(context.base_url, model)).items():
+            for name, text in recipe.write_settings(
+                ModelConnection(context.base_url, model)
+            ).items():
                 path = home / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(text, "utf-8")

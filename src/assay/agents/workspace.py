@@ -42,11 +42,11 @@ def prepare_workspace(
     name = sample.input.get(FOLDER_FIELD)
     if name is not None:
         source = _find_row_folder(name, dataset_folder)
-        _copy_files(source, workspace, _limit_size(source, _walk_files(source)))
+        _copy_files(source, workspace, _limit_size(source, _walk_workspace(source)))
     write_row_files(sample, FILES_FIELD, workspace)
 
 
-def check_row(sample: Sample, *, dataset_folder: Path | None) -> None:
+def check_workspace_row(sample: Sample, *, dataset_folder: Path | None) -> None:
     """Raise `DatasetError` for files and a folder of a row that cannot be used."""
     for field in (FILES_FIELD, CHECK_FILES_FIELD):
         _read_files(sample, field)
@@ -87,7 +87,7 @@ def list_author_files(folder: Path) -> list[str]:
         found = os.fsdecode(listed).split("\0")
         names = iter([name for name in found if name and os.path.lexists(folder / name)])
     else:
-        names = _walk_files(folder)
+        names = _walk_workspace(folder)
     try:
         return list(_limit_size(folder, names))
     except DatasetError as error:
@@ -96,7 +96,7 @@ def list_author_files(folder: Path) -> list[str]:
         ) from None
 
 
-def _walk_files(folder: Path) -> Iterator[str]:
+def _walk_workspace(folder: Path) -> Iterator[str]:
     for root, _, names in os.walk(folder):
         for name in names:
             yield str(Path(root, name).relative_to(folder))

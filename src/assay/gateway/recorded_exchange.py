@@ -127,13 +127,13 @@ def list_exchanges(
             answer=asked.answer,
             first_byte_s=None if call.wire is None else call.wire.get("first_byte_s"),
             duration_s=None if written else trajectory.duration,
-            record=_write_record(call),
+            record=_write_call_record(call),
         )
         positions[number] = len(written)
         written.append(parts)
 
 
-def _write_record(call: ModelCall) -> dict[str, Any]:
+def _write_call_record(call: ModelCall) -> dict[str, Any]:
     plain = call.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
     record = {name: value for name, value in plain.items() if name not in _PLACE_FIELDS}
     if plain.get("replayed") and isinstance(usage := record.get("usage"), dict):

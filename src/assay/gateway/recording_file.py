@@ -30,7 +30,7 @@ _MAX_HEADER_BYTES = 64 * 1024
 _RECORD_AGAIN = "write the recording again with `assay runs record`"
 
 
-def _check_printable(text: str) -> str:
+def _check_recorded_text(text: str) -> str:
     # Both are shown in reports.
     if not text.isprintable():
         raise ValueError("the text contains control characters")
@@ -44,10 +44,10 @@ class RecordingHeader(BaseModel):
 
     format: Literal["assay-calls"]
     version: int
-    run: Annotated[str, AfterValidator(_check_printable)]
+    run: Annotated[str, AfterValidator(_check_recorded_text)]
     """The run that the calls are from."""
 
-    model: Annotated[str, AfterValidator(_check_printable)] | None = None
+    model: Annotated[str, AfterValidator(_check_recorded_text)] | None = None
     samples: int = Field(ge=0)
     """Rollouts with calls."""
 
@@ -84,7 +84,7 @@ class Recording:
         path = Path(path)
         try:
             with path.open("rb") as file:
-                header = _read_header(path, file.readline(_MAX_HEADER_BYTES))
+                header = _read_recording_header(path, file.readline(_MAX_HEADER_BYTES))
                 index = _index_lines(path, header, file)
         except OSError as error:
             raise ConfigError(
@@ -209,7 +209,7 @@ def _read_cost(exchange: RecordedExchange) -> float | None:
     return float(found) if isinstance(found, int | float) else None
 
 
-def _read_header(path: Path, line: bytes) -> RecordingHeader:
+def _read_recording_header(path: Path, line: bytes) -> RecordingHeader:
     try:
         plain = from_json(line)
         known = isinstance(plain, dict) and plain.get("format") == RECORDING_FORMAT
@@ -269,7 +269,11 @@ def _parse_exchange(
 ) -> RecordedExchange:
     try:
         # The check for repeated names takes longer than all else: it is for lines that are used.
-        plain = json.loads(data, object_pairs_hook=_refuse_repeated) if unique else from_json(data)
+        plain = (
+            json.loads(data, object_pairs_hook=_refuse_repeated_fields)
+            if unique
+            else from_json(data)
+        )
         return RecordedExchange.model_validate(plain)
     except ValidationError as error:
         raise _build_fault(path, number, _describe_invalid(error)) from None
@@ -277,7 +281,7 @@ def _parse_exchange(
         raise _build_fault(path, number, f"the line is not JSON: {error}") from None
 
 
-def _refuse_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_repeated_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("an object has the same name twice")

@@ -73,12 +73,12 @@ def normalize_request(body: Mapping[str, Any]) -> bytes:
 def _normalize_value(value: Any) -> str:
     # Most messages and tools of a request were in the one before: each is normalized once.
     if isinstance(value, list):
-        return f"[{','.join(_normalize_part(to_json(item)) for item in value)}]"
-    return _normalize_part(to_json(value))
+        return f"[{','.join(_normalize_request_part(to_json(item)) for item in value)}]"
+    return _normalize_request_part(to_json(value))
 
 
 @lru_cache(maxsize=_MAX_KNOWN_PARTS)
-def _normalize_part(written: bytes) -> str:
+def _normalize_request_part(written: bytes) -> str:
     text = encode_stable_json(redact_values(from_json(written))).decode()
     patterns = (*_SAMPLE_FOLDERS, *_VARYING) if _SAMPLE_FOLDER in text else _VARYING
     for pattern, placeholder in patterns:

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from assay.agents import check_row
+from assay.agents import check_workspace_row
 from assay.datasets import PromptTemplate, SampleStream, Source, load_samples
 from assay.errors import AssayError, ConfigError, StoreError
 from assay.providers import ModelClient, find_price
@@ -266,7 +266,7 @@ def _find_dataset_folder(samples: SampleStream) -> Path | None:
 
 def _check_workspace_rows(samples: Iterable[Sample], folder: Path | None) -> Iterator[Sample]:
     for sample in samples:
-        check_row(sample, dataset_folder=folder)
+        check_workspace_row(sample, dataset_folder=folder)
         yield sample
 
 

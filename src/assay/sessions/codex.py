@@ -15,7 +15,7 @@ from assay.errors import BadRow
 from assay.types import Sample
 
 from .codex_conversation import CodexConversation
-from .codex_replay import Replay, RolloutLine
+from .codex_replay import CodexReplay, RolloutLine
 from .codex_rollouts import (
     ROLLOUT_PATTERNS,
     Rollout,
@@ -139,7 +139,7 @@ class _Thread:
     def _build_sample(self, meta: SessionMeta, payload: dict[str, Any]) -> Sample:
         children = self.folder.index.children_of(self.rollouts[-1].thread_id)
         reader = CodexConversation(options=self.folder.options, info=payload, children=children)
-        replay = Replay(self.folder.index, reader, self.rollouts)
+        replay = CodexReplay(self.folder.index, reader, self.rollouts)
         for rollout, lines in zip(self.rollouts, self.lines, strict=True):
             replay.take(rollout, lines)
         conversation = reader.finish()
@@ -162,7 +162,7 @@ class _Thread:
         }
         return conversation.to_sample(meta.id, given, metadata)
 
-    def _describe_fork(self, replay: Replay) -> dict[str, Any] | None:
+    def _describe_fork(self, replay: CodexReplay) -> dict[str, Any] | None:
         """Describe the session that this one was forked from, and how much was inherited."""
         first = self.rollouts[0]
         origin = self.rollouts[-1].forked_from or first.forked_from

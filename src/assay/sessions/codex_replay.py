@@ -1,4 +1,4 @@
-"""Replay a Codex session from its rollouts: inherited history first, then its own turns.
+"""CodexReplay a Codex session from its rollouts: inherited history first, then its own turns.
 
 Each rollout of a thread continues at a position in an earlier one. Later records of the earlier
 one were reverted when the rollout was started.
@@ -25,7 +25,7 @@ RolloutLine = tuple[dict[str, Any] | BadRow, int]
 
 
 @dataclass
-class Replay:
+class CodexReplay:
     """Replays the rollouts of one thread in order."""
 
     index: RolloutIndex

@@ -29,7 +29,7 @@ from .grpo_plan import GRPOPlan, begin_run, plan_training
 from .output_folder import MetricsFile, OutputFolder, RecordedMetrics
 from .packages import check_training_packages
 from .policy import Policy, fix_seed
-from .rollout_collector import Recording, RolloutCollector, StepInterrupted, StepRollouts
+from .rollout_collector import RolloutCollector, RolloutRecording, StepInterrupted, StepRollouts
 from .step_statistics import StepMetrics, Update, compute_step_metrics
 from .trained_weights import choose_load_dtype, warn_if_unchanged
 from .training_session import (
@@ -230,7 +230,7 @@ class _GRPOTraining:
             kept = run.read_kept_keys() if resumed else frozenset[str]()
             async with AsyncExitStack() as stack:
                 writer = await stack.enter_async_context(run.writer())
-                recording = Recording(run, writer, run.key_fingerprint, done, kept)
+                recording = RolloutRecording(run, writer, run.key_fingerprint, done, kept)
                 evaluation = await self._open_agent(stack, client)
                 collector = self._build_collector(recording, client, evaluation)
                 if self._trl is None:
@@ -266,7 +266,7 @@ class _GRPOTraining:
         return replace(evaluation, agent=await stack.enter_async_context(gateway))
 
     def _build_collector(
-        self, recording: Recording, client: LocalClient, evaluation: EvalConfig
+        self, recording: RolloutRecording, client: LocalClient, evaluation: EvalConfig
     ) -> RolloutCollector:
         plan, stop = self._plan, self._session.stop
         lockstep = None

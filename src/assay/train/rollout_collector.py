@@ -58,7 +58,7 @@ class EveryRolloutFailed(TrainingError):
 
 
 @dataclass(frozen=True)
-class Recording:
+class RolloutRecording:
     """Where rollouts are recorded."""
 
     run: Run
@@ -79,7 +79,7 @@ class RolloutCollector:
     evaluation: EvalConfig
     order: PromptOrder
     client: ModelClient
-    recording: Recording
+    recording: RolloutRecording
     stop: Stop
     lockstep: Lockstep | None = None
     """Batches the calls of all rollouts. None: the client batches calls as they arrive."""
