@@ -141,6 +141,35 @@ def test_a_compaction_of_codex_is_a_fork_with_a_higher_window(tmp_path: Path) ->
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("agent", "provider", "task", "calls"),
+    [
+        ("pi", "openai", "tool", 2),
+        ("claude-code", "anthropic", "tool", 2),
+        ("claude-code", "openai", "subagents", 9),
+    ],
+)
+def test_a_recorded_agent_is_replayed_without_its_model(
+    agent: str, provider: str, task: str, calls: int, tmp_path: Path
+) -> None:
+    require(agent)
+
+    recorded, replayed = run_agent(agent, [provider], tmp_path, task=task, replay=True)
+
+    first, second = get_trajectory(recorded), get_trajectory(replayed)
+    assert len(first.calls) == len(second.calls) == calls
+    assert all((call.model_extra or {}).get("replayed") for call in second.calls)
+    # Results of tools contain the ids and times of their run.
+    answers = [
+        [turn for turn in list_turns(each.messages) if turn[0] == "assistant"]
+        for each in (first, second)
+    ]
+    assert answers[0] == answers[1]
+    assert replayed.reward == recorded.reward
+    assert second.duration == first.duration
+
+
+@pytest.mark.slow
 def test_the_five_minutes_of_the_docs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     require("claude-code")
     page = (Path(__file__).parents[2] / "docs" / "agents.md").read_text("utf-8")

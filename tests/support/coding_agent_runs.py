@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +113,11 @@ def _build_shell_arguments(tool: ToolSpec, command: str) -> dict[str, Any]:
     return arguments
 
 
-async def _evaluate(agent: str, provider: str, task: str, store: Path) -> Sample:
+async def _evaluate(
+    agent: str, provider: str, task: str, store: Path, *, replay: bool
+) -> list[Sample]:
+    """Return the sample, and with `replay` also that of a replay without the server."""
+    rows = [{"id": "task", "question": PROMPT}]
     async with Gateway(ScriptedModel(task)) as server:
         served = server.open_session()
         base = served.root_url if provider == "anthropic" else served.base_url
@@ -120,14 +125,27 @@ async def _evaluate(agent: str, provider: str, task: str, store: Path) -> Sample
             provider=provider, model="scripted-model", api_base=base, api_key=served.key
         )
         config = EvalConfig(agent=agent, endpoint=endpoint, check=CHECK, timeout_s=600)
-        report = await evaluate([{"id": "task", "question": PROMPT}], config, store=store)
-        return next(iter(report.samples))
+        report = await evaluate(rows, config, store=store)
+    reports = [report]
+    if replay:
+        keyless = endpoint.model_copy(update={"api_key": ""})
+        config = replace(config, replay=report.run_id, endpoint=keyless)
+        reports.append(await evaluate(rows, config, store=store))
+    return [sample for each in reports for sample in each.samples]
 
 
 def run_agent(
-    agent: str, providers: Sequence[str], folder: Path, *, task: str = "tool"
+    agent: str,
+    providers: Sequence[str],
+    folder: Path,
+    *,
+    task: str = "tool",
+    replay: bool = False,
 ) -> list[Sample]:
-    """Evaluate an agent once with the API of each provider. `folder/home-N` is the HOME it left."""
+    """Evaluate an agent once with the API of each provider. `folder/home-N` is the HOME it left.
+
+    With `replay`, each is followed by the sample of its replay.
+    """
     program = find_program(agent.partition(":")[0])
     assert program is not None
     shims = folder / "bin"
@@ -147,6 +165,7 @@ def run_agent(
         "agent": agent,
         "providers": list(providers),
         "task": task,
+        "replay": replay,
         "store": str(folder / "s.db"),
     }
     done = subprocess.run(
@@ -212,8 +231,11 @@ async def _main() -> None:
         await _run_commands(job["commands"], job["folder"])
         return
     for provider in job["providers"]:
-        sample = await _evaluate(job["agent"], provider, job["task"], Path(job["store"]))
-        print(sample.to_json())
+        samples = await _evaluate(
+            job["agent"], provider, job["task"], Path(job["store"]), replay=job["replay"]
+        )
+        for sample in samples:
+            print(sample.to_json())
 
 
 if __name__ == "__main__":

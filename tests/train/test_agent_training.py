@@ -15,7 +15,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from assay.agents import RunContext
-from assay.errors import ConfigError, TokenError
+from assay.errors import ConfigError, DatasetError, TokenError
 from assay.runner import EvalConfig, evaluate
 from assay.store import Store
 from assay.train import GRPOConfig, GRPOResult, TrainingSession, grpo_train, tokenize_sample
@@ -99,6 +99,50 @@ def train(folder: Path, agent: Any, **fields: Any) -> GRPOResult:
         model=word_model(WORDS, seed=1, bias=6.0),
         session=TrainingSession(store=folder / "store.db"),
     )
+
+
+class WorkspaceReader:
+    """An agent that works in a folder, as coding agents do."""
+
+    name = identity = "reader"
+    needs_workspace = True
+
+    async def run(self, sample: Sample, context: RunContext) -> Any:
+        assert context.workspace is not None
+        text = (context.workspace / "task.txt").read_text("utf-8")
+        return await asyncio.to_thread(post, context, [{"role": "user", "content": text}])
+
+
+def train_reader(folder: Path, path: str) -> GRPOResult:
+    return grpo_train(
+        GRPOConfig(
+            model_name="letters",
+            output=folder / "out",
+            max_tokens=4,
+            num_steps=1,
+            prompts_per_step=1,
+            group_size=2,
+        ),
+        [{"id": "1", "prompt": "read task.txt", "files": {path: "say a"}}],
+        share_of_a,
+        agent=WorkspaceReader(),
+        model=word_model(WORDS, seed=1, bias=6.0),
+        session=TrainingSession(store=folder / "store.db"),
+    )
+
+
+def test_an_agent_with_a_workspace_has_the_files_of_its_row(tmp_path: Path) -> None:
+    result = train_reader(tmp_path, "task.txt")
+
+    for sample in recorded(tmp_path, result):
+        assert sample.failure is None
+        assert sample.trajectory is not None
+        assert "say a" in [message.text for message in sample.trajectory.messages]
+
+
+def test_a_row_with_a_file_outside_of_the_workspace_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match="outside"):
+        train_reader(tmp_path, "../task.txt")
 
 
 def recorded(folder: Path, result: GRPOResult) -> list[Sample]:

@@ -12,8 +12,9 @@ from assay.types import Endpoint, Sample
 Runner = str | Endpoint | Agent | Callable[[Sample], object]
 """The agent to test instead of the manifest's model on its default endpoint.
 
-A function that takes the sample, `module:function`, `http://host/v1`, `cmd:...`; an `Endpoint` or
-`provider:model[@url]` runs the manifest's own agent on that endpoint.
+A function that takes the sample, `module:function`, `http://host/v1`, `cmd:...`, a coding agent
+such as `claude-code`; an `Endpoint` or `provider:model[@url]` runs the manifest's own agent on that
+endpoint.
 """
 
 

@@ -57,8 +57,8 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--agent",
         metavar="AGENT",
-        help="train the model behind a command (cmd:...), a function (FILE.py:function) or a "
-        "service (http://...), overrides `agent`",
+        help="train the model behind a command (cmd:...), a function (FILE.py:function), a service "
+        "(http://...) or a coding agent (claude-code, codex, opencode, pi), overrides `agent`",
     )
     add_count(parser, "--steps", "stop after step N")
     parser.add_argument(

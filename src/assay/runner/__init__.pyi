@@ -14,6 +14,7 @@ from .evaluation import Resume as Resume
 from .evaluation import create_run_id as create_run_id
 from .evaluation import evaluate as evaluate
 from .evaluation import start_or_resume as start_or_resume
+from .evaluation import use_workspaces as use_workspaces
 from .git_commit import read_git_commit as read_git_commit
 from .label_counts import LabelCounts as LabelCounts
 from .label_counts import count_labels as count_labels

@@ -120,7 +120,7 @@ async def evaluate(
             def build_engine(wired: EvalConfig, *given: Any) -> EvalEngine:
                 # Of the agent itself: a gateway around it has no such attribute.
                 if config.uses_workspace:
-                    wired = _use_workspaces(wired, _find_dataset_folder(samples))
+                    wired = use_workspaces(wired, _find_dataset_folder(samples))
                 return EvalEngine(wired, *given)
 
             await execute_jobs(
@@ -180,7 +180,7 @@ async def execute_jobs(
                 run.finish(status)
 
 
-def _use_workspaces(config: EvalConfig, dataset_folder: Path | None) -> EvalConfig:
+def use_workspaces(config: EvalConfig, dataset_folder: Path | None) -> EvalConfig:
     """Wrap the agent, and the gateway around it: work up to a limit of the gateway is checked."""
     from .workspace_agent import WorkspaceAgent  # loads what starts processes
 

@@ -16,7 +16,7 @@ from assay.datasets import SampleStream, SkippedRows, Source
 from assay.environments import EnvironmentLike, accept_environment_alias
 from assay.errors import ConfigError, StoreError
 from assay.providers import LocalClient, LocalModel
-from assay.runner import EvalConfig, PrepareMessages, find_agent_gateway
+from assay.runner import EvalConfig, PrepareMessages, find_agent_gateway, use_workspaces
 from assay.scorers import ScoreFunction
 from assay.store import RunStatus, Store
 
@@ -263,7 +263,11 @@ class _GRPOTraining:
             stack.push_async_callback(close)
         if (gateway := find_agent_gateway(evaluation, client)) is None:
             return evaluation
-        return replace(evaluation, agent=await stack.enter_async_context(gateway))
+        wired = replace(evaluation, agent=await stack.enter_async_context(gateway))
+        # Of the agent itself: a gateway around it has no such attribute.
+        if evaluation.uses_workspace:
+            wired = use_workspaces(wired, self._plan.dataset_folder)
+        return wired
 
     def _build_collector(
         self, recording: RolloutRecording, client: LocalClient, evaluation: EvalConfig

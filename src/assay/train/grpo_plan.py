@@ -4,6 +4,7 @@ import json
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
@@ -13,6 +14,7 @@ from assay.agents import (
     AgentRef,
     ModelAgent,
     PreparationFailed,
+    check_row,
     resolve_agent,
 )
 from assay.datasets import SampleStream, SkippedRows, Source, load_samples
@@ -119,6 +121,9 @@ class GRPOPlan:
     skipped: SkippedRows
     """Invalid rows of the prompts that were skipped."""
 
+    dataset_folder: Path | None = None
+    """Where folders that rows name are looked for."""
+
     def describe(self) -> dict[str, Any]:
         """Return the settings that must not change on a resume, as plain values without secrets."""
         rollouts = self.evaluation.describe()
@@ -159,6 +164,11 @@ def plan_training(
         seed=config.seed,
     )
 
+    dataset_folder = None if stream.file is None else Path(stream.file).parent
+    if evaluation.uses_workspace:
+        for sample in samples:
+            check_row(sample, dataset_folder=dataset_folder)
+
     # `prepare_messages` may change while the prompts stay the same: its output is compared too.
     def digest_sent(sample: Sample) -> str | None:
         if evaluation.prepare_messages is None:
@@ -175,6 +185,7 @@ def plan_training(
         dataset=stream.name,
         dataset_fingerprint=fingerprint_prompts(samples, digest_sent),
         skipped=stream.skipped,
+        dataset_folder=dataset_folder,
     )
 
 
