@@ -14,7 +14,7 @@ from assay.agents import (
     AgentRef,
     ModelAgent,
     PreparationFailed,
-    check_row,
+    check_workspace_row,
     resolve_agent,
 )
 from assay.datasets import SampleStream, SkippedRows, Source, load_samples
@@ -167,7 +167,7 @@ def plan_training(
     dataset_folder = None if stream.file is None else Path(stream.file).parent
     if evaluation.uses_workspace:
         for sample in samples:
-            check_row(sample, dataset_folder=dataset_folder)
+            check_workspace_row(sample, dataset_folder=dataset_folder)
 
     # `prepare_messages` may change while the prompts stay the same: its output is compared too.
     def digest_sent(sample: Sample) -> str | None:
