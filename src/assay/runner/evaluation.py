@@ -32,10 +32,12 @@ from .gc_tuning import reduce_gc_frequency
 from .git_commit import read_git_commit
 from .kept_rollouts import KeptRollouts, iterate_reused_runs
 from .opening_messages import check_opening
+from .peers import Peers
 from .rollout_job import RolloutJob, build_rollout_jobs
 from .run_progress import Progress, ProgressCallback, RunControl, Stop
 from .saved_sessions import save_sessions
 from .sent_messages import PromptCheck, check_each_sample
+from .shard import Shard
 
 # Samples compared between two turns of the event loop, which deliver signals.
 _YIELD_EVERY = 1000
@@ -76,52 +78,109 @@ async def evaluate(
     key, an unwritable store, and `RunStopped` when nothing succeeds or a limit of the run is
     reached. Samples recorded before the error are kept, and the run can be resumed.
     """
+    stop = stop or Stop()
+    given = Resume(resume) if isinstance(resume, str) else resume
+    prepared = prepare_evaluation(dataset, config)
+    opened = store if isinstance(store, Store) else Store.open(store, create=resume is None)
+    try:
+        run, _ = await execute_evaluation(prepared, given, store=opened, watch=watch, stop=stop)
+        interrupted = stop.requested
+        report = build_eval_report(run, opened, reopen=store, interrupted=interrupted)
+        return replace(report, skipped=prepared.samples.skipped)
+    finally:
+        if opened is not store:
+            opened.close()
+
+
+@dataclass(frozen=True)
+class PreparedEvaluation:
+    """An evaluation whose configuration and dataset were checked."""
+
+    config: EvalConfig
+    client: ModelClient | None
+    samples: SampleStream
+    spec: RunSpec
+
+
+def prepare_evaluation(dataset: Source | SampleStream, config: EvalConfig) -> PreparedEvaluation:
+    """Find every mistake in the request before a run is created or anything is paid for."""
     with reduce_gc_frequency():
-        # Find every mistake in the request here, before a run is created or anything is paid for.
         _check_price(config)
         client = None if config.endpoint is None else connect(config.endpoint, config.client)
         samples = _open_sample_stream(dataset, config)
-        total = _count_samples(samples, config)
-        description = config.describe()
-        commit = read_git_commit(Path.cwd())
-        spec = RunSpec(
-            id=create_run_id(config.name),
-            name=config.name,
-            config=description if commit is None else {**description, "commit": commit},
-            config_fingerprint=stable_id(description),
-            dataset=samples.name,
-            dataset_fingerprint=None if samples.file is None else compute_file_sha256(samples.file),
-            total=total,
-            repeats=config.repeats,
-        )
-        expected = Progress(total=None if total is None else total * config.repeats)
-        control = RunControl(expected, watch, stop or Stop())
-        create = resume is None
-        opened = store if isinstance(store, Store) else Store.open(store, create=create)
+        spec = _build_run_spec(samples, config, _count_samples(samples, config))
+        return PreparedEvaluation(config, client, samples, spec)
+
+
+async def execute_evaluation(
+    prepared: PreparedEvaluation,
+    target: Resume | Shard | None,
+    *,
+    store: Store,
+    watch: ProgressCallback | None,
+    stop: Stop,
+) -> tuple[Run, Progress]:
+    """Execute a new run, the rest of one that is resumed, or a shard, without a report."""
+    config, samples, spec = prepared.config, prepared.samples, prepared.spec
+    with reduce_gc_frequency():
+        if isinstance(target, Shard):
+            run, read = await _join(store, prepared, target)
+            # The total of the run says nothing about the samples of one shard.
+            control = RunControl(Progress(), watch, stop, peers=Peers(run, count=target.count))
+        else:
+            read = samples
+            if target is not None:
+                read = await _check_resume(store, prepared, target)
+                if target.rescore:
+                    spec, target = replace(spec, reuses=store.run(target.run_id).id), None
+            run = start_or_resume(store, spec, target, allow_changed_scorer=config.rolls_out)
+            total = None if spec.total is None else spec.total * config.repeats
+            control = RunControl(Progress(total=total), watch, stop)
+
+        def todo(done: Container[str]) -> Iterator[RolloutJob]:
+            left = build_rollout_jobs(iter(read), config, run, done)
+            is_fresh = run.is_new and run.spec.reuses is None
+            reuses = config.rolls_out and not is_fresh
+            return KeptRollouts(run, store).fill_kept(left) if reuses else left
+
+        await execute_jobs(run, todo, config, client=prepared.client, control=control)
+        # Of several shards, the last one saves the sessions of all.
+        if config.save_sessions and (control.peers is None or run.status == "completed"):
+            save_sessions(run, store, config)
+        return run, control.progress
+
+
+async def _join(
+    store: Store, prepared: PreparedEvaluation, shard: Shard
+) -> tuple[Run, Iterable[Sample]]:
+    """Join the run of a shard, or start it. Return the run and the shard's samples."""
+    changed = shard.allow_changed_dataset
+    spec = replace(prepared.spec, id=shard.run_id)
+    run = store.join_run(spec, shard=str(shard), allow_changed_dataset=changed)
+    read: Iterable[Sample] = prepared.samples
+    if not run.is_new:
         try:
-            given = Resume(resume) if isinstance(resume, str) else resume
-            checks = [] if given is None else _build_prompt_checks(opened, spec, given, config)
-            read = await _check_prompts(checks, samples, config) if checks else samples
-            del checks  # 16 bytes for each recorded sample
-            if given is not None and given.rescore:
-                spec, given = replace(spec, reuses=opened.run(given.run_id).id), None
-            run = start_or_resume(opened, spec, given, allow_changed_scorer=config.rolls_out)
+            resume = Resume(run.id, allow_changed_dataset=changed)
+            read = await _check_resume(store, prepared, resume)
+        except BaseException:
+            run.finish("interrupted")
+            raise
+    return run, shard.select(read, run)
 
-            def todo(done: Container[str]) -> Iterator[RolloutJob]:
-                left = build_rollout_jobs(iter(read), config, run, done)
-                is_fresh = run.is_new and run.spec.reuses is None
-                reuses = config.rolls_out and not is_fresh
-                return KeptRollouts(run, opened).fill_kept(left) if reuses else left
 
-            await execute_jobs(run, todo, config, client=client, control=control)
-            if config.save_sessions:
-                save_sessions(run, opened, config)
-            interrupted = control.stop.requested
-            report = build_eval_report(run, opened, reopen=store, interrupted=interrupted)
-            return replace(report, skipped=samples.skipped)
-        finally:
-            if opened is not store:
-                opened.close()
+def _build_run_spec(samples: SampleStream, config: EvalConfig, total: int | None) -> RunSpec:
+    description = config.describe()
+    commit = read_git_commit(Path.cwd())
+    return RunSpec(
+        id=create_run_id(config.name),
+        name=config.name,
+        config=description if commit is None else {**description, "commit": commit},
+        config_fingerprint=stable_id(description),
+        dataset=samples.name,
+        dataset_fingerprint=None if samples.file is None else compute_file_sha256(samples.file),
+        total=total,
+        repeats=config.repeats,
+    )
 
 
 async def execute_jobs(
@@ -139,8 +198,11 @@ async def execute_jobs(
     status: RunStatus | None = "interrupted"
     try:
         if not run.is_new:
-            control.progress.resume_from(len(done), run.totals)
-            control = replace(control, spent_usd=_read_resumed_cost(run, config))
+            if control.peers is None:
+                # The results of other shards are not progress of this one.
+                control.progress.resume_from(len(done), run.totals)
+            spent_usd = _read_resumed_cost(run, config)
+            control = replace(control, spent_usd=spent_usd, is_resumed=len(done) > 0)
         async with AsyncExitStack() as stack:
             if client is not None:
                 stack.push_async_callback(client.close)
@@ -261,10 +323,14 @@ def _build_prompt_checks(
     return [PromptCheck(each, config) for each in iterate_reused_runs(run, store)]
 
 
-async def _check_prompts(
-    checks: list[PromptCheck], samples: SampleStream, config: EvalConfig
+async def _check_resume(
+    store: Store, prepared: PreparedEvaluation, resume: Resume
 ) -> Iterable[Sample]:
-    """Return the samples to run. Raises `ConfigError` for a changed prompt."""
+    """Return the samples to run. Raises `ConfigError` for a changed configuration or prompt."""
+    config, samples = prepared.config, prepared.samples
+    checks = _build_prompt_checks(store, prepared.spec, resume, config)
+    if not checks:
+        return samples
     checked = check_each_sample(samples, checks)
     if samples.reads_once:
         return checked  # the run checks it while reading: the stream cannot be read twice

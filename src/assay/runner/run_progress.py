@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 from assay.store import Totals
 
+from .peers import Peers
+
 
 @dataclass
 class Progress:
@@ -111,3 +113,9 @@ class RunControl:
 
     stops_early: bool = True
     """Whether to stop a run in which nothing succeeds."""
+
+    is_resumed: bool = False
+    """Whether a shard joined a run with results: its remaining samples may have failed before."""
+
+    peers: Peers | None = None
+    """The other processes of a sharded run."""

@@ -237,12 +237,10 @@ class Run(RunReader):
         return "interrupted" if status == "completed" else status
 
     def record_total(self, total: int) -> None:
-        """Record the number of samples of a run that was started without knowing it."""
+        """Record the number of samples, if it was unknown when the run was started or joined."""
         with self._database.write_transaction() as transaction:
             transaction.execute(
-                "UPDATE assay_run SET total = ? WHERE run_no = ? AND total IS NULL",
-                total,
-                self._run_no,
+                "UPDATE assay_run SET total = ? WHERE run_no = ?", total, self._run_no
             )
 
     def _require_lease(self, where: str) -> Lease:
