@@ -1,4 +1,4 @@
-"""`assay runs`: list, delete, prune, import and back up recorded runs."""
+"""`assay runs`: list, delete, prune, import, copy, back up and wait for recorded runs."""
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
@@ -15,6 +15,8 @@ from assay.types import Sample, build_label
 
 from .arguments import add_count, add_flag, add_report_options, parse_moment, parse_whole_number
 from .output import cut, format_field, measure_text_width, print_report, sanitize_to_line
+from .runs_copy import configure_copy, copy_runs
+from .runs_wait import configure_wait, wait_for_run
 from .store_option import add_store_option, build_next_command, find_store_location, open_store
 
 _SESSION_PLACE_WIDTH = 30
@@ -38,6 +40,8 @@ _RUNS_ACTIONS = {
     "prune": "delete old runs; lists them unless --yes is given",
     "import": "record the results of a bundle",
     "backup": "copy the store to a file while it is in use",
+    "wait": "wait until all shards of a run are done, and print its report",
+    "copy": "copy runs to another store",
 }
 
 
@@ -47,7 +51,7 @@ def configure(parser: ArgumentParser) -> None:
     add_store_option(parser)
     add_report_options(parser)
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
-    delete, prune, import_, backup = (
+    delete, prune, import_, backup, wait, copy = (
         actions.add_parser(name, help=does, description=f"{does.capitalize()}.", allow_abbrev=False)
         for name, does in _RUNS_ACTIONS.items()
     )
@@ -72,13 +76,18 @@ def configure(parser: ArgumentParser) -> None:
     backup.add_argument(
         "file", type=Path, metavar="FILE", help="file for the copy; it must not exist yet"
     )
-    for each in (delete, prune, import_, backup):
+    configure_wait(wait)
+    configure_copy(copy)
+    for each in (delete, prune, import_, backup, wait, copy):
         add_store_option(each, action=True)
         add_report_options(each, action=True)
 
 
 def main(args: Namespace) -> int:
-    """List the runs, two or three lines each, or run the action. Exit status 0."""
+    """List the runs, two or three lines each, or run the action.
+
+    Exit status: 0; of `wait` 3 if samples failed or the time is over.
+    """
     action = getattr(args, "action", None)
     if action == "import":
         # The only action that creates a store.
@@ -96,6 +105,10 @@ def main(args: Namespace) -> int:
             _delete_runs(store, [store.run(run_id).row() for run_id in named], args)
         elif action == "prune":
             _prune_runs(store, args)
+        elif action == "wait":
+            return wait_for_run(store, args)
+        elif action == "copy":
+            return copy_runs(store, args)
         elif action == "backup":
             store.backup(args.file)
             plain = {"store": store.where, "backup": str(args.file)}

@@ -3,7 +3,7 @@
 import json
 import re
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -300,7 +300,7 @@ class Store(SessionStore):
 
 
 def _insert_run(transaction: Transaction, spec: RunSpec) -> int | None:
-    """Insert a run and its tally. Return its number; None if the id already exists."""
+    """Insert the run of a specification, if it is absent."""
     columns: dict[str, Any] = {
         "id": spec.id,
         "name": to_column_text(spec.name),
@@ -315,6 +315,11 @@ def _insert_run(transaction: Transaction, spec: RunSpec) -> int | None:
         "status": "running",
         "dataset_changed": False,
     }
+    return insert_run_columns(transaction, columns)
+
+
+def insert_run_columns(transaction: Transaction, columns: Mapping[str, Any]) -> int | None:
+    """Insert a run and its tally. Return its number; None if the id already exists."""
     marks = ", ".join("?" * len(columns))
     run_no: int | None = transaction.execute(
         f"INSERT INTO assay_run ({', '.join(columns)}) VALUES ({marks}) "
