@@ -18,6 +18,10 @@ def score(sample):
     return True
 
 
+def answer(sample):
+    return "yes"
+
+
 config = EvalConfig(endpoint=Endpoint(provider="mock", model="echo"), score_fn=score)
 dataset = [{"id": each, "question": each} for each in ("a", "b", "c", "d", "bad")]
 """
@@ -60,7 +64,16 @@ def test_shards_print_their_own_counts_and_status(folder: Path) -> None:
         (["--workers", "2", "--rescore", "--resume"], "--workers and --rescore cannot"),
         (["--workers", "0"], "'0' is not a number of 1 or more"),
         (
-            ["--shard", "1/2", "--run", "x", "--agent", "mock:echo", "--agent", "mock:other"],
+            [
+                "--shard",
+                "1/2",
+                "--run",
+                "x",
+                "--agent",
+                "mock:echo",
+                "--agent",
+                "evaluation.py:answer",
+            ],
             "--shard takes one agent and one prompt",
         ),
     ],
