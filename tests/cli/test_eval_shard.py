@@ -62,6 +62,7 @@ def test_shards_print_their_own_counts_and_status(folder: Path) -> None:
         (["--shard", "half", "--run", "x"], "'half' is not a shard"),
         (["--workers", "2", "--run", "x", "--resume", "y"], "--run and --resume both name a run"),
         (["--workers", "2", "--rescore", "--resume"], "--workers and --rescore cannot"),
+        (["--workers", "2", "--take-over", "--resume"], "--workers and --take-over cannot"),
         (["--workers", "0"], "'0' is not a number of 1 or more"),
         (
             [

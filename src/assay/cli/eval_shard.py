@@ -42,8 +42,13 @@ def check_process_options(args: Namespace) -> None:
                     else f"leave out {flag}",
                 )
     elif args.workers is not None:
-        for flag, given in (("--bundle", args.bundle is not None), ("--rescore", args.rescore)):
-            if given:
+        refused = {
+            "--bundle": args.bundle is not None,
+            "--rescore": args.rescore,
+            "--take-over": args.take_over,
+        }
+        for flag, is_given in refused.items():
+            if is_given:
                 raise ConfigError(
                     f"--workers and {flag} cannot be combined", hint="leave out --workers"
                 )
