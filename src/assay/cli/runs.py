@@ -13,10 +13,15 @@ from assay.runner import build_run_label, build_session_label, describe_run
 from assay.store import RunRow, Store
 from assay.types import Sample, build_label
 
-from .arguments import add_count, add_flag, add_report_options, parse_moment, parse_whole_number
+from .arguments import (
+    add_count,
+    add_flag,
+    add_report_options,
+    parse_moment,
+    parse_seconds,
+    parse_whole_number,
+)
 from .output import cut, format_field, measure_text_width, print_report, sanitize_to_line
-from .runs_copy import configure_copy, copy_runs
-from .runs_wait import configure_wait, wait_for_run
 from .store_option import add_store_option, build_next_command, find_store_location, open_store
 
 _SESSION_PLACE_WIDTH = 30
@@ -76,11 +81,33 @@ def configure(parser: ArgumentParser) -> None:
     backup.add_argument(
         "file", type=Path, metavar="FILE", help="file for the copy; it must not exist yet"
     )
-    configure_wait(wait)
-    configure_copy(copy)
+    _configure_wait(wait)
+    _configure_copy(copy)
     for each in (delete, prune, import_, backup, wait, copy):
         add_store_option(each, action=True)
         add_report_options(each, action=True)
+
+
+def _configure_wait(parser: ArgumentParser) -> None:
+    """Declare the arguments of the action."""
+    parser.add_argument("run", help="run id, unique prefix, or `latest`")
+    parser.add_argument(
+        "--timeout",
+        type=parse_seconds,
+        metavar="SECONDS",
+        help="give up after this time; until then the run need not exist (default: wait for ever)",
+    )
+
+
+def _configure_copy(parser: ArgumentParser) -> None:
+    """Declare the arguments of the action."""
+    parser.add_argument("run", nargs="+", help="run id, unique prefix, or `latest`")
+    parser.add_argument(
+        "--to",
+        required=True,
+        metavar="PATH|URL",
+        help="file or postgresql:// URL of the other store; created if it is absent",
+    )
 
 
 def main(args: Namespace) -> int:
@@ -106,8 +133,13 @@ def main(args: Namespace) -> int:
         elif action == "prune":
             _prune_runs(store, args)
         elif action == "wait":
+            # Imported here: listing runs needs none of it.
+            from .runs_wait import wait_for_run
+
             return wait_for_run(store, args)
         elif action == "copy":
+            from .runs_copy import copy_runs
+
             return copy_runs(store, args)
         elif action == "backup":
             store.backup(args.file)

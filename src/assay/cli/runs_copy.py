@@ -1,22 +1,11 @@
 """`assay runs copy`: copy runs to another store."""
 
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 
 from assay.store import CopyProgress, Store, copy_run
 
 from .output import print_report, sanitize_to_line
-
-
-def configure_copy(parser: ArgumentParser) -> None:
-    """Declare the arguments of the action."""
-    parser.add_argument("run", nargs="+", help="run id, unique prefix, or `latest`")
-    parser.add_argument(
-        "--to",
-        required=True,
-        metavar="PATH|URL",
-        help="file or postgresql:// URL of the other store; created if it is absent",
-    )
 
 
 def copy_runs(store: Store, args: Namespace) -> int:

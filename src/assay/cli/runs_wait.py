@@ -1,14 +1,13 @@
 """`assay runs wait`: wait until all shards of a run are done, then print its report."""
 
 import time
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from contextlib import suppress
 
 from assay.errors import ConfigError
 from assay.runner import Progress, build_eval_report
 from assay.store import Run, RunRow, Store
 
-from .arguments import parse_seconds
 from .eval_workers import update_progress
 from .exit_status import EXIT_INCONCLUSIVE
 from .output import print_message, print_report
@@ -17,17 +16,6 @@ from .run_summary import EvalCommandReport
 from .store_option import build_next_command
 
 _POLL_S = 0.5
-
-
-def configure_wait(parser: ArgumentParser) -> None:
-    """Declare the arguments of the action."""
-    parser.add_argument("run", help="run id, unique prefix, or `latest`")
-    parser.add_argument(
-        "--timeout",
-        type=parse_seconds,
-        metavar="SECONDS",
-        help="give up after this time; until then the run need not exist (default: wait for ever)",
-    )
 
 
 def wait_for_run(store: Store, args: Namespace) -> int:
