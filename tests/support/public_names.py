@@ -75,7 +75,8 @@ PUBLIC = {
         pass_hat_k summarise
     """,
     "assay.store": """
-        AttemptRow CopyProgress copy_run ResultRow ResultTable Run RunRow RunSpec SampleLabel SessionRow StepRow
+        AttemptRow CopyProgress ResultRow ResultTable Run RunRow RunSpec SampleLabel SessionRow
+        StepRow copy_run
         Store StoreSettings TableGroup TablePage TableQuery TableRow sample_key
     """,
     "assay.train": """
