@@ -1,17 +1,20 @@
-"""What evaluation itself costs: throughput beside a bare loop, CPU per sample, peak memory.
+"""What evaluation itself costs: throughput beside a bare loop, worker processes, CPU, memory.
 
 Throughput: `evaluate()` with recording on against a bare asyncio and aiohttp loop that sends the
 same requests at the same concurrency to the same server, which answers after 50 ms and runs in a
-second process. CPU: a model in the process that answers at once, so that all of it is ours. Memory:
-one process for each size of dataset. Rounds are interleaved and the best of each is kept, so that a
-machine that changes its speed changes all of them: read the ratios.
+second process. Workers: `assay eval --workers 2` against `--workers 1`, both with the same number
+of requests in flight. CPU: a model in the process that answers at once, so that all of it is ours.
+Memory: one process for each size of dataset. Rounds are interleaved and the best of each is kept,
+so that a machine that changes its speed changes all of them: read the ratios.
 
-    python benchmarks/harness.py [throughput] [cpu] [memory] [--json]
+    python benchmarks/harness.py [throughput] [workers] [cpu] [memory] [--json]
 """
 
 import argparse
 import asyncio
 import json
+import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -31,9 +34,12 @@ from assay.providers import ClientSettings
 from assay.runner import EvalConfig, evaluate
 from assay.types import Endpoint, Sample
 
-PARTS = ("throughput", "cpu", "memory")
+PARTS = ("throughput", "workers", "cpu", "memory")
 RATIO_BUDGET = {10: 0.95, 100: 0.95, 500: 0.85}
 """Least part of the bare loop's requests a second, by concurrency."""
+
+WORKERS_BUDGET = 1.7
+"""Least requests a second of two worker processes against one, where each has a core of its own."""
 
 CPU_BUDGET_MS = 0.15
 AGENT_BUDGET = 1.3
@@ -195,6 +201,69 @@ def compared(
     }
 
 
+EVALUATION = """
+from assay.providers import ClientSettings
+from assay.runner import EvalConfig
+from assay.types import Endpoint
+
+
+def score(sample):
+    return 1.0
+
+
+config = EvalConfig(
+    endpoint=Endpoint(provider="openai", model="benchmark", api_base={api_base!r}, api_key={key!r}),
+    score_fn=score,
+    concurrency={concurrency},
+    client=ClientSettings(concurrency={concurrency}),
+)
+dataset = "sums.jsonl"
+"""
+
+
+def pace_workers(server: Server, requests: int, concurrency: int, workers: int) -> dict[str, Any]:
+    """Run the command with so many worker processes: requests a second, as the server saw them."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_dataset(Path(folder) / "sums.jsonl", requests)
+        text = EVALUATION.format(api_base=server.api_base, key=KEY, concurrency=concurrency)
+        (Path(folder) / "evaluation.py").write_text(text)
+        server.figures()
+        words = ("-m", "assay", "eval", "evaluation.py", "--workers", str(workers), "--quiet")
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, *words], cwd=folder, check=True, capture_output=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seen = server.figures()
+    assert seen["requests"] == requests, seen
+    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return {
+        "requests_per_s": requests / (seen["last_s"] - seen["first_s"]),
+        "cpu_ms": cpu_s / requests * 1000,
+        "most_in_flight": seen["most_in_flight"],
+    }
+
+
+def measure_workers(load: tuple[int, int], rounds: int) -> dict[str, Any]:
+    """Compare two worker processes with one, and give the load of the machine beside it."""
+    concurrency, requests = load
+    paces: dict[int, list[dict[str, Any]]] = {1: [], 2: []}
+    with running_server(LATENCY_S) as server:
+        for _ in range(rounds):
+            for workers, found in paces.items():
+                found.append(pace_workers(server, requests, concurrency, workers))
+    best = {
+        workers: max(found, key=lambda pace: float(pace["requests_per_s"]))
+        for workers, found in paces.items()
+    }
+    return {
+        "concurrency": concurrency,
+        "workers": best,
+        "ratio": best[2]["requests_per_s"] / best[1]["requests_per_s"],
+        "budget": WORKERS_BUDGET,
+        "cores": os.cpu_count(),
+        "load": os.getloadavg()[0],
+    }
+
+
 # CPU
 
 
@@ -306,6 +375,17 @@ def show(found: dict[str, Any]) -> None:
                 f"{'' if budget is None else budget:>11} {bare['cpu_ms']:8.3f} ms "
                 f"{ours['cpu_ms']:8.3f} ms"
             )
+    if "workers" in found:
+        both = found["workers"]
+        for workers, pace in both["workers"].items():
+            print(
+                f"{workers} workers {pace['requests_per_s']:9.0f} requests/s, "
+                f"{pace['cpu_ms']:.3f} ms CPU each, {pace['most_in_flight']} in flight"
+            )
+        print(
+            f"ratio {both['ratio']:.2f}, budget {both['budget']} on idle cores; "
+            f"{both['cores']} cores, load {both['load']:.1f}"
+        )
     if "cpu" in found:
         cpu = found["cpu"]
         for size, ms in cpu["cpu_ms_per_sample"].items():
@@ -376,6 +456,8 @@ def main() -> None:
     found: dict[str, Any] = {}
     if "throughput" in parts:
         found["throughput"] = measure_throughput(args.loads, args.rounds)
+    if "workers" in parts:
+        found["workers"] = measure_workers(args.loads[-1], args.rounds)
     if "cpu" in parts:
         found["cpu"] = measure_cpu(args.samples, args.rounds)
     if "memory" in parts:

@@ -81,6 +81,7 @@ def test_a_person_is_shown_every_part_with_its_budget() -> None:
     text = printed("harness.py", *sizes)
 
     assert "concurrency" in text
+    assert "budget 1.7 on idle cores" in text
     assert "ms CPU each, budget 0.15" in text
     assert "MB at most" in text
 

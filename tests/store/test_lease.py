@@ -1,4 +1,4 @@
-"""Who works on a run: one process at a time, unless it is told to work beside another."""
+"""Who works on a run: one process at a time or its shards, unless told to work beside another."""
 
 import asyncio
 import gc
@@ -12,7 +12,7 @@ import pytest
 from assay.errors import ConfigError
 from assay.store import Store
 from assay.store.lease import STALE_AFTER_S
-from store_runs import QUICK, key_of, record, scored, spec
+from store_runs import QUICK, broken, key_of, record, scored, spec
 
 HOLDING = """
 import sys
@@ -145,3 +145,79 @@ def test_it_is_told_how_many_calls_may_be_repeated(
 
     with pytest.raises(ConfigError, match=f"the model calls of {words} may be repeated"):
         store.resume_run("run-1", spec(total=total))
+
+
+def test_shards_hold_a_run_together_and_the_last_sample_completes_it(store: Store) -> None:
+    first = store.join_run(spec(), shard="1/2")
+    second = store.join_run(spec(), shard="2/2")
+
+    assert (first.is_new, second.is_new) == (True, False)
+    assert str(store.runs()[0].holder).endswith(" and 1 more")
+    assert record(first, [scored(0), scored(2)]) == [True, True]
+    first.finish("completed")
+    assert store.run("run-1").status == "running"
+    assert record(second, [scored(0), scored(1)]) == [False, True]
+    second.finish("completed")
+    assert store.run("run-1").status == "completed"
+    assert store.run("run-1").totals.recorded == 3
+
+
+def test_a_failed_sample_counts_as_executed_but_a_missing_one_does_not(store: Store) -> None:
+    run = store.join_run(spec(), shard="1/2")
+    record(run, [scored(0), broken(1)])
+    run.finish("completed")
+    assert store.run("run-1").status == "interrupted"
+
+    run = store.join_run(spec(), shard="2/2")
+    record(run, [scored(2)])
+    run.finish("completed")
+    assert store.run("run-1").status == "completed"
+
+
+def test_the_last_shard_that_leaves_an_incomplete_run_gives_its_status(store: Store) -> None:
+    first, second = (store.join_run(spec(), shard=f"{number}/2") for number in (1, 2))
+
+    first.finish("failed")
+    assert store.run("run-1").status == "running"
+    second.finish("failed")
+    assert store.run("run-1").status == "failed"
+
+
+def test_a_shard_does_not_join_a_run_that_another_process_holds(store: Store) -> None:
+    store.start_run(spec())
+    change_lease(store, host="another-machine", pid=1)
+
+    with pytest.raises(ConfigError, match="which does not execute a shard"):
+        store.join_run(spec(), shard="1/2")
+
+
+def test_a_run_in_shards_is_not_resumed_as_a_whole_while_one_is_alive(store: Store) -> None:
+    shards = [store.join_run(spec(), shard=f"{number}/2") for number in (1, 2)]
+
+    with pytest.raises(ConfigError, match=r"is in use by process .* and 1 more"):
+        store.resume_run("run-1", spec())
+
+    for shard in shards:
+        shard.finish("interrupted")
+    assert store.resume_run("run-1", spec()).status == "running"
+
+
+def test_a_shard_with_another_configuration_or_dataset_is_refused(store: Store) -> None:
+    store.join_run(spec(), shard="1/2")
+
+    with pytest.raises(ConfigError, match="the configuration differs"):
+        store.join_run(spec(config_fingerprint="c2"), shard="2/2")
+    with pytest.raises(ConfigError, match="the dataset changed"):
+        store.join_run(spec(dataset_fingerprint="d2"), shard="2/2")
+    assert str(store.runs()[0].holder).count("more") == 0
+
+
+def test_a_run_of_unknown_length_is_completed_after_its_total_was_recorded(store: Store) -> None:
+    run = store.join_run(spec(total=None), shard="1/1")
+
+    run.record_total(1)
+    record(run, [scored(0)])
+    run.finish("completed")
+
+    row = store.run("run-1").row()
+    assert (row.spec.total, row.status) == (1, "completed")

@@ -146,3 +146,19 @@ def test_a_database_that_lacks_characters_is_refused_before_a_run(postgresql_ser
         StoreError, match="encoded in LATIN1, which cannot represent every character"
     ):
         Store.open(postgresql_server.replace("/postgres?", "/few?"))
+
+
+def test_the_lease_of_a_running_process_survives_the_migration_to_shards(where: str) -> None:
+    older = opened(where)
+    migrate(older, MIGRATIONS[:4])
+    running = Store(older).start_run(spec())
+
+    with Store.open(where) as store:
+        holder = store.run("run-1").row().holder
+        assert holder is not None
+        assert holder.shard is None
+
+    running.finish("completed")
+    older.close()
+    with Store.open(where) as store:
+        assert store.run("run-1").status == "completed"

@@ -13,7 +13,9 @@ import pytest
 from assay.errors import ConfigError, MissingExtra, StoreError
 from assay.store import RunSpec, Store, StoreSettings
 from assay.types import Endpoint, ModelCall, Sample, Trajectory, Usage
+from assay.web import ViewServer
 from store_runs import broken, key_of, record, scored, spec
+from view_requests import fetch
 
 
 def test_the_default_store_is_in_a_folder_that_git_ignores(
@@ -454,3 +456,27 @@ def test_kept_summaries_are_read_for_many_runs_at_once(store: Store) -> None:
 
     assert store.read_summaries(["a", "c", "unknown"]) == {"a": '"a"'}
     assert store.read_summaries([]) == {}
+
+
+def test_a_role_that_may_only_read_sees_runs_and_pages_and_writes_nothing(
+    postgresql_url: str, postgresql_server: str
+) -> None:
+    schema = postgresql_url.rpartition("%3D")[2]
+    role = f"reader_{schema}"
+    with Store.open(postgresql_url) as store:
+        run = store.start_run(spec())
+        record(run, [scored(0), scored(1)])
+        run.finish("completed")
+    with psycopg.connect(postgresql_server, autocommit=True) as connection:
+        connection.execute(f"CREATE ROLE {role} LOGIN")
+        connection.execute(f"GRANT USAGE ON SCHEMA {schema} TO {role}")
+        connection.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {role}")
+
+    with Store.open(postgresql_url.replace("//postgres", f"//{role}"), create=False) as reader:
+        assert [row.totals.recorded for row in reader.runs()] == [2]
+        with ViewServer(reader) as viewer:
+            for path in ("/", "/api/runs", "/run/run-1"):
+                assert fetch(viewer, path)[0] == 200
+        for write in (lambda: reader.start_run(spec("run-2")), lambda: reader.delete_run("run-1")):
+            with pytest.raises(StoreError, match="permission denied"):
+                write()

@@ -55,7 +55,8 @@ PUBLIC = {
         Plugin PluginEntry find_plugin list_names list_plugin_names list_plugins
     """,
     "assay.runner": """
-        EvalConfig EvalReport Progress RescoreOptions Resume RunSamples Stop evaluate evaluate_sync
+        EvalConfig EvalReport Progress RescoreOptions Resume RunSamples Shard ShardReport Stop
+        evaluate evaluate_sync run_shard
         rescore show_progress
     """,
     "assay.scorers": """
@@ -74,7 +75,8 @@ PUBLIC = {
         pass_hat_k summarise
     """,
     "assay.store": """
-        AttemptRow ResultRow ResultTable Run RunRow RunSpec SampleLabel SessionRow StepRow
+        AttemptRow CopyProgress ResultRow ResultTable Run RunRow RunSpec SampleLabel SessionRow
+        StepRow copy_run
         Store StoreSettings TableGroup TablePage TableQuery TableRow sample_key
     """,
     "assay.train": """

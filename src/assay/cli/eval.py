@@ -2,7 +2,7 @@
 
 import sys
 from argparse import ArgumentParser, Namespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from assay.errors import ConfigError
 from assay.runner import expect_endpoint, is_recording_file
@@ -16,7 +16,7 @@ from .arguments import (
     parse_seconds,
 )
 from .eval_file import is_eval_file
-from .eval_invocation import EvalInvocation, RunTrackingStore, print_run_summary
+from .eval_invocation import EvalInvocation, print_run_summary
 from .eval_overrides import (
     add_endpoint_options,
     add_replay_options,
@@ -26,11 +26,13 @@ from .eval_overrides import (
     parse_failure_limit,
     read_resume_options,
 )
-from .eval_variants import load_variants
+from .eval_shard import check_process_options, print_shard_report, run_shard_command
+from .eval_variants import EvalVariant, load_variants
 from .exit_status import EXIT_USAGE_ERROR
 from .output import redirect_output_to_stderr
 from .progress_bar import choose_display
-from .run_code import describe_run_code
+from .run_code import describe_run_code, replaces_parts
+from .run_tracking import RunTrackingStore
 from .store_option import add_store_option, find_store_location, open_store
 
 if TYPE_CHECKING:
@@ -75,6 +77,7 @@ def configure(parser: ArgumentParser) -> None:
     _add_session_options(parser)
     add_replay_options(parser)
     _add_resume_options(parser)
+    _add_process_options(parser)
     add_store_option(parser)
     add_report_options(parser, quiet=True)
 
@@ -175,10 +178,29 @@ def _add_resume_options(parser: ArgumentParser) -> None:
     add_grace_option(parser, "samples")
 
 
+def _add_process_options(parser: ArgumentParser) -> None:
+    add_count(
+        parser,
+        "--workers",
+        "run N processes on this machine; --concurrency is the limit of all together",
+    )
+    parser.add_argument(
+        "--shard",
+        metavar="K/N",
+        help="execute part K of N of the run that --run names, beside other processes",
+    )
+    parser.add_argument(
+        "--run",
+        metavar="ID",
+        help="id of the run for --shard or --workers; created if it does not exist",
+    )
+
+
 def main(args: Namespace) -> int:
     """Exit status: 0 every sample was run, 2 the user declined to run the code of a bundle, 3 some
     samples failed or the run was aborted, 130 interrupted.
     """
+    check_process_options(args)
     if args.bundle is None:
         if args.trust:
             raise ConfigError(
@@ -222,7 +244,12 @@ def _run_evaluations(args: Namespace) -> int:
         # To record which modules the file imports, and not those of assay.
         loaded = frozenset(sys.modules)
         variants = load_variants(args)
-        if len(variants) > 1:
+        if args.shard is not None:
+            with RunTrackingStore.open(find_store_location(args)) as store:
+                store.provenance = _describe_code(variants, args, loaded)
+                shard_ending = run_shard_command(variants, args, store)
+                where = store.where
+        elif len(variants) > 1:
             # Imported here: a single evaluation needs none of it.
             from .eval_matrix import run_matrix
 
@@ -232,19 +259,23 @@ def _run_evaluations(args: Namespace) -> int:
             invocation = EvalInvocation(file, file.config, args, resume)
             location, is_new = find_store_location(args), resume is None
             with RunTrackingStore.open(location, create=is_new) as store:
-                # The options that replace parts of a file are not part of a bundle of its code.
-                if is_eval_file(args.file) and not _replaces_parts(args):
-                    store.provenance = {"code": describe_run_code(file, args, loaded)}
+                store.provenance = _describe_code(variants, args, loaded)
                 with choose_display(quiet=args.quiet) as display:
                     ending = invocation.run(store, display, "OTHER_RUN")
+    if args.shard is not None:
+        return print_shard_report(shard_ending, where, args)
     if len(variants) > 1:
         return matrix.print_all(args)
     return print_run_summary(ending, args)
 
 
-def _replaces_parts(args: Namespace) -> bool:
-    names = ("agent", "scorer", "prompt", "workspace", "setup", "check")
-    return any(getattr(args, name) is not None for name in names)
+def _describe_code(
+    variants: list[EvalVariant], args: Namespace, loaded: frozenset[str]
+) -> dict[str, Any]:
+    # The options that replace parts of a file are not part of a bundle of its code.
+    if not is_eval_file(args.file) or replaces_parts(args):
+        return {}
+    return {"code": describe_run_code(variants[0].file, args, loaded)}
 
 
 def _run_bundle(trusted: "TrustedBundle", args: Namespace) -> int:

@@ -20,7 +20,7 @@ from assay.stats import (
 )
 from assay.store import Store
 
-from .eval_invocation import EvalInvocation, RunTrackingStore
+from .eval_invocation import EvalInvocation
 from .eval_variants import EvalVariant
 from .exit_status import EXIT_INTERRUPTED, choose_exit_status
 from .output import (
@@ -36,6 +36,7 @@ from .output import (
 from .progress_bar import choose_display
 from .resume import build_resume_command
 from .run_summary import EvalCommandReport
+from .run_tracking import RunTrackingStore
 from .signals import exit_interrupted
 from .store_option import build_next_command, find_store_location
 
@@ -235,7 +236,9 @@ def run_matrix(
             display.print_line(f"{number} of {len(variants)}: {variant.label}")
             config = variant.file.config
             own = None if resume is None else _find_run(store, variant.file.dataset, config, resume)
-            invocation = EvalInvocation(variant.file, config, args, own, is_one_of_many=True)
+            invocation = EvalInvocation(
+                variant.file, config, args, own, is_one_of_many=True, variant=number - 1
+            )
             baseline = next((each.run_id for each in entries if each.run_id), None)
             try:
                 ending = invocation.run(store, display, baseline or "OTHER_RUN")

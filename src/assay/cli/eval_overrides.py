@@ -192,8 +192,9 @@ def read_resume_options(args: Namespace) -> Resume | None:
             take_over=args.take_over,
             rescore=getattr(args, "rescore", False),
         )
+    joins = getattr(args, "run", None) is not None
     for option in ("allow_changed_dataset", "take_over", "rescore"):
-        if getattr(args, option, False):
+        if getattr(args, option, False) and not (joins and option == "allow_changed_dataset"):
             flag = f"--{option.replace('_', '-')}"
             raise ConfigError(
                 f"{flag} has no effect without --resume", hint=f"add --resume to {flag}"

@@ -14,7 +14,7 @@ _ADDRESS_START = re.compile(r"://|^postgres[a-z+]*:/*", re.IGNORECASE)
 _EVAL_RESUME_OPTIONS = (
     "agent workspace setup check prompt scorer model key_env max_samples repeats max_turns "
     "concurrency seed timeout_s name fail_on_error max_cost_usd session save_sessions replay "
-    "replay_missing store allow_plain_http"
+    "replay_missing store allow_plain_http workers"
 ).split()
 
 
@@ -31,7 +31,11 @@ def build_resume_command(args: Namespace, run_id: str | None) -> str:
     bundle = getattr(args, "bundle", None)
     named = [args.file] if bundle is None else ["--bundle", bundle]
     options = format_options(args, _EVAL_RESUME_OPTIONS, {"allow_plain_http": False})
-    return join_resume_command(["assay", "eval", *named, *options], run_id)
+    words = ["assay", "eval", *named, *options]
+    if (shard := getattr(args, "shard", None)) is not None:
+        # A shard executes what is missing whenever it is started.
+        return shlex.join([*words, "--run", args.run, "--shard", shard])
+    return join_resume_command(words, run_id)
 
 
 def join_resume_command(words: Sequence[str], run_id: str | None) -> str:

@@ -64,3 +64,9 @@ def read_run_code(config: dict[str, Any]) -> RunCode | None:
         return RunCode.model_validate(config.get("code"))
     except ValidationError:
         return None
+
+
+def replaces_parts(args: Namespace) -> bool:
+    """Whether options replace parts of the evaluation file, which a bundle of its code lacks."""
+    names = ("agent", "scorer", "prompt", "workspace", "setup", "check")
+    return any(getattr(args, name) is not None for name in names)

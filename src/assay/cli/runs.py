@@ -1,4 +1,4 @@
-"""`assay runs`: list, delete, prune, import, back up and record for replay."""
+"""`assay runs`: list, delete, prune, import, copy, back up, record and wait for runs."""
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
@@ -14,7 +14,14 @@ from assay.stats import format_plural
 from assay.store import RunRow, Store
 from assay.types import Sample, build_label
 
-from .arguments import add_count, add_flag, add_report_options, parse_moment, parse_whole_number
+from .arguments import (
+    add_count,
+    add_flag,
+    add_report_options,
+    parse_moment,
+    parse_seconds,
+    parse_whole_number,
+)
 from .output import cut, format_field, measure_text_width, print_report, sanitize_to_line
 from .store_option import add_store_option, build_next_command, find_store_location, open_store
 
@@ -40,6 +47,8 @@ _RUNS_ACTIONS = {
     "import": "record the results of a bundle",
     "backup": "copy the store to a file while it is in use",
     "record": "write the model calls of a run to a file that later runs can replay",
+    "wait": "wait until all shards of a run are done, and print its report",
+    "copy": "copy runs to another store",
 }
 
 
@@ -49,7 +58,7 @@ def configure(parser: ArgumentParser) -> None:
     add_store_option(parser)
     add_report_options(parser)
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
-    delete, prune, import_, backup, record = (
+    delete, prune, import_, backup, record, wait, copy = (
         actions.add_parser(name, help=does, description=f"{does.capitalize()}.", allow_abbrev=False)
         for name, does in _RUNS_ACTIONS.items()
     )
@@ -81,13 +90,40 @@ def configure(parser: ArgumentParser) -> None:
         "-o", "--output", metavar="FILE", type=Path, required=True, help="file to write"
     )
     add_flag(record, "--force", "overwrite the file if it exists")
-    for each in (delete, prune, import_, backup, record):
+    _configure_wait(wait)
+    _configure_copy(copy)
+    for each in (delete, prune, import_, backup, record, wait, copy):
         add_store_option(each, action=True)
         add_report_options(each, action=True)
 
 
+def _configure_wait(parser: ArgumentParser) -> None:
+    """Declare the arguments of the action."""
+    parser.add_argument("run", help="run id, unique prefix, or `latest`")
+    parser.add_argument(
+        "--timeout",
+        type=parse_seconds,
+        metavar="SECONDS",
+        help="give up after this time; until then the run need not exist (default: wait for ever)",
+    )
+
+
+def _configure_copy(parser: ArgumentParser) -> None:
+    """Declare the arguments of the action."""
+    parser.add_argument("run", nargs="+", help="run id, unique prefix, or `latest`")
+    parser.add_argument(
+        "--to",
+        required=True,
+        metavar="PATH|URL",
+        help="file or postgresql:// URL of the other store; created if it is absent",
+    )
+
+
 def main(args: Namespace) -> int:
-    """List the runs, two or three lines each, or run the action. Exit status 0."""
+    """List the runs, two or three lines each, or run the action.
+
+    Exit status: 0; of `wait` 3 if samples failed or the time is over.
+    """
     action = getattr(args, "action", None)
     if action == "import":
         # The only action that creates a store.
@@ -105,6 +141,15 @@ def main(args: Namespace) -> int:
             _delete_runs(store, [store.run(run_id).row() for run_id in named], args)
         elif action == "prune":
             _prune_runs(store, args)
+        elif action == "wait":
+            # Imported here: listing runs needs none of it.
+            from .runs_wait import wait_for_run
+
+            return wait_for_run(store, args)
+        elif action == "copy":
+            from .runs_copy import copy_runs
+
+            return copy_runs(store, args)
         elif action == "backup":
             store.backup(args.file)
             plain = {"store": store.where, "backup": str(args.file)}

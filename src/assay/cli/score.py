@@ -7,13 +7,14 @@ from assay.runner import EvalReport, RescoreOptions, Stop, rescore
 from assay.scorers import CombinedScorer, ScoreFunction
 
 from .arguments import add_count, add_flag, add_grace_option, add_report_options
-from .eval_invocation import RunTrackingStore, print_run_summary
+from .eval_invocation import print_run_summary
 from .eval_overrides import add_scorer_option, resolve_scorers
 from .exit_status import InconclusiveError
 from .output import redirect_output_to_stderr
 from .progress_bar import choose_display
 from .resume import format_options, format_resume_hint, join_resume_command
 from .run_summary import EvalCommandReport
+from .run_tracking import RunTrackingStore
 from .signals import run_until_stopped
 from .store_option import add_store_option, build_next_command, find_store_location
 

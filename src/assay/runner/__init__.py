@@ -11,9 +11,12 @@ __all__ = [
     "RescoreOptions",
     "Resume",
     "RunSamples",
+    "Shard",
+    "ShardReport",
     "Stop",
     "evaluate",
     "evaluate_sync",
     "rescore",
+    "run_shard",
     "show_progress",
 ]

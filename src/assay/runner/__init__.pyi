@@ -1,6 +1,5 @@
 from .agent_gateway import find_agent_gateway as find_agent_gateway
 from .engine import EvalEngine as EvalEngine
-from .engine import compute_sample_cost as compute_sample_cost
 from .eval_config import EvalConfig as EvalConfig
 from .eval_config import PrepareMessages as PrepareMessages
 from .eval_config import check_max_cost as check_max_cost
@@ -50,10 +49,14 @@ from .run_report import group_low_scores as group_low_scores
 from .run_report import list_worst as list_worst
 from .run_report import normalize_reason as normalize_reason
 from .run_report import read_summary as read_summary
+from .sample_cost import compute_sample_cost as compute_sample_cost
 from .sent_messages import digest_messages as digest_messages
 from .sent_messages import prepare_messages as prepare_messages
 from .session_label import SessionLabel as SessionLabel
 from .session_label import build_session_label as build_session_label
+from .shard import Shard as Shard
+from .shard_run import ShardReport as ShardReport
+from .shard_run import run_shard as run_shard
 from .sync_evaluation import evaluate_sync as evaluate_sync
 from .training_report import Steps as Steps
 from .training_report import Training as Training

@@ -2,12 +2,15 @@
 
 import asyncio
 from collections import Counter
+from contextlib import suppress
 from pathlib import PurePath
 from traceback import extract_tb
 
-from assay.errors import AccessDenied, AssayError, EndpointError, RunStopped
+from assay.errors import AccessDenied, AssayError, EndpointError, RunStopped, StoreError
 from assay.providers import ClientWrapper, ModelClient, Reply
 from assay.types import Boundary, Failure, Usage, redact
+
+from .peers import Peers
 
 FailOnError = bool | float | int | None
 
@@ -16,6 +19,9 @@ _MAX_PROBES = 10
 
 # Slow samples without a failure must not hold the others back for longer than this.
 _PROBE_S = 1.0
+
+# How often the costs of other processes are read: what they spend meanwhile may exceed the limit.
+_POLL_S = 0.5
 
 # This many equal failures without a success, and the run is hopeless.
 _MAX_EQUAL_FAILURES = 5
@@ -53,6 +59,9 @@ class EarlyStop:
         self._before_usd = spent_usd
         self._resumed = resumed
         self._is_watching = is_watching
+        self.peers: Peers | None = None
+        """The other processes of a sharded run."""
+
         self.answered = False
         """Whether any model call was answered."""
 
@@ -103,7 +112,7 @@ class EarlyStop:
                 self._kinds[boundary, text] += 1
         if exceeds(self.failed, self._fail_on_error, self._total):
             return self._build_too_many_error(f", the last one at the {boundary}: {text}")
-        if self._kinds[boundary, text] >= _MAX_MIXED_FAILURES and not self.succeeded:
+        if self._kinds[boundary, text] >= _MAX_MIXED_FAILURES and self.is_hopeless:
             # End at once: the samples in flight would be paid for in vain.
             return self.build_hopeless_error()
         return None
@@ -125,8 +134,12 @@ class EarlyStop:
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether there were enough failures and no success."""
-        return not self.succeeded and self._find_hopeless_boundary() is not None
+        """Whether there were enough failures and no success, here and in other processes."""
+        if self.succeeded or self._find_hopeless_boundary() is None:
+            return False
+        if self.peers is not None and self.peers.has_success():
+            self.succeeded = True
+        return not self.succeeded
 
     def _find_hopeless_boundary(self) -> Boundary | None:
         for boundary, count in self._boundaries.items():
@@ -157,23 +170,40 @@ class EarlyStop:
 
     def can_afford(self, ended: int, in_flight: int) -> bool:
         """Whether another sample fits the budget, if those in flight cost the average."""
-        if self._max_cost_usd is None or not in_flight or not ended or self._spent_usd is None:
+        limit, spent = self._max_cost_usd, self._spent_in_run_usd
+        if limit is None or not in_flight or not ended or spent is None or self._spent_usd is None:
             return True
         usual = (self._spent_usd - self._before_usd) / ended
-        return self._spent_usd + usual * in_flight < self._max_cost_usd
+        # The other processes have about as many in flight.
+        everywhere = in_flight * (1 if self.peers is None else self.peers.count)
+        return spent + usual * everywhere < limit
+
+    @property
+    def _spent_in_run_usd(self) -> float | None:
+        if self._spent_usd is None or self.peers is None:
+            return self._spent_usd
+        return self._spent_usd + self.peers.spent_usd
 
     def find_budget_error(self) -> RunStopped | None:
         """Return the error that ends a run over its budget, if it is."""
-        limit = self._max_cost_usd
-        if limit is None or (self._spent_usd is not None and self._spent_usd < limit):
+        limit, spent = self._max_cost_usd, self._spent_in_run_usd
+        if limit is None or (spent is not None and spent < limit):
             return None
-        if self._spent_usd is None:
+        if spent is None:
             reason = "the cost of a model call is unknown, so the limit cannot be enforced"
             hint = "remove the limit, or set a price for the model: ClientSettings(prices=...)"
         else:
-            reason = f"the model calls of this run cost ${self._spent_usd:.4f}"
+            reason = f"the model calls of this run cost ${spent:.4f}"
             hint = "resume the run with a higher limit to execute the remaining samples"
         return RunStopped(f"the run was stopped by max_cost_usd={limit:g}: {reason}", hint=hint)
+
+    async def poll_peers(self) -> None:
+        """Read the costs of other processes periodically, if the run has others and a limit."""
+        while self.peers is not None and self._max_cost_usd is not None:
+            await asyncio.sleep(_POLL_S)
+            # A store that cannot be read cannot be written either, and the writer reports that.
+            with suppress(StoreError):
+                await self.peers.refresh()
 
 
 def exceeds(failed: int, limit: FailOnError, total: int | None) -> bool:

@@ -50,6 +50,7 @@ from .replay_source import conclude_replay
 from .rollout_function import RolloutFunctionAgent
 from .rollout_job import RolloutJob
 from .run_progress import RunControl
+from .sample_cost import compute_sample_cost, compute_trajectory_cost
 from .sent_messages import digest_messages, prepare_messages
 
 _Awaited = TypeVar("_Awaited")
@@ -90,8 +91,9 @@ class EvalEngine:
             total=control.progress.total,
             max_cost_usd=config.max_cost_usd,
             spent_usd=control.spent_usd,
-            resumed=control.progress.already_done > 0,
+            resumed=control.is_resumed or control.progress.already_done > 0,
         )
+        self._early.peers = control.peers
         self._admission = Admission(self._early)
         self._client = ObservedClient(client, self._early) if client and self._probes else client
         self._agent = self._choose_agent()
@@ -119,13 +121,15 @@ class EvalEngine:
         todo = self._read_ahead(todo)
         workers = [asyncio.create_task(self._work(todo)) for _ in range(self._config.concurrency)]
         watcher = asyncio.create_task(self._cancel_on_stop(workers))
+        poll = asyncio.create_task(self._early.poll_peers())
         try:
             ends = await asyncio.gather(*workers, return_exceptions=True)
         finally:
             for worker in workers:
                 worker.cancel()
             watcher.cancel()
-            await asyncio.gather(*workers, watcher, return_exceptions=True)
+            poll.cancel()
+            await asyncio.gather(*workers, watcher, poll, return_exceptions=True)
             self._admission.close()
             # After the workers: they may have finished samples while they were being cancelled.
             self._submit_finished()
@@ -463,6 +467,8 @@ class EvalEngine:
     def _encode_job(self, job: RolloutJob, *, failed: bool) -> tuple[InsertRow, Any] | None:
         """Return the row of a sample and its note for the progress; None to leave it out."""
         sample, note = job.sample, None
+        if (peers := self._early.peers) is not None and job.kept is None:
+            peers.own_usd += compute_sample_cost(sample) or 0.0
         try:
             if failed:
                 entry = build_failure_row(job.key, sample, job.repeat)
@@ -502,9 +508,6 @@ class EvalEngine:
 
 
 _SAMPLE_TIMEOUT = "timeout_s"
-
-# The termination reason of a rollout that its agent ended.
-_AGENT_ENDED = "agent"
 
 _BATCH_SIZE = 50
 
@@ -562,22 +565,3 @@ def _find_slower_boundary(trajectory: Trajectory | None) -> Boundary:
         return Boundary.ENVIRONMENT
     endpoint_s = sum(call.latency_s or 0.0 for call in trajectory.calls)
     return Boundary.ENDPOINT if 2 * endpoint_s > trajectory.duration else Boundary.ENVIRONMENT
-
-
-def compute_sample_cost(sample: Sample) -> float | None:
-    """Return the cost of the model calls of a sample; None when one of them is unknown."""
-    return 0.0 if sample.trajectory is None else compute_trajectory_cost(sample.trajectory)
-
-
-def compute_trajectory_cost(trajectory: Trajectory) -> float | None:
-    """Return the cost of a rollout; None when that of a model call is unknown."""
-    if trajectory.cost_usd is not None:
-        return trajectory.cost_usd
-    if not trajectory.calls and trajectory.termination_reason == _AGENT_ENDED:
-        return None  # an agent that reports no calls may have made some
-    total = 0.0
-    for call in trajectory.calls:
-        if call.usage is None or call.usage.cost_usd is None:
-            return None
-        total += call.usage.cost_usd
-    return total

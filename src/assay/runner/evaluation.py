@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assay.agents import check_workspace_row
 from assay.datasets import PromptTemplate, SampleStream, Source, load_samples
@@ -34,11 +34,16 @@ from .gc_tuning import reduce_gc_frequency
 from .git_commit import read_git_commit
 from .kept_rollouts import KeptRollouts, iterate_reused_runs
 from .opening_messages import check_opening
+from .peers import Peers
 from .replay_source import connect_model, open_replay
 from .rollout_job import RolloutJob, build_rollout_jobs
 from .run_progress import Progress, ProgressCallback, RunControl, Stop
 from .saved_sessions import save_sessions
 from .sent_messages import PromptCheck, check_each_sample
+from .shard import Shard
+
+if TYPE_CHECKING:
+    from assay.gateway import Replay
 
 # Samples compared between two turns of the event loop, which deliver signals.
 _YIELD_EVERY = 1000
@@ -79,62 +84,125 @@ async def evaluate(
     key, an unwritable store, and `RunStopped` when nothing succeeds or a limit of the run is
     reached. Samples recorded before the error are kept, and the run can be resumed.
     """
-    with reduce_gc_frequency(), open_replay(config, store) as (config, replay):
-        # Find every mistake in the request here, before a run is created or anything is paid for.
+    stop = stop or Stop()
+    given = Resume(resume) if isinstance(resume, str) else resume
+    with open_replay(config, store) as (config, replay):
+        prepared = prepare_evaluation(dataset, config, replay)
+        opened = store if isinstance(store, Store) else Store.open(store, create=resume is None)
+        try:
+            run, _ = await execute_evaluation(prepared, given, store=opened, watch=watch, stop=stop)
+            interrupted = stop.requested
+            report = build_eval_report(run, opened, reopen=store, interrupted=interrupted)
+            counts = None if replay is None else ReplayCounts(replay.replayed, replay.live)
+            return replace(report, skipped=prepared.samples.skipped, replay=counts)
+        finally:
+            if opened is not store:
+                opened.close()
+
+
+@dataclass(frozen=True)
+class PreparedEvaluation:
+    """An evaluation whose configuration and dataset were checked."""
+
+    config: EvalConfig
+    client: ModelClient | None
+    samples: SampleStream
+    spec: RunSpec
+    replay: "Replay | None"
+
+
+def prepare_evaluation(
+    dataset: Source | SampleStream, config: EvalConfig, replay: "Replay | None"
+) -> PreparedEvaluation:
+    """Find every mistake in the request before a run is created or anything is paid for."""
+    with reduce_gc_frequency():
         config.check_agent_needs()
         _check_price(config)
         client = connect_model(config, replay)
         samples = _open_sample_stream(dataset, config)
-        total = _count_samples(samples, config)
-        description = config.describe()
-        commit = read_git_commit(Path.cwd())
-        spec = RunSpec(
-            id=create_run_id(config.name),
-            name=config.name,
-            config=description if commit is None else {**description, "commit": commit},
-            config_fingerprint=stable_id(description),
-            dataset=samples.name,
-            dataset_fingerprint=None if samples.file is None else compute_file_sha256(samples.file),
-            total=total,
-            repeats=config.repeats,
+        spec = _build_run_spec(samples, config, _count_samples(samples, config))
+        return PreparedEvaluation(config, client, samples, spec, replay)
+
+
+async def execute_evaluation(
+    prepared: PreparedEvaluation,
+    target: Resume | Shard | None,
+    *,
+    store: Store,
+    watch: ProgressCallback | None,
+    stop: Stop,
+) -> tuple[Run, Progress]:
+    """Execute a new run, the rest of one that is resumed, or a shard, without a report."""
+    config, samples, spec = prepared.config, prepared.samples, prepared.spec
+    with reduce_gc_frequency():
+        if isinstance(target, Shard):
+            run, read = await _join_shard(store, prepared, target)
+            # The total of the run says nothing about the samples of one shard.
+            peers = Peers(run, count=target.count)
+            control = RunControl(Progress(), watch, stop, replay=prepared.replay, peers=peers)
+        else:
+            read = samples
+            if target is not None:
+                read = await _check_resume(store, prepared, target)
+                if target.rescore:
+                    spec, target = replace(spec, reuses=store.run(target.run_id).id), None
+            run = start_or_resume(store, spec, target, allow_changed_scorer=config.rolls_out)
+            total = None if spec.total is None else spec.total * config.repeats
+            control = RunControl(Progress(total=total), watch, stop, replay=prepared.replay)
+
+        def todo(done: Container[str]) -> Iterator[RolloutJob]:
+            left = build_rollout_jobs(iter(read), config, run, done)
+            is_fresh = run.is_new and run.spec.reuses is None
+            reuses = config.rolls_out and not is_fresh
+            return KeptRollouts(run, store).fill_kept(left) if reuses else left
+
+        def build_engine(wired: EvalConfig, *given: Any) -> EvalEngine:
+            # Of the agent itself: a gateway around it has no such attribute.
+            if config.uses_workspace:
+                wired = use_workspaces(wired, _find_dataset_folder(samples))
+            return EvalEngine(wired, *given)
+
+        client = prepared.client
+        await execute_jobs(
+            run, todo, config, client=client, control=control, build_engine=build_engine
         )
-        expected = Progress(total=None if total is None else total * config.repeats)
-        control = RunControl(expected, watch, stop or Stop(), replay=replay)
-        create = resume is None
-        opened = store if isinstance(store, Store) else Store.open(store, create=create)
+        # Of several shards, the last one saves the sessions of all.
+        if config.save_sessions and (control.peers is None or run.status == "completed"):
+            save_sessions(run, store, config)
+        return run, control.progress
+
+
+async def _join_shard(
+    store: Store, prepared: PreparedEvaluation, shard: Shard
+) -> tuple[Run, Iterable[Sample]]:
+    """Join the run of a shard, or start it. Return the run and the shard's samples."""
+    changed = shard.allow_changed_dataset
+    spec = replace(prepared.spec, id=shard.run_id)
+    run = store.join_run(spec, shard=str(shard), allow_changed_dataset=changed)
+    read: Iterable[Sample] = prepared.samples
+    if not run.is_new:
         try:
-            given = Resume(resume) if isinstance(resume, str) else resume
-            checks = [] if given is None else _build_prompt_checks(opened, spec, given, config)
-            read = await _check_prompts(checks, samples, config) if checks else samples
-            del checks  # 16 bytes for each recorded sample
-            if given is not None and given.rescore:
-                spec, given = replace(spec, reuses=opened.run(given.run_id).id), None
-            run = start_or_resume(opened, spec, given, allow_changed_scorer=config.rolls_out)
+            resume = Resume(run.id, allow_changed_dataset=changed)
+            read = await _check_resume(store, prepared, resume)
+        except BaseException:
+            run.finish("interrupted")
+            raise
+    return run, shard.select(read, run)
 
-            def todo(done: Container[str]) -> Iterator[RolloutJob]:
-                left = build_rollout_jobs(iter(read), config, run, done)
-                is_fresh = run.is_new and run.spec.reuses is None
-                reuses = config.rolls_out and not is_fresh
-                return KeptRollouts(run, opened).fill_kept(left) if reuses else left
 
-            def build_engine(wired: EvalConfig, *given: Any) -> EvalEngine:
-                # Of the agent itself: a gateway around it has no such attribute.
-                if config.uses_workspace:
-                    wired = use_workspaces(wired, _find_dataset_folder(samples))
-                return EvalEngine(wired, *given)
-
-            await execute_jobs(
-                run, todo, config, client=client, control=control, build_engine=build_engine
-            )
-            if config.save_sessions:
-                save_sessions(run, opened, config)
-            interrupted = control.stop.requested
-            report = build_eval_report(run, opened, reopen=store, interrupted=interrupted)
-            counts = None if replay is None else ReplayCounts(replay.replayed, replay.live)
-            return replace(report, skipped=samples.skipped, replay=counts)
-        finally:
-            if opened is not store:
-                opened.close()
+def _build_run_spec(samples: SampleStream, config: EvalConfig, total: int | None) -> RunSpec:
+    description = config.describe()
+    commit = read_git_commit(Path.cwd())
+    return RunSpec(
+        id=create_run_id(config.name),
+        name=config.name,
+        config=description if commit is None else {**description, "commit": commit},
+        config_fingerprint=stable_id(description),
+        dataset=samples.name,
+        dataset_fingerprint=None if samples.file is None else compute_file_sha256(samples.file),
+        total=total,
+        repeats=config.repeats,
+    )
 
 
 async def execute_jobs(
@@ -153,8 +221,11 @@ async def execute_jobs(
     config = _limit_concurrency(config)
     try:
         if not run.is_new:
-            control.progress.resume_from(len(done), run.totals)
-            control = replace(control, spent_usd=_read_resumed_cost(run, config))
+            if control.peers is None:
+                # The results of other shards are not progress of this one.
+                control.progress.resume_from(len(done), run.totals)
+            spent_usd = _read_resumed_cost(run, config)
+            control = replace(control, spent_usd=spent_usd, is_resumed=len(done) > 0)
         async with AsyncExitStack() as stack:
             if client is not None:
                 stack.push_async_callback(client.close)
@@ -304,10 +375,14 @@ def _build_prompt_checks(
     return [PromptCheck(each, config) for each in iterate_reused_runs(run, store)]
 
 
-async def _check_prompts(
-    checks: list[PromptCheck], samples: SampleStream, config: EvalConfig
+async def _check_resume(
+    store: Store, prepared: PreparedEvaluation, resume: Resume
 ) -> Iterable[Sample]:
-    """Return the samples to run. Raises `ConfigError` for a changed prompt."""
+    """Return the samples to run. Raises `ConfigError` for a changed configuration or prompt."""
+    config, samples = prepared.config, prepared.samples
+    checks = _build_prompt_checks(store, prepared.spec, resume, config)
+    if not checks:
+        return samples
     checked = check_each_sample(samples, checks)
     if samples.reads_once:
         return checked  # the run checks it while reading: the stream cannot be read twice

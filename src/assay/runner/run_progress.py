@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from assay.store import Totals
 
+from .peers import Peers
+
 if TYPE_CHECKING:
     from assay.gateway import Replay
 
@@ -118,3 +120,9 @@ class RunControl:
 
     replay: "Replay | None" = None
     """The recording that answers instead of the model."""
+
+    is_resumed: bool = False
+    """Whether a shard joined a run with results: its remaining samples may have failed before."""
+
+    peers: Peers | None = None
+    """The other processes of a sharded run."""

@@ -6,6 +6,7 @@ __getattr__, __dir__, _ = lazy_loader.attach_stub(__name__, __file__)
 
 __all__ = [
     "AttemptRow",
+    "CopyProgress",
     "ResultRow",
     "ResultTable",
     "Run",
@@ -20,5 +21,6 @@ __all__ = [
     "TablePage",
     "TableQuery",
     "TableRow",
+    "copy_run",
     "sample_key",
 ]

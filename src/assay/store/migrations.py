@@ -260,4 +260,29 @@ CREATE TABLE assay_summary (
 )
 """
 
-MIGRATIONS = (";".join((_RUN_DDL, _RESULT_DDL, _SESSION_DDL)), _STEP_DDL, _PROMPT_DDL, _TABLE_DDL)
+# Several leases for one run: one for each process that executes a shard of it. SQLite cannot
+# change a primary key, so the table is made anew.
+_SHARD_DDL = """
+ALTER TABLE assay_lease RENAME TO assay_lease_before;
+CREATE TABLE assay_lease (
+    token STRING PRIMARY KEY,
+    run_no BIGINT NOT NULL REFERENCES assay_run (run_no),
+    shard STRING,
+    pid BIGINT NOT NULL,
+    host STRING NOT NULL,
+    since STRING NOT NULL,
+    heartbeat_at DOUBLE PRECISION NOT NULL
+);
+INSERT INTO assay_lease (token, run_no, pid, host, since, heartbeat_at)
+    SELECT token, run_no, pid, host, since, heartbeat_at FROM assay_lease_before;
+DROP TABLE assay_lease_before;
+CREATE INDEX assay_lease_run ON assay_lease (run_no)
+"""
+
+MIGRATIONS = (
+    ";".join((_RUN_DDL, _RESULT_DDL, _SESSION_DDL)),
+    _STEP_DDL,
+    _PROMPT_DDL,
+    _TABLE_DDL,
+    _SHARD_DDL,
+)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.errors import ConfigError
 
-from .database import Database
+from .database import Database, Transaction
 from .insert_rows import NO_POSITION
 from .insertion import insert_batch
 from .labels import SampleLabel, find_labels, read_sample_labels, write_label
@@ -204,7 +204,8 @@ class Run(RunReader):
     def finish(self, status: RunStatus) -> None:
         """Record the final status and release the run.
 
-        Does nothing if another process has taken the run over.
+        Does nothing if another process has taken the run over. A run that is executed in shards is
+        completed once each of its samples is recorded, and keeps running while another shard does.
         """
         lease = self._require_lease("finish()")
         if status not in ("completed", "interrupted", "failed"):
@@ -213,13 +214,37 @@ class Run(RunReader):
                 where="finish()",
             )
         with self._database.write_transaction() as transaction:
-            if lease.release(transaction):
+            if lease.shard is not None:
+                # Locks the run: of two shards that end at once, the second sees the first's end.
+                query = f"SELECT run_no FROM assay_run WHERE run_no = ?{transaction.lock_clause}"
+                transaction.execute(query, self._run_no)
+            if not lease.release(transaction):
+                return
+            ended = status if lease.shard is None else self._find_ending(transaction, status)
+            if ended is not None:
                 transaction.execute(
                     "UPDATE assay_run SET status = ?, finished_at = ? WHERE run_no = ?",
-                    status,
+                    ended,
                     now(),
                     self._run_no,
                 )
+
+    def _find_ending(self, transaction: Transaction, status: RunStatus) -> RunStatus | None:
+        """Return the status of a run after one of its shards ended; None while others work."""
+        row = transaction.execute(f"{RUN_QUERY} WHERE r.run_no = ?", self._run_no).first()
+        if row.total is not None and row.recorded + row.failed >= row.total * row.repeats:
+            return "completed"
+        if self._run_no in find_live_holders(transaction):
+            return None
+        # This shard is complete, but others were stopped or are not started yet.
+        return "interrupted" if status == "completed" else status
+
+    def record_total(self, total: int) -> None:
+        """Record the number of samples, if it was unknown when the run was started or joined."""
+        with self._database.write_transaction() as transaction:
+            transaction.execute(
+                "UPDATE assay_run SET total = ? WHERE run_no = ?", total, self._run_no
+            )
 
     def _require_lease(self, where: str) -> Lease:
         if self._lease is None:

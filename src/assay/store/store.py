@@ -3,7 +3,7 @@
 import json
 import re
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +23,7 @@ from .database import Database, StoreSettings, Transaction, open_postgresql, ope
 from .database_errors import to_store_error
 from .excerpts import to_column_text
 from .insertion import compute_first_result_no
-from .lease import claim_run, create_lease, find_live_holders
+from .lease import claim_run, create_lease, find_live_holders, join_run
 from .migrations import migrate
 from .run import Run
 from .run_rows import (
@@ -107,47 +107,36 @@ class Store(SessionStore):
 
     def start_run(self, spec: RunSpec) -> Run:
         """Start a new run. Raises `ConfigError` if its id already exists."""
-        database = self._database
-        columns: dict[str, Any] = {
-            "id": spec.id,
-            "name": to_column_text(spec.name),
-            "config": spec.config_json(),
-            "config_fingerprint": spec.config_fingerprint,
-            "dataset": to_column_text(spec.dataset),
-            "dataset_fingerprint": spec.dataset_fingerprint,
-            "total": spec.total,
-            "repeats": spec.repeats,
-            "created_at": spec.created_at,
-            **({} if spec.reuses is None else {"reuses": spec.reuses}),
-            "status": "running",
-            "dataset_changed": False,
-        }
-        marks = ", ".join("?" * len(columns))
-        with database.write_transaction() as transaction:
-            run_no = transaction.execute(
-                f"INSERT INTO assay_run ({', '.join(columns)}) VALUES ({marks}) "
-                "ON CONFLICT (id) DO NOTHING RETURNING run_no",
-                *columns.values(),
-            ).scalar()
+        with self._database.write_transaction() as transaction:
+            run_no = _insert_run(transaction, spec)
             if run_no is None:
                 raise ConfigError(
                     f"run {spec.id!r} already exists",
                     where=self.where,
                     hint="resume it, or choose another id",
                 )
-            transaction.execute(
-                "INSERT INTO assay_tally (run_no, last_result_no) VALUES (?, ?)",
-                run_no,
-                compute_first_result_no(run_no),
+            lease = create_lease(self._database, transaction, run_no)
+        return Run(self._database, run_no, _to_stored_spec(spec), lease, is_new=True)
+
+    def join_run(self, spec: RunSpec, *, shard: str, allow_changed_dataset: bool = False) -> Run:
+        """Join the run with the id of `spec` beside other processes, or start it if it is absent.
+
+        `shard` names the part of it that this process executes. Raises `ConfigError` when the
+        configuration or the dataset differs, or when a live process holds the whole run.
+        """
+        with self._database.write_transaction() as transaction:
+            run_no = _insert_run(transaction, spec)
+            if run_no is not None:
+                lease = create_lease(self._database, transaction, run_no, shard=shard)
+                return Run(self._database, run_no, _to_stored_spec(spec), lease, is_new=True)
+            row = find_run_row(transaction, spec.id, where=self.where, lock=True)
+            changed = check_resume_spec(
+                parse_run_spec(row), spec, allow_changed_dataset=allow_changed_dataset
             )
-            lease = create_lease(database, transaction, run_no)
-        stored = replace(
-            spec,
-            name=columns["name"],
-            dataset=columns["dataset"],
-            config=json.loads(spec.config_json()),
-        )
-        return Run(database, run_no, stored, lease, is_new=True)
+            lease = join_run(self._database, transaction, row.run_no, row.id, shard=shard)
+            _reopen(transaction, row, spec, changed=changed)
+            joined = parse_run_spec(find_run_row(transaction, row.id, where=self.where))
+        return Run(self._database, row.run_no, joined, lease)
 
     def resume_run(
         self,
@@ -308,6 +297,52 @@ class Store(SessionStore):
                 yield connection
         except sqlite3.Error as error:
             raise to_store_error(error, where=self.where) from None
+
+
+def _insert_run(transaction: Transaction, spec: RunSpec) -> int | None:
+    """Insert the run of a specification, if it is absent."""
+    columns: dict[str, Any] = {
+        "id": spec.id,
+        "name": to_column_text(spec.name),
+        "config": spec.config_json(),
+        "config_fingerprint": spec.config_fingerprint,
+        "dataset": to_column_text(spec.dataset),
+        "dataset_fingerprint": spec.dataset_fingerprint,
+        "total": spec.total,
+        "repeats": spec.repeats,
+        "created_at": spec.created_at,
+        **({} if spec.reuses is None else {"reuses": spec.reuses}),
+        "status": "running",
+        "dataset_changed": False,
+    }
+    return insert_run_columns(transaction, columns)
+
+
+def insert_run_columns(transaction: Transaction, columns: Mapping[str, Any]) -> int | None:
+    """Insert a run and its tally. Return its number; None if the id already exists."""
+    marks = ", ".join("?" * len(columns))
+    run_no: int | None = transaction.execute(
+        f"INSERT INTO assay_run ({', '.join(columns)}) VALUES ({marks}) "
+        "ON CONFLICT (id) DO NOTHING RETURNING run_no",
+        *columns.values(),
+    ).scalar()
+    if run_no is not None:
+        transaction.execute(
+            "INSERT INTO assay_tally (run_no, last_result_no) VALUES (?, ?)",
+            run_no,
+            compute_first_result_no(run_no),
+        )
+    return run_no
+
+
+def _to_stored_spec(spec: RunSpec) -> RunSpec:
+    """Return the spec as it is read back from the store."""
+    return replace(
+        spec,
+        name=to_column_text(spec.name),
+        dataset=to_column_text(spec.dataset),
+        config=json.loads(spec.config_json()),
+    )
 
 
 def _reopen(transaction: Transaction, row: Any, spec: RunSpec, *, changed: bool) -> None:

@@ -1,0 +1,68 @@
+"""`assay runs wait` and `copy`: when they end, and with which status."""
+
+import json
+from pathlib import Path
+
+from assay.cli import main
+from assay.store import Store
+from commands import call_main
+from store_runs import broken, record, scored, spec
+
+
+def write_run(folder: Path, *samples: object, total: int = 2) -> None:
+    with Store.open(folder / "a.db") as store:
+        run = store.join_run(spec(total=total), shard="1/1")
+        record(run, samples)  # type: ignore[arg-type]  # any samples
+        run.finish("completed")
+
+
+def test_a_completed_run_is_reported_at_once(tmp_path: Path) -> None:
+    write_run(tmp_path, scored(0), scored(1))
+
+    done = call_main(tmp_path, "runs", "wait", "run-1", "--store", "a.db")
+
+    assert done.returncode == 0
+    assert "samples       2, 2 judged" in done.stdout
+    assert "assay show run-1 --store a.db" in done.stdout
+
+
+def test_failed_samples_make_it_inconclusive(tmp_path: Path) -> None:
+    write_run(tmp_path, scored(0), broken(1))
+
+    done = call_main(tmp_path, "runs", "wait", "run-1", "--store", "a.db", "--json")
+
+    assert done.returncode == 3
+    assert json.loads(done.stdout)["failed"] == 1
+    assert "start the shards again, with the same command" in done.stderr
+
+
+def test_an_unfinished_run_is_given_up_after_the_timeout(tmp_path: Path) -> None:
+    write_run(tmp_path, scored(0))
+
+    done = call_main(tmp_path, "runs", "wait", "run-1", "--store", "a.db", "--timeout", "0.01")
+
+    assert done.returncode == 3
+    assert "1 of 2 recorded; no process executes it" in done.stderr
+
+
+def test_a_run_that_does_not_exist_is_refused_or_waited_for(tmp_path: Path) -> None:
+    write_run(tmp_path, scored(0))
+
+    typo = call_main(tmp_path, "runs", "wait", "nightly", "--store", "a.db")
+    early = call_main(tmp_path, "runs", "wait", "nightly", "--store", "a.db", "--timeout", "0.01")
+
+    assert (typo.returncode, early.returncode) == (2, 3)
+    assert "run 'nightly' does not exist after 0.01 s" in early.stderr
+
+
+def test_runs_are_copied_to_another_store(tmp_path: Path) -> None:
+    write_run(tmp_path, scored(0), broken(1))
+
+    for copied, present in ((1, 0), (0, 1)):
+        done = call_main(
+            tmp_path, "runs", "copy", "run-1", "--to", "b.db", "--store", "a.db", "--json"
+        )
+        assert done.returncode == 0, done.stderr
+        (found,) = json.loads(done.stdout)["copied"]
+        assert (found["id"], found["results"], found["present"]) == ("run-1", copied, present)
+    assert main(["runs", "--store", str(tmp_path / "b.db")]) == 0
