@@ -12,7 +12,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from assay.environments import launch_server, wait_until_ready
+from assay.environments import ServerProcess, launch_server, wait_until_ready
 from assay.errors import ConfigError, EnvironmentFault
 from misbehaving import PATIENCE_S, refused_port
 
@@ -54,6 +54,13 @@ def child_in(log: tuple[str, ...]) -> int:
     return int(next(line.split()[1] for line in log if line.startswith("child ")))
 
 
+async def read_child(server: ServerProcess) -> int:
+    # A thread reads the output, perhaps after the server is ready.
+    while not any(line.startswith("child ") for line in server.log):
+        await asyncio.sleep(0.01)
+    return child_in(server.log)
+
+
 def test_a_server_is_ready_inside_and_gone_with_its_children_afterwards() -> None:
     async def test() -> tuple[int, int]:
         async with launch_server(program(), URL) as server:
@@ -61,7 +68,7 @@ def test_a_server_is_ready_inside_and_gone_with_its_children_afterwards() -> Non
                 assert response.status == 200
             assert server.log[-1] == "ready  [31m soon"
             assert os.getpgid(server.pid) == server.pid
-            return server.pid, child_in(server.log)
+            return server.pid, await read_child(server)
 
     for pid in asyncio.run(test()):
         wait_until_gone(pid)
@@ -133,7 +140,7 @@ def test_cancellation_ends_the_server() -> None:
 
     async def serve() -> None:
         async with launch_server(program(), URL) as server:
-            pids.extend((server.pid, child_in(server.log)))
+            pids.extend((server.pid, await read_child(server)))
             await asyncio.Event().wait()
 
     async def test() -> None:
@@ -152,9 +159,14 @@ def test_cancellation_ends_the_server() -> None:
 USER = """
 import asyncio, json, os, sys, threading
 from assay.environments import launch_server
+async def show(server):
+    # The output of a server may be read after it is ready.
+    while not (found := [line for line in server.log if line[:6] == "child "]):
+        await asyncio.sleep(0.01)
+    print(server.pid, found[0].split()[1], flush=True)
 async def main():
     async with launch_server(json.loads(sys.argv[1]), "http://127.0.0.1:{port}") as server:
-        print(server.pid, next(l.split()[1] for l in server.log if l[:6] == "child "), flush=True)
+        await show(server)
         if sys.argv[2] == "exit":
             asyncio.get_running_loop().call_soon(sys.exit, 3)
         await asyncio.Event().wait()
@@ -162,7 +174,7 @@ if sys.argv[2] == "abandon":
     server = launch_server(json.loads(sys.argv[1]), "http://127.0.0.1:{port}")
     loop = asyncio.new_event_loop()
     child = loop.run_until_complete(server.__aenter__())
-    print(child.pid, next(l.split()[1] for l in child.log if l[:6] == "child "), flush=True)
+    loop.run_until_complete(show(child))
     sys.exit(3)
 asyncio.run(main())
 """
