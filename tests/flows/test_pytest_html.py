@@ -26,7 +26,7 @@ def test_the_report_has_every_run_of_the_session(tmp_path: Path) -> None:
     assert text.count('class="run-section"') == 2
     # The failed test comes first, and misses its threshold.
     assert text.index("test_low") < text.index("test_right")
-    assert "misses 0.900" in text
+    assert "misses threshold 0.900" in text
     assert (tmp_path / "report.html").stat().st_mode & 0o777 == 0o600
 
 
