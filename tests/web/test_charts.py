@@ -32,7 +32,9 @@ def test_an_unknown_mean_draws_nothing(draw: object) -> None:
 
 
 def test_a_scale_without_width_is_drawn() -> None:
-    ElementTree.fromstring(draw_interval(2.0, None, None, scale=(2.0, 2.0)))
+    picture = ElementTree.fromstring(draw_interval(2.0, None, None, scale=(2.0, 2.0)))
+
+    assert picture.find(".//circle") is not None
 
 
 def test_small_bins_stay_visible() -> None:
