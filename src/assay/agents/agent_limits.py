@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from assay.providers import ActiveTimer
+from assay.providers import ActiveTimer, UsageTotals
 from assay.types import Usage
 
 
@@ -27,39 +27,21 @@ class RolloutBudget:
     """The turns, tokens and dollars that a running rollout has spent."""
 
     _turns = 0
-    _tokens: int | None = 0
-    _cost_usd: float | None = 0.0
 
     def __init__(self, limits: Limits, timer: ActiveTimer) -> None:
         self._limits = limits
         self._timer = timer
+        self._totals = UsageTotals()
 
     def add(self, usage: Usage | None) -> str | None:
         """Count one more turn. Return the name of the limit it exhausts, or None."""
         self._turns += 1
-        # Once one call has no usage, the total stays unknown: a partial sum would understate it.
-        if usage is None or usage.input_tokens is None or usage.output_tokens is None:
-            self._tokens = None
-        elif self._tokens is not None:
-            self._tokens += usage.input_tokens + usage.output_tokens
-        if usage is None or usage.cost_usd is None:
-            self._cost_usd = None
-        elif self._cost_usd is not None:
-            self._cost_usd += usage.cost_usd
+        self._totals.add(usage)
         limits = self._limits
         if limits.max_seconds is not None and self._timer.spent_s >= limits.max_seconds:
             return "max_seconds"
         if limits.max_turns is not None and self._turns >= limits.max_turns:
             return "max_turns"
-        # A limit on an unknown amount cannot be enforced, so the rollout ends instead.
-        if limits.max_tokens is not None:
-            if self._tokens is None:
-                return "max_tokens (usage unknown)"
-            if self._tokens >= limits.max_tokens:
-                return "max_tokens"
-        if limits.max_cost_usd is not None:
-            if self._cost_usd is None:
-                return "max_cost_usd (price unknown)"
-            if self._cost_usd >= limits.max_cost_usd:
-                return "max_cost_usd"
-        return None
+        return self._totals.find_limit(
+            max_tokens=limits.max_tokens, max_cost_usd=limits.max_cost_usd
+        )

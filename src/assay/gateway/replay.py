@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from assay.errors import ConfigError, EndpointError, ReplayDifference
-from assay.providers import ModelClient, Reply, check_tools
+from assay.providers import ClientWrapper, ModelClient, Reply
 from assay.types import (
     Endpoint,
     Message,
@@ -211,19 +211,15 @@ def _measure_likeness(
     return shared, sum(recorded.get(name) == value for name, value in present.items())
 
 
-class ReplayClient:
+class ReplayClient(ClientWrapper):
     """The model of one rollout, as assay itself calls it."""
 
     def __init__(
         self, session: ReplaySession, client: ModelClient, about: Mapping[str, Any]
     ) -> None:
+        super().__init__(client)
         self.session = session
-        self.endpoint = client.endpoint
-        self._client = client
         self._about = about
-
-    async def check_tools(self, tools: Sequence[ToolSpec]) -> None:
-        await check_tools(self._client, tools)
 
     async def complete(
         self,
@@ -236,7 +232,7 @@ class ReplayClient:
         asked = build_own_request(self._about, messages, tools)
         found = self.session.find(OWN_DIALECT, "messages", asked)
         if found is None:
-            return await self._client.complete(messages, tools=tools, seed=seed)
+            return await super().complete(messages, tools=tools, seed=seed)
         if found.answer is None:
             raise EndpointError(found.error or "the recorded call has no answer")
         try:

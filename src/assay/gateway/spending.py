@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from assay.errors import ConfigError
+from assay.providers import UsageTotals
 from assay.types import Usage
 
 MAX_TURNS = "max_turns"
@@ -45,8 +46,7 @@ class SessionSpending:
         self._started = time.monotonic()
         self._turns = 0
         self._in_flight = 0
-        self._tokens: int | None = 0
-        self._cost_usd: float | None = 0.0
+        self._totals = UsageTotals()
 
     @property
     def left_s(self) -> float | None:
@@ -66,32 +66,18 @@ class SessionSpending:
     def add(self, usage: Usage | None, *, is_turn: bool = True) -> None:
         """Count one more answer."""
         self._turns += is_turn
-        # Once one call has no usage, the total stays unknown: a partial sum would understate it.
-        if usage is None or usage.input_tokens is None or usage.output_tokens is None:
-            self._tokens = None
-        elif self._tokens is not None:
-            self._tokens += usage.input_tokens + usage.output_tokens
-        if usage is None or usage.cost_usd is None:
-            self._cost_usd = None
-        elif self._cost_usd is not None:
-            self._cost_usd += usage.cost_usd
+        self._totals.add(usage)
 
     def find_limit(self) -> str | None:
         """Return the name of the limit that allows no further call, or None."""
         limits = self._limits
         if self.left_s is not None and self.left_s <= 0:
             return "max_seconds"
-        # A limit on an unknown amount cannot be enforced, so the session ends instead.
-        if limits.max_tokens is not None:
-            if self._tokens is None:
-                return "max_tokens (usage unknown)"
-            if self._tokens >= limits.max_tokens:
-                return "max_tokens"
-        if limits.max_cost_usd is not None:
-            if self._cost_usd is None:
-                return "max_cost_usd (price unknown)"
-            if self._cost_usd >= limits.max_cost_usd:
-                return "max_cost_usd"
+        spent = self._totals.find_limit(
+            max_tokens=limits.max_tokens, max_cost_usd=limits.max_cost_usd
+        )
+        if spent is not None:
+            return spent
         # Last, since it does not concern all calls.
         if limits.max_turns is not None and self._turns + self._in_flight >= limits.max_turns:
             return MAX_TURNS

@@ -46,3 +46,4 @@ from .reply import ClientSettings as ClientSettings
 from .reply import Reply as Reply
 from .reply_redaction import Redactor as Redactor
 from .tool_text import CallStyle as CallStyle
+from .usage_totals import UsageTotals as UsageTotals
