@@ -22,6 +22,7 @@ from .file_problems import ValuePath as ValuePath
 from .file_problems import quote_value as quote_value
 from .file_problems import suggest_name as suggest_name
 from .frozen_models import thaw as thaw
+from .gc_tuning import reduce_gc_frequency as reduce_gc_frequency
 from .guarded_yaml import YamlDocument as YamlDocument
 from .guarded_yaml import parse_yaml as parse_yaml
 from .guarded_yaml import read_limited_text as read_limited_text

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Self
 
-from pydantic import AliasChoices, Field, field_validator
+from pydantic import AliasChoices, ConfigDict, Field, field_validator
 
 from .endpoint import Endpoint
 from .field_types import NullToEmpty
@@ -16,6 +16,9 @@ class AgentSession(JsonModel):
 
     Written without secrets. `with_secrets` restores them before the session is continued.
     """
+
+    # `defer_build`: most evaluations neither continue nor store a session.
+    model_config = ConfigDict(defer_build=True)
 
     id: str = Field(min_length=1, validation_alias=AliasChoices("id", "session_id"))
     endpoint: Endpoint

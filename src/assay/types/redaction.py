@@ -10,7 +10,6 @@ import re
 import threading
 from collections.abc import Iterable
 from functools import cached_property, lru_cache
-from html import escape
 from urllib.parse import quote, quote_plus
 from weakref import WeakSet
 
@@ -123,6 +122,8 @@ def _collect_encodings_cached(secrets: frozenset[str]) -> list[str]:
 
 def _collect_encodings(secrets: Iterable[str]) -> list[str]:
     # The secrets themselves and their encodings in JSON, Python, URLs and HTML, longest first.
+    from html import escape  # loads a table of 2,000 names, which few programs need
+
     found: set[str] = set()
     for secret in secrets:
         in_json = json.dumps(secret, ensure_ascii=False)[1:-1]

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from assay.runner.gc_tuning import GC_THRESHOLD, reduce_gc_frequency
+from assay.types.gc_tuning import GC_THRESHOLD, reduce_gc_frequency
 
 
 @pytest.fixture(autouse=True)
