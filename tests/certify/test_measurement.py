@@ -1,6 +1,7 @@
 """One sample measured: crashes, timeouts, garbage, and what is kept for a second try."""
 
 import asyncio
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from assay.agents import Agent, FunctionAgent, RunContext, run_agent
 from assay.certify.graders import Grader
 from assay.certify.measurement import (
     MEASUREMENT_KEY,
+    CallSlots,
     CriteriaScorer,
     SlottedAgent,
     prepare_golden,
@@ -18,6 +20,7 @@ from assay.certify.measurement import (
 )
 from assay.environments import BasicEnvironment, Step
 from assay.errors import AccessDenied
+from assay.providers import LIMIT_SHARE
 from assay.runner import EvalConfig, Resume, evaluate
 from assay.types import EvaluateResult, Message, ModelCall, Sample, Trajectory
 from bars import score_bar
@@ -45,7 +48,7 @@ def measure(
     """Run the agent and its graders as a certification does, and return the recorded samples."""
 
     async def run() -> list[Sample]:
-        slots = asyncio.Semaphore(1)
+        slots = CallSlots(1)
         own = FunctionAgent(agent, "my:agent") if callable(agent) else agent
         scorer = CriteriaScorer(graders, slots=slots, name="certify(x)")
         config = EvalConfig(
@@ -273,3 +276,16 @@ def test_no_more_calls_are_in_flight_than_there_are_slots(store: str) -> None:
     measure(store, agent, grader(lambda sample: 1.0), samples=samples)
 
     assert most == 1
+
+
+def test_another_process_of_the_run_has_its_share_of_the_calls() -> None:
+    slots = CallSlots(8)
+    agent = SlottedAgent(FunctionAgent(str, "my:agent"), slots, 30.0)
+    LIMIT_SHARE.set(2, 3)
+    try:
+        other = pickle.loads(pickle.dumps((slots, agent)))
+    finally:
+        LIMIT_SHARE.set(0, 1)
+
+    assert other[0].total == 2
+    assert other[1].max_workers == 8

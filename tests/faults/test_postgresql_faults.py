@@ -1,10 +1,15 @@
-"""A PostgreSQL server that cuts its connections or restarts during a run."""
+"""A PostgreSQL server that cuts its connections, restarts or has a full disk during a run."""
 
-import asyncio
+import errno
+import json
 import os
+import random
 import shutil
+import subprocess
+import time
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +17,8 @@ import psycopg
 import pytest
 
 from assay.store import Store
-from misbehaving import Exchange, MisbehavingServer
-from processes import Evaluation, names, program, write_rows
+from misbehaving import PATIENCE_S, Gate, MisbehavingServer
+from processes import Evaluation, assay, names, program, write_rows
 
 Start = Callable[..., Evaluation]
 ALL = names(60)
@@ -39,12 +44,50 @@ class RestartableServer:
     def stop(self) -> None:
         self._server.cleanup()
 
-    def cut_connections(self) -> None:
+    def cut_connections(self, condition: str = "TRUE") -> int:
+        """Cut all connections, or those of which the condition is true; return how many."""
         with psycopg.connect(self.url, autocommit=True) as connection:
-            connection.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                "WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
+            found = connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE "
+                f"pid <> pg_backend_pid() AND backend_type = 'client backend' AND {condition}"
             )
+            return len(found.fetchall())
+
+    def add_small_disk(self, folder: Path) -> str:
+        """Return the URL of a store whose tables are on the disk that is mounted at `folder`."""
+        owner = self._folder.stat()
+        os.chown(folder, owner.st_uid, owner.st_gid)
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute(f"CREATE TABLESPACE small LOCATION '{folder}'")
+        return f"{self.url}&options=-cdefault_tablespace%3Dsmall"
+
+
+@pytest.fixture
+def small_disk() -> Iterator[Path]:
+    """The folder where a disk of a few megabytes is mounted."""
+    folder = Path(os.environ["ASSAY_SUITE_FOLDER"]) / f"disk-{os.urandom(4).hex()}"
+    folder.mkdir()
+    options = ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(folder)]
+    try:
+        subprocess.run(options, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        folder.rmdir()
+        pytest.skip(f"a disk of its own cannot be mounted here: {error}")
+    yield folder
+    # Lazily: the server may still have files open.
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+    folder.rmdir()
+
+
+def fill_disk(folder: Path) -> Path:
+    """Write a file that leaves no room on the disk."""
+    with suppress(OSError), (folder / "filler").open("wb", buffering=0) as filler:
+        while filler.write(bytes(2**16)):
+            pass
+    with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
+        (folder / "more").write_bytes(bytes(2**13))
+    (folder / "more").unlink()
+    return folder / "filler"
 
 
 @pytest.fixture
@@ -55,27 +98,6 @@ def database() -> Iterator[RestartableServer]:
     yield started
     started.stop()
     shutil.rmtree(folder, ignore_errors=True)
-
-
-class Gate:
-    """Answers the first half of the calls; the others wait until it is opened."""
-
-    def __init__(self, server: MisbehavingServer) -> None:
-        self._left = len(ALL) // 2
-        self._is_open = False
-        server.react = self._react
-
-    def open(self) -> None:
-        self._is_open = True
-
-    async def _react(self, exchange: Exchange) -> None:
-        self._left -= 1
-        waits = self._left < 0
-        while waits and not self._is_open:
-            if exchange.is_gone:
-                return
-            await asyncio.sleep(0.005)
-        await exchange.echo()
 
 
 @pytest.fixture
@@ -100,7 +122,7 @@ def read_results(url: str) -> list[str]:
 def test_a_run_continues_after_its_idle_connections_were_cut(
     options: dict[str, Any], server: MisbehavingServer, database: RestartableServer, start: Start
 ) -> None:
-    gate = Gate(server)
+    gate = Gate(server, answered=len(ALL) // 2)
     evaluation = start(program(**options))
     evaluation.wait_until(lambda it: it.stdout.count("kept") >= len(ALL) // 2)
 
@@ -114,7 +136,7 @@ def test_a_run_continues_after_its_idle_connections_were_cut(
 def test_a_run_whose_server_is_down_stops_loudly_and_is_resumed_after_the_restart(
     options: dict[str, Any], server: MisbehavingServer, database: RestartableServer, start: Start
 ) -> None:
-    gate = Gate(server)
+    gate = Gate(server, answered=len(ALL) // 2)
     evaluation = start(program(**options))
     evaluation.wait_until(lambda it: it.stdout.count("kept") >= len(ALL) // 2)
 
@@ -135,7 +157,7 @@ def test_a_run_whose_server_is_down_stops_loudly_and_is_resumed_after_the_restar
 def test_a_run_continues_after_its_server_was_restarted_between_two_commits(
     options: dict[str, Any], server: MisbehavingServer, database: RestartableServer, start: Start
 ) -> None:
-    gate = Gate(server)
+    gate = Gate(server, answered=len(ALL) // 2)
     evaluation = start(program(**options))
     evaluation.wait_until(lambda it: it.stdout.count("kept") >= len(ALL) // 2)
 
@@ -144,4 +166,84 @@ def test_a_run_continues_after_its_server_was_restarted_between_two_commits(
     gate.open()
 
     assert evaluation.ended() == 0, evaluation.stderr
+    assert read_results(database.url) == ALL
+
+
+def test_a_connection_cut_in_a_transaction_stops_the_run_loudly_and_it_is_resumed(
+    options: dict[str, Any], server: MisbehavingServer, database: RestartableServer, start: Start
+) -> None:
+    gate = Gate(server, answered=len(ALL) // 2)
+    evaluation = start(program(**options))
+    evaluation.wait_until(lambda it: it.stdout.count("kept") >= len(ALL) // 2)
+    with psycopg.connect(database.url) as locking:
+        locking.execute("LOCK TABLE assay_result IN EXCLUSIVE MODE")
+        gate.open()
+
+        deadline = time.monotonic() + PATIENCE_S
+        while not database.cut_connections("wait_event_type = 'Lock'"):
+            assert time.monotonic() < deadline, "the run wrote nothing"
+            time.sleep(0.01)
+
+    assert evaluation.ended() == 3
+    assert evaluation.error["kind"] == "StoreError"
+    assert "the server ended the connection" in evaluation.stderr
+    kept, asked = set(evaluation.kept), len(server.calls)
+    resumed = start(program(**options, resume={"take_over": True}))
+    assert resumed.ended() == 0, resumed.stderr
+    assert not kept & set(server.asked(asked))
+    assert read_results(database.url) == ALL
+
+
+def test_a_run_stops_loudly_on_a_full_disk_and_is_resumed_when_there_is_room(
+    options: dict[str, Any],
+    server: MisbehavingServer,
+    small_disk: Path,
+    database: RestartableServer,
+    start: Start,
+) -> None:
+    url = database.add_small_disk(small_disk)
+    # Incompressible, and too much for what is left of pages in use.
+    chance = random.Random(1)
+    texts = {name: f"{name} {chance.randbytes(10_000).hex()}" for name in ALL}
+    rows = [{"id": name, "question": text, "answer": text} for name, text in texts.items()]
+    Path(options["dataset"]).write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    gate = Gate(server, answered=len(ALL) // 2)
+    evaluation = start(program(**{**options, "store": url}))
+    evaluation.wait_until(lambda it: it.stdout.count("kept") >= len(ALL) // 2)
+
+    filler = fill_disk(small_disk)
+    gate.open()
+
+    assert evaluation.ended() == 3
+    assert evaluation.error["kind"] == "StoreError"
+    assert "the server's disk is full" in evaluation.stderr
+    kept, asked = set(evaluation.kept), len(server.calls)
+    filler.unlink()
+    resumed = start(program(**{**options, "store": url}, resume={"take_over": True}))
+    assert resumed.ended() == 0, resumed.stderr
+    assert not {texts[name] for name in kept} & set(server.asked(asked))
+    assert read_results(url) == ALL
+
+
+def test_workers_continue_after_their_server_was_restarted_between_two_commits(
+    options: dict[str, Any], server: MisbehavingServer, database: RestartableServer, start: Start
+) -> None:
+    gate = Gate(server, answered=10)
+    command = start(
+        assay(
+            *("eval", options["dataset"], "--model", f"openai:m@{server.url}"),
+            *("--scorer", "exact_answer", "--workers", 2, "--concurrency", 10),
+            *("--fail-on-error", 0.5, "--run", "nightly", "--store", database.url),
+        ),
+        OPENAI_API_KEY="k",
+    )
+    server.wait_until(lambda: server.at_once == 10)
+    with Store.open(database.url, create=False) as store:
+        server.wait_until(lambda: store.run().totals.recorded == 10)
+
+    database.stop()
+    database.start()
+    gate.open()
+
+    assert command.ended() == 0, command.stderr
     assert read_results(database.url) == ALL

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from assay.store import Store
-from misbehaving import PATIENCE_S, Exchange, MisbehavingServer
+from misbehaving import PATIENCE_S, Exchange, Gate, MisbehavingServer
 from processes import Evaluation, Recorded, assay, names, write_rows
 
 Start = Callable[..., Evaluation]
@@ -62,27 +62,6 @@ def wait_for_recorded(store: Path, count: int) -> None:
     while count_recorded(store) < count:
         assert time.monotonic() < deadline, "too few samples were recorded"
         time.sleep(0.01)
-
-
-class Gate:
-    """Answers so many calls; the others wait until it is opened."""
-
-    def __init__(self, server: MisbehavingServer, *, answered: int) -> None:
-        self._left = answered
-        self._is_open = False
-        server.react = self._react
-
-    def open(self) -> None:
-        self._is_open = True
-
-    async def _react(self, exchange: Exchange) -> None:
-        self._left -= 1
-        waits = self._left < 0
-        while waits and not self._is_open:
-            if exchange.is_gone:
-                return
-            await asyncio.sleep(0.005)
-        await exchange.echo()
 
 
 async def takes_a_moment(exchange: Exchange) -> None:
@@ -187,26 +166,119 @@ def test_workers_end_with_their_command(
     assert Recorded(store).results == ALL
 
 
+def change_evaluation(folder: Path, old: str, new: str) -> None:
+    path = folder / "evaluation.py"
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("setting", "option"),
+    [
+        ("concurrency=20", ("--concurrency", 50)),
+        ("concurrency=400, client=assay.ClientSettings(concurrency=50)", ()),
+    ],
+)
 def test_the_concurrency_is_the_limit_of_all_workers_together(
-    folder: Path, store: Path, server: MisbehavingServer, start: Start
+    setting: str,
+    option: tuple[object, ...],
+    folder: Path,
+    store: Path,
+    server: MisbehavingServer,
+    start: Start,
 ) -> None:
+    change_evaluation(folder, "concurrency=20", setting)
+    change_evaluation(folder, "\nfrom", "\nimport assay.providers as assay\nfrom")
     most = 0
 
     async def count(exchange: Exchange) -> None:
         nonlocal most
         most = max(most, server.at_once)
+        # Held until the limit is reached: the workers must use it, and not exceed it.
+        while server.at_once < 50 and len(server.calls) < 200 and not exchange.is_gone:
+            await asyncio.sleep(0.005)
         await takes_a_moment(exchange)
 
     server.react = count
+    command = start(assay("eval", "evaluation.py", "--workers", 4, *option, "--store", store))
+
+    assert command.ended() == 0, command.stderr
+    assert most == 50
+
+
+def test_a_refusal_of_one_worker_lowers_the_limit_of_all(
+    folder: Path, store: Path, server: MisbehavingServer, start: Start
+) -> None:
+    write_rows(folder / "data.jsonl", names(600))
+    change_evaluation(folder, "concurrency=20", "concurrency=400")
+    in_flight: list[int] = []
+    refused = False
+
+    async def refuse_one(exchange: Exchange) -> None:
+        nonlocal refused
+        in_flight.append(server.at_once)
+        # Held until all workers are there: they start with 20 together.
+        while not refused and server.at_once < 20 and not exchange.is_gone:
+            await asyncio.sleep(0.005)
+        if not refused:
+            refused = True
+            await exchange.answer(429, {"error": {"message": "slow down"}})
+        else:
+            await takes_a_moment(exchange)
+
+    server.react = refuse_one
+    command = start(assay("eval", "evaluation.py", "--workers", 4, "--store", store))
+
+    assert command.ended() == 0, command.stderr
+    # All of them are at half or less of what they had, and do not grow for a while. Had one worker
+    # alone learned from the refusal, the others would have doubled.
+    lowest = min(max(in_flight[first : first + 40]) for first in range(100, 400))
+    assert lowest <= 20
+    assert Recorded(store).results == names(600)
+
+
+def test_workers_adapt_together_to_a_server_that_refuses_above_50(
+    folder: Path, store: Path, server: MisbehavingServer, start: Start
+) -> None:
+    write_rows(folder / "data.jsonl", names(1000))
+    change_evaluation(folder, "concurrency=20", "concurrency=400")
+    refused = most = 0
+
+    async def bear_50(exchange: Exchange) -> None:
+        nonlocal refused, most
+        most = max(most, server.at_once)
+        if server.at_once > 50:
+            refused += 1
+            await exchange.answer(429, {"error": {"message": "slow down"}}, Retry_After="0.1")
+        else:
+            await takes_a_moment(exchange)
+
+    server.react = bear_50
+    command = start(assay("eval", "evaluation.py", "--workers", 4, "--store", store))
+
+    assert command.ended() == 0, command.stderr
+    assert Recorded(store).results == names(1000)
+    assert most > 50
+    assert refused < 150
+
+
+@pytest.mark.parametrize("limit", ["100", "0.4"])
+def test_failures_of_all_workers_count_towards_the_limit_of_the_run(
+    limit: str, folder: Path, store: Path, server: MisbehavingServer, start: Start
+) -> None:
+    change_evaluation(folder, "    return", "    assert int(sample.id[1:]) % 2, 'even'\n    return")
+
     command = start(
         assay(
-            *("eval", "evaluation.py", "--workers", 4, "--concurrency", 10),
-            *("--max-samples", 120, "--store", store),
+            *("eval", "evaluation.py", "--workers", 4, "--fail-on-error", limit),
+            *("--store", store),
         )
     )
 
-    assert command.ended() == 0, command.stderr
-    assert 4 <= most <= 10
+    # Half of the 300 fail: in no worker alone as many as that.
+    assert command.ended() == 3
+    assert f"the run was stopped by fail_on_error={limit}" in command.stderr
+    assert Recorded(store).status == "failed"
 
 
 def test_a_refused_key_ends_all_workers_with_one_message(

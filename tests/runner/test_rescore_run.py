@@ -7,8 +7,8 @@ import pytest
 
 from assay.errors import ConfigError
 from assay.providers import ClientSettings
-from assay.runner import EvalConfig, Progress, Stop, evaluate
-from assay.runner.rescore_run import RescoreOptions, rescore
+from assay.runner import EvalConfig, Progress, Shard, Stop, evaluate
+from assay.runner.rescore_run import RescoreOptions, rescore, rescore_shard
 from assay.store import Store
 from assay.types import Endpoint, Sample
 
@@ -34,6 +34,10 @@ def recorded(store: Path, *replies: object, repeats: int = 1) -> str:
     return asyncio.run(evaluate(ROWS, config, store=store)).run_id
 
 
+def is_yes(sample: Sample) -> bool:
+    return sample.response == "yes"
+
+
 def test_the_same_rollouts_get_new_results_in_a_run_of_their_own(tmp_path: Path) -> None:
     store = tmp_path / "a.db"
     old = recorded(store, "yes")
@@ -56,6 +60,45 @@ def test_repeats_are_kept_apart(tmp_path: Path) -> None:
 
     assert report.summary.results == 8
     assert report.mean == 0.5
+    with Store.open(store) as opened:
+        assert opened.run(report.run_id).spec.total == 4
+
+
+def test_shards_score_the_rollouts_of_a_run_between_them(tmp_path: Path) -> None:
+    store = tmp_path / "a.db"
+    old = recorded(store, "yes", "no", repeats=2)
+
+    with Store.open(store) as opened:
+        for number in (1, 2):
+            work = rescore_shard(
+                old,
+                is_yes,
+                Shard("again", number, 2),
+                store=opened,
+                options=RescoreOptions(),
+                stop=Stop(),
+            )
+            asyncio.run(work)
+
+        row = opened.run("again").row()
+    assert (row.status, row.totals.recorded, row.totals.mean) == ("completed", 8, 0.5)
+
+
+def test_a_run_with_missing_repeats_is_not_scored_in_shards(tmp_path: Path) -> None:
+    store = tmp_path / "a.db"
+    old = recorded(store, "yes", {"error": {"status": 400}}, repeats=2)
+
+    with Store.open(store) as opened, pytest.raises(ConfigError, match="leave out --workers"):
+        asyncio.run(
+            rescore_shard(
+                old,
+                is_yes,
+                Shard("again", 1, 2),
+                store=opened,
+                options=RescoreOptions(),
+                stop=Stop(),
+            )
+        )
 
 
 def test_a_rollout_that_broke_is_not_scored(tmp_path: Path) -> None:

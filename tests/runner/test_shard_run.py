@@ -117,31 +117,52 @@ def test_a_changed_dataset_does_not_join_the_run_unless_it_is_allowed(
     assert shard(2, 2, store, data, allow_changed_dataset=True).run.spec.total == 3
 
 
-def test_a_shard_in_which_nothing_succeeds_stops_unless_another_succeeds(store: Path) -> None:
+def test_a_shard_in_which_nothing_succeeds_stops_unless_another_succeeds(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def score(sample: Sample) -> bool:
         if Shard("", 1, 2).has(sample.id):
             raise ValueError("always")
         return True
 
     config = replace(CONFIG, score_fn=score, concurrency=4, client=NO_RETRIES)
+
+    async def work() -> list[ShardReport]:
+        parts = [Shard("both", number, 2) for number in (2, 1)]
+        return await asyncio.gather(
+            *(run_shard(rows(100), config, part, store=store) for part in parts)
+        )
+
+    monkeypatch.setattr("assay.runner.early_stop._PEERS_S", 60.0)
+    good, bad = asyncio.run(work())
+    assert (good.failed, bad.done, good.done + bad.failed) == (0, 0, 100)
+
+    monkeypatch.setattr("assay.runner.early_stop._PEERS_S", 0.0)
     with pytest.raises(RunStopped, match=r"none of the first \d samples succeeded"):
         shard(1, 2, store, rows(100), config=config)
 
+
+def test_shards_in_which_nothing_succeeds_stop_together(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def score(sample: Sample) -> bool:
+        raise ValueError("always")
+
     async def work() -> list[ShardReport | BaseException]:
-        parts = [Shard("both", number, 2) for number in (2, 1)]
+        config = replace(CONFIG, score_fn=score, concurrency=4, client=NO_RETRIES)
+        parts = [Shard("both", number, 2) for number in (1, 2)]
         return await asyncio.gather(
             *(run_shard(rows(100), config, part, store=store) for part in parts),
             return_exceptions=True,
         )
 
+    # Long before this is over: the failures of the other one confirm its own.
+    monkeypatch.setattr("assay.runner.early_stop._PEERS_S", 600.0)
     ended = asyncio.run(work())
+
+    assert all(isinstance(each, RunStopped) for each in ended)
     with Store.open(store) as opened:
-        row = opened.run("both").row()
-    assert not isinstance(ended[0], BaseException)
-    # The first shard's successes are recorded within a tenth of a second; until then the second
-    # may have given up.
-    assert isinstance(ended[1], ShardReport | RunStopped)
-    assert row.totals.recorded == ended[0].done
+        assert opened.run("both").totals.attempts < 30
 
 
 def test_peers_count_what_others_recorded_and_not_their_own(store: Path) -> None:
@@ -153,10 +174,27 @@ def test_peers_count_what_others_recorded_and_not_their_own(store: Path) -> None
         shard(2, 2, store)
 
         assert peers.has_success()
-        peers._recorded_usd, peers.own_usd = 3.0, 1.0
+        peers._before_usd, peers._recorded_usd, peers.own_usd = 1.0, 4.0, 1.0
         assert peers.spent_usd == 2.0
         peers.own_usd = 4.0
         assert peers.spent_usd == 0.0
+
+
+def test_the_failures_of_other_shards_count_towards_the_limit(store: Path) -> None:
+    def refuse(sample: Sample) -> float:
+        assert int(sample.id[1:]) % 2, "even"
+        return 1.0
+
+    config = replace(CONFIG, score_fn=refuse, concurrency=1)
+    failed = shard(1, 2, store, config=config).failed
+    assert failed > 2
+    limited = replace(config, fail_on_error=failed + 1)
+
+    with pytest.raises(RunStopped, match=rf"fail_on_error={failed + 1}: {failed + 2} of 20"):
+        shard(2, 2, store, config=limited, failed_before=0)
+
+    # Those of an earlier execution do not count.
+    assert shard(2, 2, store, config=limited).failed
 
 
 def test_the_cost_of_other_shards_counts_towards_the_limit(store: Path, tmp_path: Path) -> None:

@@ -108,9 +108,10 @@ def write_first_version(database: Database) -> None:
     run.finish("interrupted")
 
 
-def test_a_store_from_before_steps_were_kept_has_its_runs_and_takes_steps(where: str) -> None:
+@pytest.mark.parametrize("version", range(1, len(MIGRATIONS) + 1))
+def test_a_store_of_any_version_keeps_its_runs_and_takes_steps(where: str, version: int) -> None:
     older = opened(where)
-    migrate(older, MIGRATIONS[:1])
+    migrate(older, MIGRATIONS[:version])
     write_first_version(older)
     older.close()
 

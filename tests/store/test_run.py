@@ -292,3 +292,11 @@ def test_a_rollout_whose_scorer_failed_costs_nothing_more(store: Store) -> None:
 
     assert run.read_retries() == RetriedAttempts(2, 0.0, 2)
     assert run.attempts_cost_usd() == 0.0
+
+
+def test_runs_are_found_by_the_end_of_their_ids(store: Store) -> None:
+    run = store.start_run(spec("t"))
+    for other in ("step-2-of-t", "step-0-of-t", "step-0-of-other", "-of-t"):
+        store.start_run(spec(other))
+
+    assert [each.id for each in run.find_runs(suffix="-of-t")] == ["step-2-of-t", "step-0-of-t"]

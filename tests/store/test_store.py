@@ -14,6 +14,7 @@ from assay.errors import ConfigError, MissingExtra, StoreError
 from assay.store import RunSpec, Store, StoreSettings
 from assay.types import Endpoint, ModelCall, Sample, Trajectory, Usage
 from assay.web import ViewServer
+from commands import call_main
 from store_runs import broken, key_of, record, scored, spec
 from view_requests import fetch
 
@@ -459,7 +460,7 @@ def test_kept_summaries_are_read_for_many_runs_at_once(store: Store) -> None:
 
 
 def test_a_role_that_may_only_read_sees_runs_and_pages_and_writes_nothing(
-    postgresql_url: str, postgresql_server: str
+    postgresql_url: str, postgresql_server: str, tmp_path: Path
 ) -> None:
     schema = postgresql_url.rpartition("%3D")[2]
     role = f"reader_{schema}"
@@ -472,11 +473,15 @@ def test_a_role_that_may_only_read_sees_runs_and_pages_and_writes_nothing(
         connection.execute(f"GRANT USAGE ON SCHEMA {schema} TO {role}")
         connection.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {role}")
 
-    with Store.open(postgresql_url.replace("//postgres", f"//{role}"), create=False) as reader:
+    reading = postgresql_url.replace("//postgres", f"//{role}")
+    with Store.open(reading, create=False) as reader:
         assert [row.totals.recorded for row in reader.runs()] == [2]
         with ViewServer(reader) as viewer:
             for path in ("/", "/api/runs", "/run/run-1"):
                 assert fetch(viewer, path)[0] == 200
+        for words in (["runs"], ["show", "run-1"], ["compare", "run-1", "run-1"]):
+            done = call_main(tmp_path, *words, ASSAY_STORE=reading)
+            assert (done.returncode, done.stderr) == (0, "")
         for write in (lambda: reader.start_run(spec("run-2")), lambda: reader.delete_run("run-1")):
             with pytest.raises(StoreError, match="permission denied"):
                 write()

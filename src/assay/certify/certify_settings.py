@@ -7,6 +7,7 @@ from assay.agents import Agent
 from assay.datasets import FetchRules
 from assay.errors import ConfigError
 from assay.providers import EndpointLike
+from assay.runner import RaySettings
 from assay.types import Endpoint, Sample
 
 Runner = str | Endpoint | Agent | Callable[[Sample], object]
@@ -47,6 +48,9 @@ class CertifySettings:
 
     warmup: int | None = None
     """Calls before the first measured one. None: one when the latency is a criterion."""
+
+    engine: RaySettings | None = None
+    """The Ray cluster whose workers call the agent and grade its answers. None: this process."""
 
     fetch: FetchRules = field(default_factory=FetchRules)
     """Rules for fetching the golden dataset."""

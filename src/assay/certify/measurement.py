@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from assay.agents import Agent, AgentFault, RolloutFailed, RunContext
 from assay.errors import AccessDenied, ScorerFault
-from assay.providers import ActiveTimer
+from assay.providers import LIMIT_SHARE, ActiveTimer
 from assay.scorers import ScoreCaller
 from assay.store import KeptRollout
 from assay.types import EvaluateResult, Message, Metric, Sample, Trajectory, describe_error
@@ -80,11 +81,28 @@ class JudgeUsage:
             self.cost_usd = self.cost_usd + cost if isinstance(cost, int | float) else None
 
 
+class CallSlots(asyncio.Semaphore):
+    """Limits the concurrent calls of the agent. Another process of the run has its share."""
+
+    def __init__(self, total: int) -> None:
+        super().__init__(total)
+        self.total = total
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_take_slots, (self.total,))
+
+
+def _take_slots(total: int) -> CallSlots:
+    return CallSlots(LIMIT_SHARE.take(total))
+
+
 class SlottedAgent:
     """Limits the concurrent calls of an agent, and the time of each."""
 
-    def __init__(self, agent: Agent, slots: asyncio.Semaphore, timeout_s: float) -> None:
+    def __init__(self, agent: Agent, slots: CallSlots, timeout_s: float) -> None:
         self.name, self.identity = agent.name, agent.identity
+        # A run has at most so many workers.
+        self.max_workers = slots.total
         self._agent = agent
         self._slots = slots
         self._timeout_s = timeout_s
@@ -119,7 +137,7 @@ class CriteriaScorer:
         self,
         graders: Sequence[Grader],
         *,
-        slots: asyncio.Semaphore,
+        slots: CallSlots,
         name: str,
         data_sha256: str | None = None,
     ) -> None:

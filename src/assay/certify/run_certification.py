@@ -1,6 +1,5 @@
 """`certify`: run a plan as a recorded evaluation and decide its criteria."""
 
-import asyncio
 import platform
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,7 +9,7 @@ from assay import __version__
 from assay.agents import AgentFault, RolloutFailed, RunContext, hide_expected_answer
 from assay.errors import AccessDenied, AssayError, ConfigError, EndpointError
 from assay.providers import check_endpoint
-from assay.runner import EvalConfig, ProgressCallback, Resume, Stop, evaluate
+from assay.runner import EvalConfig, ProgressCallback, Resume, Stop, evaluate, refuse_file_store
 from assay.stats import format_plural
 from assay.store import Store
 from assay.types import Sample, describe_error, redact, stable_id
@@ -26,7 +25,7 @@ from .certified import (
 from .code_digests import build_certified_endpoint
 from .criteria import ResolvedCriterion, verdict_of
 from .criterion_decisions import Timings, compute_latency_figures
-from .measurement import CriteriaScorer, SlottedAgent, prepare_golden
+from .measurement import CallSlots, CriteriaScorer, SlottedAgent, prepare_golden
 from .plan import CertificationPlan, check_provable
 
 # Ids listed in a certificate. The number of earlier runs is always complete.
@@ -66,9 +65,11 @@ async def certify(
     `CertificationAborted` when a started run fails.
     """
     check_provable(plan)
+    if plan.settings.engine is not None:
+        refuse_file_store(store)
     await _check_endpoints_reachable(plan)
     opened = store if isinstance(store, Store) else Store.open(store)
-    slots = asyncio.Semaphore(plan.slots)
+    slots = CallSlots(plan.slots)
     agent = SlottedAgent(plan.chosen.agent, slots, plan.settings.timeout_s)
     scorer = _build_criteria_scorer(plan, slots)
     try:
@@ -82,6 +83,7 @@ async def certify(
             repeats=plan.profile.repeats,
             concurrency=max(plan.settings.concurrency, plan.slots),
             seed=plan.settings.seed,
+            engine=plan.settings.engine,
         )
         # The warm-up comes before the run, so that no measured call pays for a cold start.
         problem = None
@@ -134,7 +136,7 @@ async def _check_endpoints_reachable(plan: CertificationPlan) -> None:
             )
 
 
-def _build_criteria_scorer(plan: CertificationPlan, slots: asyncio.Semaphore) -> CriteriaScorer:
+def _build_criteria_scorer(plan: CertificationPlan, slots: CallSlots) -> CriteriaScorer:
     """Build the scorer of the run."""
     # Its name is a part of the run's fingerprint: it covers everything that affects a result.
     about = [

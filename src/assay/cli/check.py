@@ -2,18 +2,20 @@
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from assay.datasets import SampleStream, load_samples
+from assay.datasets import SampleStream, SkippedRows, load_samples
 from assay.errors import ConfigError, DatasetError
-from assay.runner import EvalReport, RescoreOptions
+from assay.runner import EvalReport, RaySettings, RescoreOptions, Shard
 from assay.scorers import Checks, checks_from, is_check_passed
 from assay.store import Store
 from assay.types import Sample, build_label
 
 from .arguments import add_count, add_report_options
+from .eval_workers import WorkerTask
 from .exit_status import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_PASS, InconclusiveError
 from .output import (
     cut,
@@ -27,8 +29,15 @@ from .output import (
     wrap_beside,
     write_samples,
 )
-from .recorded_scores import ScoringRequest, score_recorded
+from .ray_options import ENGINE_OPTIONS, add_engine_options, read_engine_options
+from .recorded_scores import (
+    ScoringRequest,
+    score_in_workers,
+    score_recorded,
+    score_recorded_shard,
+)
 from .resume import format_options, format_resume_hint, join_resume_command
+from .run_tracking import RunTrackingStore
 from .sample_input import SampleInput, is_sample_file, refuse_to_overwrite
 from .signals import exit_interrupted
 from .store_option import add_store_option, find_store_location
@@ -55,8 +64,14 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="write the samples with their results, - for stdout"
     )
+    add_count(
+        parser,
+        "--workers",
+        "run N processes on this machine, or with --engine ray N workers of the cluster",
+    )
     parser.add_argument("--name", help="name of the new run")
     parser.add_argument("--resume", metavar="RUN", help="resume an interrupted check run")
+    add_engine_options(parser, with_workers=False)
     add_store_option(parser)
     add_report_options(parser, quiet=True)
 
@@ -64,26 +79,27 @@ def configure(parser: ArgumentParser) -> None:
 def main(args: Namespace) -> int:
     """Exit status: 0 all pass, 1 a check failed, 3 a sample could not be judged or read."""
     checks = checks_from(args.checks)
+    engine = read_engine_options(args, workers_need_engine=False)
     if args.output == "-" and args.json:
         raise ConfigError("--json and `-o -` both write to stdout", hint="pass -o a file")
     if args.output not in (None, "-"):
         refuse_to_overwrite(Path(args.output), (Path(args.source), Path(args.checks)))
-    stream = None
-    if is_sample_file(args.source):
-        stream = load_samples(args.source, args.max_samples, on_bad_row="skip")
+    stream = _open_stream(args)
+    if stream is not None:
         next(iter(stream), None)  # a file that does not exist is refused before a store is created
-    with Store.open(find_store_location(args), create=stream is not None) as store:
+    with RunTrackingStore.open(find_store_location(args), create=stream is not None) as store:
         given = SampleInput(args.source, stream=stream)
         if stream is None:
             given = SampleInput.of_run(store.run(args.source))
         report = CheckReport(checks, given, args.output)
-        recorded = _check_samples(args, checks, stream, store)
+        recorded = _check_samples(args, checks, stream, store, engine)
         if recorded is not None:
             report.run_id = recorded.run_id
             write_samples(args.output, map(report.add, recorded.samples))
     print_report(args, report.lines(), report.json())
     if recorded is not None and recorded.interrupted:
-        options = format_options(args, ("checks", "max_samples", "name", "store"))
+        names = ("checks", "max_samples", "name", "store", *ENGINE_OPTIONS)
+        options = format_options(args, names)
         command = ["assay", "check", args.source, *options]
         hint = format_resume_hint(join_resume_command(command, recorded.run_id))
         print_message(f"interrupted; {hint}")
@@ -91,16 +107,37 @@ def main(args: Namespace) -> int:
     return report.exit_status
 
 
-def _check_samples(
-    args: Namespace, checks: Checks, stream: SampleStream | None, store: Store
-) -> EvalReport | None:
-    """Check every sample as a recorded run; None for a run without any."""
-    run_id = ""
-    if stream is None:
-        run = store.run(args.source)
-        if next(run.samples(), None) is None:
-            return None
-        run_id = run.id
+def check_shard(args: Namespace, shard: Shard) -> SkippedRows | None:
+    """Check one part of the samples, in a worker process."""
+    with RunTrackingStore.open(find_store_location(args), create=False) as store:
+        request = _build_request(args, checks_from(args.checks), _open_stream(args), store, None)
+        with _refuse_half_a_file():
+            return score_recorded_shard(request, shard, store)
+
+
+def _open_stream(args: Namespace) -> SampleStream | None:
+    if not is_sample_file(args.source):
+        return None
+    return load_samples(args.source, args.max_samples, on_bad_row="skip")
+
+
+@contextmanager
+def _refuse_half_a_file() -> Iterator[None]:
+    try:
+        yield
+    except DatasetError as error:
+        # Exit status 3, not 2: the samples behind the fault may be the ones that matter, so half
+        # of a file must not pass for the whole.
+        raise InconclusiveError(error.message, where=error.where, hint=error.hint) from error
+
+
+def _build_request(
+    args: Namespace,
+    checks: Checks,
+    stream: SampleStream | None,
+    store: Store,
+    engine: RaySettings | None,
+) -> ScoringRequest:
     options = RescoreOptions(
         name=args.name or f"check {Path(args.checks).stem}",
         score_failures=True,
@@ -109,14 +146,30 @@ def _check_samples(
         concurrency=_CHECK_CONCURRENCY,
         resume=args.resume,
         stops_early=False,
+        engine=engine,
     )
-    request = ScoringRequest(run_id, stream, checks, options, args.quiet)
-    try:
-        return score_recorded(request, store)
-    except DatasetError as error:
-        # Exit status 3, not 2: the samples behind the fault may be the ones that matter, so half
-        # of a file must not pass for the whole.
-        raise InconclusiveError(error.message, where=error.where, hint=error.hint) from error
+    run_id = "" if stream is not None else store.run(args.source).id
+    return ScoringRequest(run_id, stream, checks, options, args.quiet)
+
+
+def _check_samples(
+    args: Namespace,
+    checks: Checks,
+    stream: SampleStream | None,
+    store: RunTrackingStore,
+    engine: RaySettings | None,
+) -> EvalReport | None:
+    """Check every sample as a recorded run; None for a run without any."""
+    request = _build_request(args, checks, stream, store, engine)
+    if stream is None and next(store.run(request.run_id).samples(), None) is None:
+        return None
+    with _refuse_half_a_file():
+        if args.workers is None or engine is not None:
+            return score_recorded(request, store)
+        # The id, not `latest`, which will soon mean the run that the workers start.
+        source = request.run_id or args.source
+        task = WorkerTask(Namespace(**{**vars(args), "source": source}), command="check")
+        return score_in_workers(request, task, store, args.workers)
 
 
 @dataclass

@@ -31,7 +31,9 @@ from .eval_variants import EvalVariant, load_variants
 from .exit_status import EXIT_USAGE_ERROR
 from .output import redirect_output_to_stderr
 from .progress_bar import choose_display
-from .run_code import describe_run_code, replaces_parts
+from .ray_options import add_engine_options, apply_engine_options
+from .ready_evals import print_ready_evals
+from .run_code import REPLACING_OPTIONS, describe_run_code, replaces_parts
 from .run_tracking import RunTrackingStore
 from .store_option import add_store_option, find_store_location, open_store
 
@@ -44,10 +46,13 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "file",
         nargs="?",
-        metavar="FILE.py[:config]|DATASET",
-        help="file that defines `config`, an EvalConfig, and `dataset`; or a dataset itself, such "
-        "as questions.csv, with --agent and --scorer",
+        metavar="FILE.py[:config]|NAME|DATASET",
+        help="file that defines `config`, an EvalConfig, and `dataset`; a ready evaluation, such "
+        "as gsm8k, with --agent; or a dataset itself, such as questions.csv, with --agent and "
+        "--scorer",
     )
+    add_flag(parser, "--list", "list the ready evaluations")
+    _add_dataset_options(parser)
     _add_variant_options(parser)
     parser.add_argument(
         "--bundle",
@@ -78,8 +83,23 @@ def configure(parser: ArgumentParser) -> None:
     add_replay_options(parser)
     _add_resume_options(parser)
     _add_process_options(parser)
+    add_engine_options(parser, with_workers=False)
     add_store_option(parser)
     add_report_options(parser, quiet=True)
+
+
+def _add_dataset_options(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--dataset",
+        metavar="FILE|NAME",
+        help="evaluate on this file or hub dataset instead of the dataset of the evaluation",
+    )
+    parser.add_argument("--split", metavar="NAME", help="split of a hub dataset, such as test")
+    parser.add_argument(
+        "--judge",
+        metavar="PROVIDER:MODEL[@URL]|FILE.json",
+        help="grade with this model by the `rubric` of the evaluation, such as of browsecomp",
+    )
 
 
 def _add_variant_options(parser: ArgumentParser) -> None:
@@ -182,7 +202,8 @@ def _add_process_options(parser: ArgumentParser) -> None:
     add_count(
         parser,
         "--workers",
-        "run N processes on this machine; --concurrency is the limit of all together",
+        "run N processes on this machine, or with --engine ray N workers of the cluster; "
+        "--concurrency is the limit of all together",
     )
     parser.add_argument(
         "--shard",
@@ -200,6 +221,8 @@ def main(args: Namespace) -> int:
     """Exit status: 0 every sample was run, 2 the user declined to run the code of a bundle, 3 some
     samples failed or the run was aborted, 130 interrupted.
     """
+    if args.list:
+        return print_ready_evals(args)
     check_process_options(args)
     if args.bundle is None:
         if args.trust:
@@ -210,7 +233,8 @@ def main(args: Namespace) -> int:
             raise ConfigError(
                 "no evaluation is given",
                 where="assay eval",
-                hint="name a file, FILE.py[:config], a dataset, or a bundle with --bundle",
+                hint="name a file, FILE.py[:config], a ready evaluation (`assay eval --list`), a "
+                "dataset, or a bundle with --bundle",
             )
         return _run_evaluations(args)
     # Imported here: the evaluation of a file needs none of it.
@@ -243,7 +267,7 @@ def _run_evaluations(args: Namespace) -> int:
     with redirect_output_to_stderr():
         # To record which modules the file imports, and not those of assay.
         loaded = frozenset(sys.modules)
-        variants = load_variants(args)
+        variants = apply_engine_options(load_variants(args), args, loaded)
         if args.shard is not None:
             with RunTrackingStore.open(find_store_location(args)) as store:
                 store.provenance = _describe_code(variants, args, loaded)
@@ -281,7 +305,7 @@ def _describe_code(
 def _run_bundle(trusted: "TrustedBundle", args: Namespace) -> int:
     from .eval_bundle import resolve_store_location
 
-    for name in ("agent", "prompt", "scorer", "workspace", "setup", "check"):
+    for name in (*REPLACING_OPTIONS, "engine"):
         if getattr(args, name) is not None:
             raise ConfigError(f"--{name} has no effect on a bundle, which repeats an evaluation")
     resume, location = read_resume_options(args), resolve_store_location(args)

@@ -7,11 +7,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from assay.datasets import SampleStream, Source
+from assay.datasets import SampleStream, Source, load_samples
 from assay.errors import ConfigError
 from assay.runner import EvalConfig
-from assay.scorers import import_file
+from assay.scorers import Rubric, import_file
 
+from .ready_evals import find_ready_eval
 from .sample_input import SAMPLE_FILE_SUFFIXES
 
 
@@ -25,10 +26,16 @@ class EvalFile:
     name: str = "config"
     """The name of the configuration in the file."""
 
+    rubric: Rubric | None = None
+    """By which `--judge` grades, if the file defines one."""
 
-def load_eval_file(target: str) -> EvalFile:
-    """Import `FILE.py` or `FILE.py:name` and take its configuration and its dataset.
 
+def load_eval_file(
+    target: str, *, dataset: str | None = None, split: str | None = None
+) -> EvalFile:
+    """Import `FILE.py`, `FILE.py:name` or a ready evaluation; take its configuration and dataset.
+
+    `dataset` replaces that of the file. A function `adapter` of the file converts its rows.
     Raises `ConfigError` with the user's own traceback when the file is invalid.
     """
     path, name = split_target(target)
@@ -38,20 +45,36 @@ def load_eval_file(target: str) -> EvalFile:
         raise ConfigError(
             f"`{name}` is a {type(config).__name__}, not an EvalConfig", where=str(path)
         )
-    value = _read_eval_definition(module, "dataset", path)
-    # The file may be a symbolic link, and the dataset beside the target of the link.
-    dataset = locate_dataset(value, path.parent, path.resolve().parent)
-    return EvalFile(path, config, dataset, name)
+    rows: Source | SampleStream
+    if dataset is not None:
+        rows = dataset
+    else:
+        value = _read_eval_definition(module, "dataset", path)
+        # The file may be a symbolic link, and the dataset beside the target of the link.
+        rows = locate_dataset(value, path.parent, path.resolve().parent)
+    adapter = vars(module).get("adapter")
+    if isinstance(rows, str | PathLike) and (adapter is not None or split is not None):
+        rows = load_samples(rows, adapter=adapter, split=split)
+    elif split is not None:
+        raise ConfigError(
+            "--split has no effect: the file reads its dataset itself", where=str(path)
+        )
+    rubric = vars(module).get("rubric")
+    return EvalFile(path, config, rows, name, rubric if isinstance(rubric, Rubric) else None)
 
 
 def is_eval_file(target: str) -> bool:
-    """Whether the target of `assay eval` is a Python file rather than a dataset."""
+    """Whether the target of `assay eval` is a Python file or a ready evaluation, not a dataset."""
+    if find_ready_eval(target) is not None:
+        return True
     file, _, name = target.rpartition(":")
     return (file if file and name.isidentifier() else target).endswith(".py")
 
 
 def split_target(target: str) -> tuple[Path, str]:
-    """Split `FILE.py[:config]` into the file and the name of the configuration."""
+    """Split `FILE.py[:config]`, or a ready evaluation, into its file and the configuration."""
+    if (ready := find_ready_eval(target)) is not None:
+        return ready, "config"
     file, colon, name = target.rpartition(":")
     # A colon may also be part of a path, as in `C:\\evals.py`.
     if not colon or not name.isidentifier():

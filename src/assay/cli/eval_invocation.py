@@ -84,7 +84,7 @@ class EvalInvocation:
     def _evaluate(self, store: RunTrackingStore, display: Display) -> EvalReport:
         stop = Stop(grace_s=self.args.grace)
         if (workers := count_workers(self.config, self.args)) is not None:
-            task = WorkerTask(self.args, self.variant)
+            task = WorkerTask(self.args, variant=self.variant)
             pool = WorkerPool(task, workers, store=store, display=display, stop=stop)
             run_id = self.args.run or create_run_id(self.config.name)
             if self.resume is not None:

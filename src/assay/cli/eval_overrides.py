@@ -116,7 +116,10 @@ def replace_agent(config: EvalConfig, agent: Agent | Endpoint, args: Namespace) 
         return replace(config, agent=None, endpoint=agent)
     # Without an agent the endpoint is the model under test; beside one, a model that it calls.
     endpoint = None if config.agent is None else config.endpoint
-    return replace(config, agent=agent, endpoint=endpoint)
+    # An environment offers its tools to a model; an agent brings its own. Where it is also the
+    # scorer it has to stay, which is refused.
+    environment = config.environment if config.score_fn is None else None
+    return replace(config, agent=agent, endpoint=endpoint, environment=environment)
 
 
 def add_endpoint_options(parser: ArgumentParser) -> None:

@@ -21,12 +21,18 @@ from .store_option import build_next_command
 
 def check_process_options(args: Namespace) -> None:
     """Raise `ConfigError` for options of several processes that do not fit together."""
-    if args.run is not None and args.shard is None and args.workers is None:
+    has_processes = args.workers is not None and args.engine is None
+    if args.run is not None and args.shard is None and not has_processes:
         raise ConfigError(
             "--run has no effect without --shard or --workers",
             hint="pass --resume to resume a run in one process",
         )
-    others = {"--workers": args.workers, "--bundle": args.bundle, "--resume": args.resume}
+    others = {
+        "--workers": args.workers,
+        "--bundle": args.bundle,
+        "--resume": args.resume,
+        "--engine": args.engine,
+    }
     if args.shard is not None:
         if args.run is None:
             raise ConfigError(
@@ -41,7 +47,7 @@ def check_process_options(args: Namespace) -> None:
                     if flag == "--resume"
                     else f"leave out {flag}",
                 )
-    elif args.workers is not None:
+    elif has_processes:
         refused = {
             "--bundle": args.bundle is not None,
             "--rescore": args.rescore,

@@ -9,7 +9,7 @@ from itertools import islice, product
 from pathlib import Path
 
 from assay.agents import Agent, resolve_agent
-from assay.datasets import PromptTemplate, SampleStream, load_samples, read_prompt
+from assay.datasets import PromptTemplate, SampleStream, Source, load_samples, read_prompt
 from assay.errors import ConfigError
 from assay.providers import connect
 from assay.runner import EvalConfig, expect_endpoint
@@ -18,6 +18,8 @@ from assay.types import Endpoint, Sample
 
 from .eval_file import EvalFile, is_eval_file, load_eval_file
 from .eval_overrides import names_model, override_config, replace_agent, resolve_scorers
+from .output import print_message
+from .ready_evals import build_unknown_eval_error, find_ready_eval
 
 # Connecting to these loads a model, which is too slow to be only a check.
 _LOCAL_PROVIDERS = frozenset({"local", "gguf"})
@@ -47,7 +49,14 @@ def load_variants(args: Namespace) -> list[EvalVariant]:
     prompts = _name_prompts(args.prompt or [])
     is_matrix = len(agents) > 1 or len(prompts) > 1
     with expect_endpoint(names_model(args)):
-        base = load_eval_file(args.file) if is_eval_file(args.file) else _load_dataset(args)
+        if is_eval_file(args.file):
+            base = load_eval_file(args.file, dataset=args.dataset, split=args.split)
+            if find_ready_eval(args.file) is not None and not base.config.rolls_out:
+                _require_agent(base.dataset, args)
+        else:
+            base = _load_dataset(args)
+        if base.rubric is not None or args.judge is not None:
+            base = replace(base, config=_replace_judge(base, args))
         if args.scorer is not None:
             scored = replace(base.config, score_fn=resolve_scorers(args.scorer))
             base = replace(base, config=scored)
@@ -68,28 +77,63 @@ def load_variants(args: Namespace) -> list[EvalVariant]:
 
 def _load_dataset(args: Namespace) -> EvalFile:
     """Return the evaluation of a dataset. Raises `ConfigError` if it cannot be scored."""
-    if args.scorer is None and args.check is None:
+    if args.dataset is not None:
         raise ConfigError(
-            "no scorer is given for the dataset",
-            where=args.file,
-            hint="add --scorer exact_answer, your own function with --scorer FILE.py:function, or "
-            "--check COMMAND for an agent that works in a folder",
+            f"--dataset has no effect: {args.file} is a dataset itself",
+            hint="--dataset replaces the dataset of FILE.py or of a ready evaluation",
         )
-    if not names_model(args):
-        # Recorded conversations can be scored as they are.
-        first = next(iter(load_samples(args.file, 1)), None)
-        if first is not None and all(each.role != "assistant" for each in first.messages):
-            raise ConfigError(
-                "no agent is given, and the samples of the dataset have no answers to score",
-                where=args.file,
-                hint="add --agent openai:gpt-5, or your own function with --agent FILE.py:function",
-            )
+    if args.scorer is None and args.check is None:
+        raise build_unknown_eval_error(args.file)
+    rows = args.file if args.split is None else load_samples(args.file, split=args.split)
+    _require_agent(rows, args)
     config = EvalConfig(
         score_fn=None if args.scorer is None else resolve_scorers(args.scorer),
         check=args.check,
         name=Path(args.file).name.split(".")[0] or "eval",
     )
-    return EvalFile(Path(args.file), config, args.file)
+    return EvalFile(Path(args.file), config, rows)
+
+
+def _require_agent(rows: Source | SampleStream, args: Namespace) -> None:
+    """Raise `ConfigError` if no agent is named and the samples have no answers to score."""
+    if names_model(args):
+        return
+    # Recorded conversations can be scored as they are.
+    samples = rows if isinstance(rows, SampleStream) else load_samples(rows, 1)
+    first = next(iter(samples), None)
+    if first is not None and all(each.role != "assistant" for each in first.messages):
+        raise ConfigError(
+            "no agent is given, and the samples of the dataset have no answers to score",
+            where=args.file,
+            hint="add --agent openai:gpt-5, or your own function with --agent FILE.py:function",
+        )
+
+
+def _replace_judge(file: EvalFile, args: Namespace) -> EvalConfig:
+    """Return the configuration with the judge of `--judge`; without one, print a note."""
+    # Imported here: few evaluations are graded by a judge.
+    from assay.scorers import Judge, judge
+
+    from .judge_backends import read_endpoint_option
+
+    if args.judge is None:
+        is_scored = args.scorer is not None or isinstance(file.config.score_fn, Judge)
+        # A shard is one of many processes, of which each would repeat the note.
+        if not is_scored and args.shard is None and not args.quiet:
+            print_message(
+                "no --judge is given: answers are scored without a model, and those in other words "
+                "may count as wrong"
+            )
+        return file.config
+    if args.scorer is not None:
+        raise ConfigError("--judge and --scorer both score", hint="leave out one of the options")
+    if file.rubric is None:
+        raise ConfigError(
+            "--judge has no effect: the evaluation defines no `rubric` to grade by",
+            where=str(file.path),
+            hint="`assay judge` grades the samples of a run by a rubric of your choice",
+        )
+    return replace(file.config, score_fn=judge(file.rubric, read_endpoint_option(args.judge)))
 
 
 def _replace_prompt(config: EvalConfig, prompt: PromptTemplate, args: Namespace) -> EvalConfig:

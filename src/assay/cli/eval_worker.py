@@ -1,64 +1,94 @@
-"""A worker process of `assay eval --workers`: executes one shard and reports its outcome."""
+"""A worker process of `--workers`: executes one shard and reports its outcome.
 
+Messages are lines of JSON: the task and the refusals of other workers come on stdin, the refusals
+of this one and its outcome leave on stdout.
+"""
+
+import json
 import os
-import pickle
 import signal
 import sys
 import threading
+from argparse import Namespace
 from contextlib import suppress
 from dataclasses import replace
+from typing import BinaryIO
 
+from assay.datasets import SkippedRows
 from assay.errors import AssayError
+from assay.providers import LIMIT_SHARE, REFUSALS
 from assay.runner import Shard
 
+from .check import check_shard
 from .eval_file import is_eval_file
 from .eval_invocation import EvalInvocation
 from .eval_variants import load_variants
-from .eval_workers import WorkerOutcome, WorkerTask, divide_concurrency
+from .eval_workers import WorkerOutcome, WorkerTask, encode_message
 from .exit_status import choose_exit_status
 from .progress_bar import Display
 from .run_code import describe_run_code, replaces_parts
 from .run_tracking import RunTrackingStore
+from .score import score_shard
 from .store_option import find_store_location
 
 
 def main() -> None:
     """Read the task from stdin, execute it, and write the outcome to stdout."""
-    task: WorkerTask = pickle.load(sys.stdin.buffer)
-    threading.Thread(target=_stop_when_parent_ends, daemon=True).start()
-    # Output of the user's code must not mix with the outcome.
-    report = os.dup(1)
+    received, sent = os.fdopen(os.dup(0), "rb"), os.dup(1)
+    # Code of the user can neither read messages nor write among them.
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
+    task = WorkerTask.decode(received.readline())
+    threading.Thread(target=_receive_refusals, args=(received,), daemon=True).start()
+
+    def send_refusal(endpoint: str, pause_s: float) -> None:
+        # One system call for a line, which those of other threads cannot interrupt. Without the
+        # parent nobody reads it, and this process ends.
+        with suppress(OSError):
+            os.write(sent, encode_message(refused=[endpoint, pause_s]))
+
+    REFUSALS.open(send_refusal)
     outcome = run_task(task)
-    with os.fdopen(report, "wb") as stream:
-        stream.write(pickle.dumps(outcome))
+    with os.fdopen(sent, "wb") as stream:
+        stream.write(outcome.encode())
     # A scorer may still block in a thread.
     os._exit(outcome.exit_status)
 
 
 def run_task(task: WorkerTask) -> WorkerOutcome:
     """Execute a shard. An error becomes a part of the outcome."""
-    args = task.args
-    shard = Shard.parse(args.shard, args.run)
-    shard = replace(shard, allow_changed_dataset=args.allow_changed_dataset)
-    loaded = frozenset(sys.modules)
+    shard = replace(Shard.parse(task.shard, task.run), failed_before=task.failed_before)
+    # Also for the clients that the user's code connects, such as those of judges.
+    LIMIT_SHARE.set(shard.number - 1, shard.count)
     try:
-        file = load_variants(args)[task.variant].file
-        config = divide_concurrency(file.config, shard.number, shard.count)
-        with RunTrackingStore.open(find_store_location(args)) as store:
-            if is_eval_file(args.file) and not replaces_parts(args):
-                store.provenance = {"code": describe_run_code(file, args, loaded)}
-            invocation = EvalInvocation(file, config, args, None)
-            report, _ = invocation.run_shard(store, Display(), shard)
+        if task.command == "score":
+            score_shard(task.args, shard)
+            return WorkerOutcome()
+        if task.command == "check":
+            return WorkerOutcome(skipped=check_shard(task.args, shard))
+        return WorkerOutcome(skipped=_evaluate_shard(task, shard))
     except AssayError as error:
         # The command adds its own hint to resume.
         cause = error.__cause__ if isinstance(error.__cause__, AssayError) else error
         return WorkerOutcome(str(cause), choose_exit_status(error))
-    return WorkerOutcome(skipped=report.skipped)
 
 
-def _stop_when_parent_ends() -> None:
-    # Nothing else is written to this pipe: the read returns when the parent has ended.
-    with suppress(OSError):
-        os.read(0, 1)
+def _evaluate_shard(task: WorkerTask, shard: Shard) -> SkippedRows:
+    args = Namespace(**{**vars(task.args), "shard": task.shard, "run": task.run})
+    shard = replace(shard, allow_changed_dataset=args.allow_changed_dataset)
+    loaded = frozenset(sys.modules)
+    file = load_variants(args)[task.variant].file
+    config = replace(file.config, concurrency=LIMIT_SHARE.take(file.config.concurrency))
+    with RunTrackingStore.open(find_store_location(args)) as store:
+        if is_eval_file(args.file) and not replaces_parts(args):
+            store.provenance = {"code": describe_run_code(file, args, loaded)}
+        invocation = EvalInvocation(file, config, args, None)
+        report, _ = invocation.run_shard(store, Display(), shard)
+    return report.skipped
+
+
+def _receive_refusals(messages: BinaryIO) -> None:
+    for line in messages:
+        REFUSALS.receive(*json.loads(line)["refused"])
+    # The pipe ends when the parent has ended.
     os.kill(os.getpid(), signal.SIGTERM)

@@ -1,15 +1,16 @@
-"""`assay eval --workers N`: one run in N processes, with one display, one Ctrl-C and one report."""
+"""`--workers N`: one run in N processes, with one display, one Ctrl-C and one report."""
 
 import asyncio
-import pickle
+import json
 import signal
 import sys
 from argparse import Namespace
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 from assay.datasets import SkippedRows
-from assay.errors import AssayError, ConfigError, StoreError
+from assay.errors import AssayError, BadRow, ConfigError, StoreError
 from assay.runner import EvalConfig, EvalReport, Progress, Stop, build_eval_report
 from assay.store import RunRow
 
@@ -18,6 +19,8 @@ from .progress_bar import Display
 from .run_tracking import RunTrackingStore
 
 _POLL_S = 0.5
+# The longest message of a worker: an outcome names the first bad rows of the dataset.
+_MAX_MESSAGE_BYTES = 2**24
 # A worker may be killed for its memory; code that always ends its process must not loop.
 _MAX_RESTARTS = 3
 # The handler covers the imports: without it an early Ctrl-C prints a traceback for each worker.
@@ -32,10 +35,29 @@ class WorkerTask:
     """What a worker process is sent."""
 
     args: Namespace
-    """The options of the command, with the worker's shard and the run."""
+    """The options of the command."""
 
-    variant: int
+    command: str = "eval"
+    """`eval`, `score` or `check`."""
+
+    variant: int = 0
     """The place of the evaluation among those of the command."""
+
+    run: str = ""
+    shard: str = ""
+    """The part of the run that the worker executes."""
+
+    failed_before: int = 0
+    """Failed attempts of the run before the command, which `fail_on_error` leaves out."""
+
+    def encode(self) -> bytes:
+        """Return the task as a line of JSON."""
+        return encode_message(**{**vars(self), "args": vars(self.args)})
+
+    @classmethod
+    def decode(cls, line: bytes) -> "WorkerTask":
+        fields = json.loads(line)
+        return cls(**{**fields, "args": Namespace(**fields["args"])})
 
 
 @dataclass(frozen=True)
@@ -46,32 +68,39 @@ class WorkerOutcome:
     exit_status: int = 0
     skipped: SkippedRows | None = None
 
+    def encode(self) -> bytes:
+        """Return the outcome as a line of JSON."""
+        skipped = self.skipped
+        if skipped is not None:
+            problems = [(each.message, each.where, each.hint) for each in skipped.problems]
+            return encode_message(
+                outcome={**vars(self), "skipped": {**vars(skipped), "problems": problems}}
+            )
+        return encode_message(outcome=vars(self))
+
+    @classmethod
+    def decode(cls, fields: dict[str, Any]) -> "WorkerOutcome":
+        if (skipped := fields["skipped"]) is not None:
+            problems = [
+                BadRow(message, where=where, hint=hint)
+                for message, where, hint in skipped["problems"]
+            ]
+            skipped = SkippedRows(**{**skipped, "problems": problems})
+        return cls(**{**fields, "skipped": skipped})
+
+
+def encode_message(**fields: object) -> bytes:
+    """Return a message between the command and a worker: one line of JSON."""
+    return json.dumps(fields).encode() + b"\n"
+
 
 def count_workers(config: EvalConfig, args: Namespace) -> int | None:
     """Return the number of worker processes; None to run in this process."""
     wanted: int | None = args.workers
-    if wanted is None:
+    if wanted is None or config.engine is not None:
         return None
     # Each worker has at least one sample and one request in flight.
     return min(wanted, config.concurrency, config.client.concurrency or wanted)
-
-
-def divide_concurrency(config: EvalConfig, number: int, count: int) -> EvalConfig:
-    """Return the configuration of one of `count` workers, which keep the limits together."""
-
-    def divide(limit: int) -> int:
-        return max(limit // count + (number <= limit % count), 1)
-
-    client, most = config.client, config.client.concurrency
-    return replace(
-        config,
-        concurrency=divide(config.concurrency),
-        client=replace(
-            client,
-            concurrency=None if most is None else divide(most),
-            max_concurrency=divide(client.max_concurrency),
-        ),
-    )
 
 
 class WorkerPool:
@@ -97,6 +126,8 @@ class WorkerPool:
     async def execute(self, run_id: str) -> EvalReport:
         """Run the workers to their end. Raises the first error that one of them reports."""
         self._stop.listen(self._interrupt)
+        if (row := self._find_run(run_id)) is not None:
+            self._task = replace(self._task, failed_before=row.totals.attempts)
         watcher = asyncio.create_task(self._watch(run_id))
         numbers = range(1, self._count + 1)
         try:
@@ -110,8 +141,13 @@ class WorkerPool:
         self._find_run(run_id)
         for outcome in sorted(outcomes, key=lambda each: each.exit_status):
             if outcome.problem is not None:
-                is_usage_error = outcome.exit_status == EXIT_USAGE_ERROR
-                raise (ConfigError if is_usage_error else InconclusiveError)(outcome.problem)
+                if outcome.exit_status == EXIT_USAGE_ERROR:
+                    raise ConfigError(outcome.problem)
+                if self._store.started is not None:
+                    # A store that cannot be written may be the problem.
+                    with suppress(StoreError):
+                        self._store.started.mark_failed()
+                raise InconclusiveError(outcome.problem)
         run, interrupted = self._store.run(run_id), self._stop.requested
         report = build_eval_report(run, self._store, reopen=self._store, interrupted=interrupted)
         return replace(report, skipped=outcomes[0].skipped)
@@ -134,12 +170,12 @@ class WorkerPool:
         return WorkerOutcome(f"{problem}, {_MAX_RESTARTS + 1} times", exit_status=3)
 
     async def _start_worker(self, run_id: str, number: int) -> tuple[WorkerOutcome | None, int]:
-        shard = f"{number}/{self._count}"
-        args = Namespace(**{**vars(self._task.args), "shard": shard, "run": run_id})
+        task = replace(self._task, run=run_id, shard=f"{number}/{self._count}")
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-c", _WORKER_CODE),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
+            limit=_MAX_MESSAGE_BYTES,
             # The terminal sends Ctrl-C to its whole process group; workers get theirs from here.
             start_new_session=True,
         )
@@ -147,14 +183,27 @@ class WorkerPool:
         assert process.stdin is not None
         assert process.stdout is not None
         # The pipe stays open: its end shows a worker that this process is gone.
-        process.stdin.write(pickle.dumps(replace(self._task, args=args)))
+        process.stdin.write(task.encode())
         if self._is_ending:
             process.send_signal(signal.SIGINT)
-        reported = await process.stdout.read()
+        outcome = None
+        async for line in process.stdout:
+            if not line.endswith(b"\n"):
+                break  # the worker was killed while it wrote
+            message = json.loads(line)
+            if "outcome" in message:
+                outcome = WorkerOutcome.decode(message["outcome"])
+            else:
+                self._relay(line, number)
         status = await process.wait()
         del self._processes[number]
-        outcome: WorkerOutcome | None = pickle.loads(reported) if reported else None
         return outcome, status
+
+    def _relay(self, line: bytes, sender: int) -> None:
+        """Send a message of one worker to the others."""
+        for number, process in self._processes.items():
+            if number != sender and process.returncode is None and process.stdin is not None:
+                process.stdin.write(line)
 
     def _interrupt(self) -> None:
         """Ask all workers to stop: once to finish samples in flight, twice to stop now."""

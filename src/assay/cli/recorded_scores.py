@@ -4,12 +4,26 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 
-from assay.datasets import SampleStream
-from assay.runner import EvalConfig, EvalReport, Progress, RescoreOptions, Stop, evaluate, rescore
+from assay.datasets import SampleStream, SkippedRows
+from assay.runner import (
+    EvalConfig,
+    EvalReport,
+    Progress,
+    RescoreOptions,
+    Shard,
+    Stop,
+    create_run_id,
+    evaluate,
+    rescore,
+    rescore_shard,
+    run_shard,
+)
 from assay.scorers import ScoreFunction
 from assay.store import Store
 
-from .progress_bar import choose_display
+from .eval_workers import WorkerPool, WorkerTask
+from .progress_bar import Display, choose_display
+from .run_tracking import RunTrackingStore
 from .signals import run_until_stopped
 
 
@@ -24,6 +38,16 @@ class ScoringRequest:
     quiet: bool = False
     add_cost: Callable[[Progress], Progress] = lambda progress: progress
     """Puts the scorer's own cost into the progress."""
+
+    def build_config(self) -> EvalConfig:
+        """Return the configuration that scores the samples of the stream."""
+        return EvalConfig(
+            score_fn=self.scorer,
+            score_failures=self.options.score_failures,
+            name=self.options.name or "score",
+            concurrency=self.options.concurrency,
+            engine=self.options.engine,
+        )
 
 
 def score_recorded(
@@ -50,15 +74,52 @@ def score_recorded(
                         watch=watch,
                         stop=stop,
                     )
-                config = EvalConfig(
-                    score_fn=request.scorer,
-                    score_failures=options.score_failures,
-                    name=options.name or "score",
-                    concurrency=options.concurrency,
-                )
-                resume = options.resume
                 return await evaluate(
-                    request.stream, config, store=store, resume=resume, watch=watch, stop=stop
+                    request.stream,
+                    request.build_config(),
+                    store=store,
+                    resume=options.resume,
+                    watch=watch,
+                    stop=stop,
                 )
 
         return run_until_stopped(score_all, stop, display)
+
+
+def score_in_workers(
+    request: ScoringRequest, task: WorkerTask, store: RunTrackingStore, count: int
+) -> EvalReport:
+    """Score every sample in so many processes, each of which builds the request by itself."""
+    stop, options = Stop(), request.options
+    run_id = create_run_id(options.name or "score")
+    if options.resume is not None:
+        run_id = store.run(str(options.resume)).id
+    with choose_display(quiet=request.quiet) as display:
+        pool = WorkerPool(task, count, store=store, display=display, stop=stop)
+        report = run_until_stopped(lambda: pool.execute(run_id), stop, display)
+    if request.stream is not None and report.skipped is not None:
+        # The workers have read the file.
+        request.stream.skipped = report.skipped
+    return report
+
+
+def score_recorded_shard(request: ScoringRequest, shard: Shard, store: Store) -> SkippedRows | None:
+    """Score one part of the samples, in a worker process. Return the rows that were skipped."""
+    stop = Stop()
+
+    async def score_part() -> SkippedRows | None:
+        if request.stream is None:
+            await rescore_shard(
+                request.run_id,
+                request.scorer,
+                shard,
+                store=store,
+                options=request.options,
+                stop=stop,
+            )
+            return None
+        config = request.build_config()
+        report = await run_shard(request.stream, config, shard, store=store, stop=stop)
+        return report.skipped
+
+    return run_until_stopped(score_part, stop, Display())

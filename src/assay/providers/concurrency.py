@@ -2,12 +2,13 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 
 from .active_time import pause_while_queued
 from .attempt_errors import AttemptError, ErrorKind
 from .clock import REAL_TIME, Timing
 
-_INITIAL_LIMIT = 20
+INITIAL_LIMIT = 20
 _FLOOR = 1.0
 # 429s arrive in bursts, of all requests in flight: within this time they count once.
 _COOLDOWN_S = 15.0
@@ -19,6 +20,24 @@ _GROWTH_STEP = 0.1
 _SLOW_FACTOR = 2.0
 # The best latency decays slowly, since prompts grow longer during a run.
 _DRIFT = 1.02
+
+
+class LimitShare:
+    """The part of every limit that belongs to this process, if several processes make one run."""
+
+    def __init__(self) -> None:
+        self._part, self._parts = 0, 1
+
+    def set(self, part: int, parts: int) -> None:
+        """Divide the limits of clients that are connected from now on by `parts`."""
+        self._part, self._parts = part, parts
+
+    def take(self, limit: int) -> int:
+        """Return the share of this process in a limit. It is at least one."""
+        return max(1, limit // self._parts + (self._part < limit % self._parts))
+
+
+LIMIT_SHARE = LimitShare()
 
 
 class Limiter:
@@ -91,8 +110,10 @@ class AdaptiveLimiter(Limiter):
     than twice as long as in the best of times.
     """
 
-    def __init__(self, *, ceiling: int, timing: Timing = REAL_TIME) -> None:
-        super().__init__(min(_INITIAL_LIMIT, ceiling))
+    def __init__(
+        self, *, ceiling: int, timing: Timing = REAL_TIME, initial: int = INITIAL_LIMIT
+    ) -> None:
+        super().__init__(min(initial, ceiling))
         self._ceiling = float(ceiling)
         self._clock = timing.clock
         self._first_climb = True
@@ -102,9 +123,16 @@ class AdaptiveLimiter(Limiter):
         self._latencies_s = 0.0
         self._best_s: float | None = None
         self._slow = False
+        self.on_cut: Callable[[float], None] | None = None
+        """Called after a cut with the seconds that the server asked to wait."""
+
+        self.refusals: deque[float] = deque()
+        """The waits of 429s that another process was answered with; any thread may append."""
 
     def record_success(self, latency_s: float) -> None:
         """Grow by one answer's share of a round, if the limit is saturated."""
+        if self.refusals:
+            self._apply_refusals()
         self._answers += 1
         self._latencies_s += latency_s
         # Means of whole rounds: single answers vary with the length of their prompts.
@@ -127,17 +155,27 @@ class AdaptiveLimiter(Limiter):
 
     def record_failure(self, fault: AttemptError) -> None:
         """Cut once per episode of 429s; stop growing for a while after other errors."""
+        self._apply_refusals()
+        if fault.kind is ErrorKind.THROTTLED:
+            if self._cut(fault.retry_after_s or 0.0) and self.on_cut is not None:
+                self.on_cut(fault.retry_after_s or 0.0)
+        elif not fault.permanent:
+            self._growth_resumes = max(self._growth_resumes, self._clock() + _COOLDOWN_S)
+
+    def _apply_refusals(self) -> None:
+        while self.refusals:
+            self._cut(self.refusals.popleft())
+
+    def _cut(self, pause_s: float) -> bool:
+        """Cut, unless in an episode of 429s; prolong the episode. Return whether it is new."""
         now = self._clock()
-        if fault.kind is not ErrorKind.THROTTLED:
-            if not fault.permanent:
-                self._growth_resumes = max(self._growth_resumes, now + _COOLDOWN_S)
-            return
-        if now >= self._episode_ends:
+        is_new = now >= self._episode_ends
+        if is_new:
             cut = _FIRST_CUT if self._first_climb else _LATER_CUT
             # Without any request in flight, the limiter would never recover.
             self._limit = max(float(int(self._limit * cut)), _FLOOR)
             self._first_climb = False
             self._episode_ends = now + _COOLDOWN_S
-        pause = min(fault.retry_after_s or 0.0, _LONGEST_COOLDOWN_S)
-        self._episode_ends = max(self._episode_ends, now + pause)
+        self._episode_ends = max(self._episode_ends, now + min(pause_s, _LONGEST_COOLDOWN_S))
         self._growth_resumes = max(self._growth_resumes, self._episode_ends)
+        return is_new

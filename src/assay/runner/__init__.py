@@ -8,6 +8,7 @@ __all__ = [
     "EvalConfig",
     "EvalReport",
     "Progress",
+    "RaySettings",
     "RescoreOptions",
     "Resume",
     "RunSamples",

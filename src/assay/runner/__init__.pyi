@@ -20,12 +20,16 @@ from .label_counts import count_labels as count_labels
 from .progress_line import format_duration as format_duration
 from .progress_line import format_progress as format_progress
 from .progress_line import show_progress as show_progress
+from .ray_settings import RaySettings as RaySettings
+from .ray_settings import ShippedCode as ShippedCode
+from .ray_settings import refuse_file_store as refuse_file_store
 from .record_run import record_samples as record_samples
 from .replay_source import is_recording_file as is_recording_file
 from .replay_source import open_recording as open_recording
 from .replay_source import record_calls as record_calls
 from .rescore_run import RescoreOptions as RescoreOptions
 from .rescore_run import rescore as rescore
+from .rescore_run import rescore_shard as rescore_shard
 from .rollout_job import RolloutJob as RolloutJob
 from .run_comparison import ChangedAnswers as ChangedAnswers
 from .run_comparison import ConfigDifference as ConfigDifference
@@ -58,6 +62,8 @@ from .shard import Shard as Shard
 from .shard_run import ShardReport as ShardReport
 from .shard_run import run_shard as run_shard
 from .sync_evaluation import evaluate_sync as evaluate_sync
+from .training_report import RecordedEvaluation as RecordedEvaluation
 from .training_report import Steps as Steps
 from .training_report import Training as Training
+from .training_report import build_evaluation_id as build_evaluation_id
 from .training_report import read_training as read_training

@@ -1,6 +1,7 @@
 """Early stops: nothing succeeds, too many samples failed, or the budget is spent."""
 
 import asyncio
+import time
 from collections import Counter
 from contextlib import suppress
 from pathlib import PurePath
@@ -20,8 +21,11 @@ _MAX_PROBES = 10
 # Slow samples without a failure must not hold the others back for longer than this.
 _PROBE_S = 1.0
 
-# How often the costs of other processes are read: what they spend meanwhile may exceed the limit.
+# How often costs and failures of other processes are read: a limit may be exceeded meanwhile.
 _POLL_S = 0.5
+
+# How long a process in which nothing succeeds waits for another one that does.
+_PEERS_S = 5.0
 
 # This many equal failures without a success, and the run is hopeless.
 _MAX_EQUAL_FAILURES = 5
@@ -69,6 +73,7 @@ class EarlyStop:
         """Whether any sample was rolled out and scored."""
 
         self.failed = 0
+        self._is_confirmed = False
         self._forbidden = 0
         self._kinds: Counter[tuple[Boundary, str]] = Counter()
         self._boundaries: Counter[Boundary] = Counter()
@@ -77,7 +82,19 @@ class EarlyStop:
     @property
     def is_settled(self) -> bool:
         """Whether samples may start without further checks."""
-        return self.succeeded and self._max_cost_usd is None
+        return self.succeeded and self._max_cost_usd is None and not self._counts_peer_failures
+
+    @property
+    def _counts_peer_failures(self) -> bool:
+        return self.peers is not None and self._fail_on_error not in (None, False)
+
+    @property
+    def _failed_in_run(self) -> int:
+        return self.failed + (0 if self.peers is None else self.peers.failed)
+
+    @property
+    def _total_of_run(self) -> int | None:
+        return self._total if self.peers is None else self.peers.total
 
     def answer(self, usage: Usage | None) -> None:
         """Record an answer of the model and its cost."""
@@ -110,8 +127,8 @@ class EarlyStop:
             # A timeout may be caused by its sample.
             if not isinstance(error, TimeoutError):
                 self._kinds[boundary, text] += 1
-        if exceeds(self.failed, self._fail_on_error, self._total):
-            return self._build_too_many_error(f", the last one at the {boundary}: {text}")
+        if stopped := self._find_failure_error(f", the last one at the {boundary}: {text}"):
+            return stopped
         if self._kinds[boundary, text] >= _MAX_MIXED_FAILURES and self.is_hopeless:
             # End at once: the samples in flight would be paid for in vain.
             return self.build_hopeless_error()
@@ -119,16 +136,24 @@ class EarlyStop:
 
     def conclude(self, ended: int) -> RunStopped | None:
         """Apply a `fail_on_error` share whose total is known only at the end of the run."""
-        if self._total is None and exceeds(self.failed, self._fail_on_error, ended):
-            self._total = ended
-            return self._build_too_many_error("")
-        return None
+        if self.peers is None and self._total is not None:
+            return None
+        self._total = ended
+        if self.peers is not None and self._counts_peer_failures:
+            # A store that cannot be read now has the samples of this process all the same.
+            with suppress(StoreError):
+                self.peers.refresh()
+        return self._find_failure_error()
 
-    def _build_too_many_error(self, last: str) -> RunStopped:
-        of = "" if self._total is None else f" of {self._total}"
+    def _find_failure_error(self, last: str = "") -> RunStopped | None:
+        """Return the error that ends a run with more failures than `fail_on_error` allows."""
+        failed, total = self._failed_in_run, self._total_of_run
+        if not exceeds(failed, self._fail_on_error, total):
+            return None
+        of = "" if total is None else f" of {total}"
         return RunStopped(
-            f"the run was stopped by fail_on_error={self._fail_on_error}: {self.failed}{of} "
-            f"samples failed{last}",
+            f"the run was stopped by fail_on_error={self._fail_on_error}: {failed}{of} samples "
+            f"failed{last}",
             hint="resume the run to retry the failed samples, or allow more of them to fail",
         )
 
@@ -140,6 +165,20 @@ class EarlyStop:
         if self.peers is not None and self.peers.has_success():
             self.succeeded = True
         return not self.succeeded
+
+    async def confirm_hopeless(self) -> bool:
+        """Whether the other processes fail as well, or none of them succeeds for a while."""
+        peers, deadline = self.peers, time.monotonic() + _PEERS_S
+        while peers is not None and peers.count > 1 and not self._is_confirmed:
+            # Results are written in batches: those of others may be on their way.
+            await asyncio.sleep(min(_POLL_S, _PEERS_S))
+            with suppress(StoreError):
+                await peers.poll()
+            if not self.is_hopeless:
+                return False
+            late = time.monotonic() >= deadline
+            self._is_confirmed = late or peers.failed >= _MAX_EQUAL_FAILURES
+        return self.is_hopeless
 
     def _find_hopeless_boundary(self) -> Boundary | None:
         for boundary, count in self._boundaries.items():
@@ -184,8 +223,10 @@ class EarlyStop:
             return self._spent_usd
         return self._spent_usd + self.peers.spent_usd
 
-    def find_budget_error(self) -> RunStopped | None:
-        """Return the error that ends a run over its budget, if it is."""
+    def find_limit_error(self) -> RunStopped | None:
+        """Return the error that ends a run over its budget, or in which others failed too often."""
+        if self._counts_peer_failures and (error := self._find_failure_error()) is not None:
+            return error
         limit, spent = self._max_cost_usd, self._spent_in_run_usd
         if limit is None or (spent is not None and spent < limit):
             return None
@@ -198,12 +239,12 @@ class EarlyStop:
         return RunStopped(f"the run was stopped by max_cost_usd={limit:g}: {reason}", hint=hint)
 
     async def poll_peers(self) -> None:
-        """Read the costs of other processes periodically, if the run has others and a limit."""
-        while self.peers is not None and self._max_cost_usd is not None:
+        """Read costs and failures of other processes periodically, if the run has a limit."""
+        while self.peers and (self._counts_peer_failures or self._max_cost_usd is not None):
             await asyncio.sleep(_POLL_S)
             # A store that cannot be read cannot be written either, and the writer reports that.
             with suppress(StoreError):
-                await self.peers.refresh()
+                await self.peers.poll()
 
 
 def exceeds(failed: int, limit: FailOnError, total: int | None) -> bool:
@@ -228,8 +269,10 @@ class Admission:
         self._early = early
         self._in_flight = 0
         self._ended = 0
-        self._most: float = _MAX_PROBES
+        processes = 1 if early.peers is None else early.peers.count
+        self._most: float = max(_MAX_PROBES // processes, 1)
         self._changed = asyncio.Event()
+        self._confirmation = asyncio.Lock()
         self._timer: asyncio.TimerHandle | None = None
 
     async def enter(self) -> RunStopped | None:
@@ -238,12 +281,15 @@ class Admission:
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_PROBE_S, self._stop_probing)
         while not early.is_settled:
-            if (spent := early.find_budget_error()) is not None:
+            if (spent := early.find_limit_error()) is not None:
                 return spent
             if early.is_hopeless:
                 # Wait for the samples in flight: one that started earlier may still succeed.
                 if not self._in_flight:
-                    return early.build_hopeless_error()
+                    async with self._confirmation:
+                        if await early.confirm_hopeless():
+                            return early.build_hopeless_error()
+                    continue
             elif early.can_afford(self._ended, self._in_flight) and (
                 early.succeeded or self._in_flight < self._most
             ):

@@ -215,24 +215,27 @@ class EvalEngine:
                 # Checked after reading a job: a run without further jobs was not cut short.
                 self._fatal = reason
                 return
-            admission.start()
-            given = job.sample.trajectory
-            try:
-                failure = await self._attempt(job)
-            finally:
-                admission.end()
-            # A failure by a refused key is not recorded: it does not concern the sample. Any other
-            # outcome is recorded, and so is an unscored rollout, which was paid for.
-            unscored = failure is not None and failure.boundary is Boundary.SCORER
-            paid = unscored and _has_new_rollout(job.sample, given)
-            if paid or not isinstance(self._fatal, AccessDenied):
-                if self._writer.is_full:
-                    # Back-pressure: samples must not pile up in memory behind a slow disk.
-                    try:
-                        await self._writer.wait_for_room()
-                    except AssayError as error:
-                        self._abort(error)
-                self._queue_for_store(job, failed=failure is not None)
+            await self._execute(job)
+
+    async def _execute(self, job: RolloutJob) -> None:
+        given = job.sample.trajectory
+        self._admission.start()
+        try:
+            failure = await self._attempt(job)
+        finally:
+            self._admission.end()
+        # A failure by a refused key is not recorded: it does not concern the sample. Any other
+        # outcome is recorded, and so is an unscored rollout, which was paid for.
+        unscored = failure is not None and failure.boundary is Boundary.SCORER
+        paid = unscored and _has_new_rollout(job.sample, given)
+        if paid or not isinstance(self._fatal, AccessDenied):
+            if self._writer.is_full:
+                # Back-pressure: samples must not pile up in memory behind a slow disk.
+                try:
+                    await self._writer.wait_for_room()
+                except AssayError as error:
+                    self._abort(error)
+            self._queue_for_store(job, failed=failure is not None)
 
     async def _attempt(self, job: RolloutJob) -> Failure | None:
         """Roll out and score the sample. Failures are returned; only cancellation propagates."""
@@ -484,6 +487,8 @@ class EvalEngine:
             )
             entry, note = build_failure_row(job.key, bare, job.repeat), None
         entry.prompt_digest = job.prompt_digest
+        if peers is not None:
+            peers.own_failed += entry.failed
         return entry, note
 
     def _count_recorded(self, notes: list[Any], outcome: list[bool] | AssayError) -> None:

@@ -15,9 +15,7 @@ from assay.agents import (
     AgentRef,
     Description,
     Limits,
-    TaskCommand,
     describe_callable,
-    digest_folder,
     resolve_agent,
 )
 from assay.datasets import PromptTemplate
@@ -48,10 +46,12 @@ from assay.types import (
     stable_id,
 )
 
+from .ray_settings import RaySettings
 from .replay_source import describe_replay
 from .seeds import derive_environment_seed, derive_sampling_seed
 
 if TYPE_CHECKING:
+    from assay.agents import TaskCommand
     from assay.gateway import Recording
 
 PrepareMessages = Callable[[Sample], Sequence[Message | dict[str, Any]]]
@@ -93,6 +93,23 @@ class _AgentField:
         if isinstance(found, Endpoint):
             config.__dict__["_agent_endpoint"], found = found, None
         config.__dict__["_agent"] = found
+
+
+class _EngineField:
+    """A field that accepts `"ray"` or `RaySettings`, and returns the settings or None."""
+
+    def __get__(self, config: "EvalConfig | None", kind: type | None = None) -> RaySettings | None:
+        return None if config is None else config.__dict__.get("_engine")
+
+    def __set__(self, config: "EvalConfig", given: RaySettings | Literal["ray"] | None) -> None:
+        found = RaySettings() if given == "ray" else given
+        if not isinstance(found, RaySettings | None):
+            raise ConfigError(
+                f"engine={found!r} is unknown",
+                where="EvalConfig",
+                hint="pass 'ray' or RaySettings(...), or omit it to run in this process",
+            )
+        config.__dict__["_engine"] = found
 
 
 @accept_environment_alias("environment_factory")
@@ -188,6 +205,10 @@ class EvalConfig:
     replay_missing: Literal["fail", "live"] = "fail"
     """`live`: the model answers the calls that are not in the recording."""
 
+    engine: _EngineField = _EngineField()
+    """Where samples are executed: None in this process; `"ray"`, or `RaySettings` with the address
+    of a cluster, on the workers of Ray."""
+
     def __post_init__(self) -> None:
         self._check_kinds()
         self._merge_agent()
@@ -215,6 +236,12 @@ class EvalConfig:
                 "`prepare_messages` has no effect without an agent",
                 where="EvalConfig",
                 hint="set `agent` or `endpoint`, or remove `prepare_messages`",
+            )
+        if self.engine is not None and self.replay is not None:
+            raise ConfigError(
+                "`engine` and `replay` cannot be combined: recorded calls are not sent to workers",
+                where="EvalConfig",
+                hint="replay the run in this process, without `engine`",
             )
         if self.rollout_fn is not None and not callable(self.rollout_fn):
             raise ConfigError(f"rollout_fn={self.rollout_fn!r} is not callable", where="EvalConfig")
@@ -269,14 +296,14 @@ class EvalConfig:
         _ = self.setup_command, self.check_command  # refuses commands that cannot be run
 
     @cached_property
-    def setup_command(self) -> TaskCommand | None:
+    def setup_command(self) -> "TaskCommand | None":
         """`setup`, parsed."""
-        return None if self.setup is None else TaskCommand(self.setup, where="setup")
+        return _parse_command(self.setup, where="setup")
 
     @cached_property
-    def check_command(self) -> TaskCommand | None:
+    def check_command(self) -> "TaskCommand | None":
         """`check`, parsed."""
-        return None if self.check is None else TaskCommand(self.check, where="check")
+        return _parse_command(self.check, where="check")
 
     @property
     def uses_workspace(self) -> bool:
@@ -396,6 +423,8 @@ class EvalConfig:
         if self.agent is not None:
             description["agent"] = {"name": self.agent.name, "identity": self.agent.identity}
         if self.workspace is not None:
+            from assay.agents import digest_folder
+
             description["workspace"] = digest_folder(Path(self.workspace))
         for name in ("setup", "check"):
             if getattr(self, name) is not None:
@@ -458,6 +487,14 @@ def check_max_cost(value: object, *, where: str) -> None:
     if value is None or (_is_plain_number(value, int | float) and 0 < value < math.inf):  # type: ignore[operator]  # a number
         return
     raise ConfigError(f"max_cost_usd={value!r} is not a number above 0", where=where)
+
+
+def _parse_command(text: str | None, *, where: str) -> "TaskCommand | None":
+    if text is None:
+        return None
+    from assay.agents import TaskCommand  # loads what starts processes
+
+    return TaskCommand(text, where=where)
 
 
 def _check_bounds(bounds: object) -> None:

@@ -9,16 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from assay.datasets import SkippedRows
 from assay.errors import MissingExtra, StoreError
-from assay.stats import (
-    RunSummary,
-    draw_svg_bar,
-    escape_html,
-    find_score_range,
-    format_html_table,
-    format_interval,
-    format_plural,
-    summarise_recorded,
-)
+from assay.stats import RunSummary, format_interval, format_plural, summarise_recorded
 from assay.store import ResultRow, Run, RunSpec, Store
 from assay.types import Sample, build_label
 
@@ -144,6 +135,8 @@ class EvalReport:
         Each repeat of a sample is listed by itself, with the scores of the others.
         """
         # Not above: a script that evaluates and shows no HTML starts faster without it.
+        from assay.stats import draw_svg_bar, escape_html, find_score_range, format_html_table
+
         from .run_report import group_low_scores
 
         summary = self.summary

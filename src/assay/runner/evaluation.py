@@ -3,15 +3,14 @@
 import asyncio
 import re
 import secrets
-from collections.abc import Callable, Container, Iterable, Iterator
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncIterator, Callable, Container, Iterable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.agents import check_workspace_row
 from assay.datasets import PromptTemplate, SampleStream, Source, load_samples
 from assay.errors import AssayError, ConfigError, StoreError
 from assay.providers import ModelClient, find_price
@@ -24,17 +23,17 @@ from assay.store import (
     check_resume_spec,
     check_same_config,
 )
-from assay.types import Sample, compute_file_sha256, stable_id
+from assay.types import Sample, compute_file_sha256, reduce_gc_frequency, stable_id
 
 from .agent_gateway import find_agent_gateway
 from .engine import EvalEngine
 from .eval_config import EvalConfig
 from .eval_report import EvalReport, ReplayCounts, build_eval_report
-from .gc_tuning import reduce_gc_frequency
 from .git_commit import read_git_commit
 from .kept_rollouts import KeptRollouts, iterate_reused_runs
 from .opening_messages import check_opening
 from .peers import Peers
+from .ray_settings import refuse_file_store
 from .replay_source import connect_model, open_replay
 from .rollout_job import RolloutJob, build_rollout_jobs
 from .run_progress import Progress, ProgressCallback, RunControl, Stop
@@ -88,6 +87,8 @@ async def evaluate(
     given = Resume(resume) if isinstance(resume, str) else resume
     with open_replay(config, store) as (config, replay):
         prepared = prepare_evaluation(dataset, config, replay)
+        if config.engine is not None:
+            refuse_file_store(store)
         opened = store if isinstance(store, Store) else Store.open(store, create=resume is None)
         try:
             run, _ = await execute_evaluation(prepared, given, store=opened, watch=watch, stop=stop)
@@ -134,11 +135,14 @@ async def execute_evaluation(
 ) -> tuple[Run, Progress]:
     """Execute a new run, the rest of one that is resumed, or a shard, without a report."""
     config, samples, spec = prepared.config, prepared.samples, prepared.spec
-    with reduce_gc_frequency():
+    folder = _find_dataset_folder(samples)
+    async with AsyncExitStack() as stack:
+        stack.enter_context(reduce_gc_frequency())
         if isinstance(target, Shard):
             run, read = await _join_shard(store, prepared, target)
+            build_engine = await stack.enter_async_context(open_engine(config, store, folder))
             # The total of the run says nothing about the samples of one shard.
-            peers = Peers(run, count=target.count)
+            peers = Peers(run, count=target.count, failed_before=target.failed_before)
             control = RunControl(Progress(), watch, stop, replay=prepared.replay, peers=peers)
         else:
             read = samples
@@ -146,6 +150,8 @@ async def execute_evaluation(
                 read = await _check_resume(store, prepared, target)
                 if target.rescore:
                     spec, target = replace(spec, reuses=store.run(target.run_id).id), None
+            # Before the run is created: workers of a cluster may refuse its configuration.
+            build_engine = await stack.enter_async_context(open_engine(config, store, folder))
             run = start_or_resume(store, spec, target, allow_changed_scorer=config.rolls_out)
             total = None if spec.total is None else spec.total * config.repeats
             control = RunControl(Progress(total=total), watch, stop, replay=prepared.replay)
@@ -156,16 +162,8 @@ async def execute_evaluation(
             reuses = config.rolls_out and not is_fresh
             return KeptRollouts(run, store).fill_kept(left) if reuses else left
 
-        def build_engine(wired: EvalConfig, *given: Any) -> EvalEngine:
-            # Of the agent itself: a gateway around it has no such attribute.
-            if config.uses_workspace:
-                wired = use_workspaces(wired, _find_dataset_folder(samples))
-            return EvalEngine(wired, *given)
-
-        client = prepared.client
-        await execute_jobs(
-            run, todo, config, client=client, control=control, build_engine=build_engine
-        )
+        client, build = prepared.client, build_engine(run)
+        await execute_jobs(run, todo, config, client=client, control=control, build_engine=build)
         # Of several shards, the last one saves the sessions of all.
         if config.save_sessions and (control.peers is None or run.status == "completed"):
             save_sessions(run, store, config)
@@ -176,6 +174,12 @@ async def _join_shard(
     store: Store, prepared: PreparedEvaluation, shard: Shard
 ) -> tuple[Run, Iterable[Sample]]:
     """Join the run of a shard, or start it. Return the run and the shard's samples."""
+    if prepared.config.engine is not None:
+        raise ConfigError(
+            "a shard is executed by one process, not by an engine",
+            where="EvalConfig",
+            hint="leave out `engine`, or evaluate the whole run with it",
+        )
     changed = shard.allow_changed_dataset
     spec = replace(prepared.spec, id=shard.run_id)
     run = store.join_run(spec, shard=str(shard), allow_changed_dataset=changed)
@@ -205,6 +209,30 @@ def _build_run_spec(samples: SampleStream, config: EvalConfig, total: int | None
     )
 
 
+@asynccontextmanager
+async def open_engine(
+    config: EvalConfig, store: Store, dataset_folder: Path | None = None
+) -> AsyncIterator[Callable[[Run], Callable[..., EvalEngine]]]:
+    """Start what executes the samples. Yield a function that returns how to build a run's engine.
+
+    Raises `ConfigError` if the workers of a cluster cannot execute the configuration.
+    """
+
+    def build_engine(wired: EvalConfig, *given: Any) -> EvalEngine:
+        # Of the agent itself: a gateway around it has no such attribute.
+        if config.uses_workspace:
+            wired = use_workspaces(wired, dataset_folder)
+        return EvalEngine(wired, *given)
+
+    if config.engine is None:
+        yield lambda run: build_engine
+        return
+    from .ray_cluster import RayCluster
+
+    async with RayCluster(config, store, dataset_folder) as cluster:
+        yield cluster.build_engine
+
+
 async def execute_jobs(
     run: Run,
     todo: Callable[[Container[str]], Iterator[RolloutJob]],
@@ -232,7 +260,9 @@ async def execute_jobs(
             close = getattr(config.agent, "close", None)
             if close is not None:
                 stack.push_async_callback(close)
-            if (gateway := find_agent_gateway(config, client)) is not None:
+            # The workers of a cluster have a gateway each.
+            gateway = find_agent_gateway(config, client) if config.engine is None else None
+            if gateway is not None:
                 config = replace(config, agent=await stack.enter_async_context(gateway))
             writer = await stack.enter_async_context(run.writer())
             await build_engine(config, client, writer, control).run(todo(done))
@@ -303,13 +333,7 @@ def _check_price(config: EvalConfig) -> None:
 def _open_sample_stream(dataset: Source | SampleStream, config: EvalConfig) -> SampleStream:
     if not isinstance(dataset, SampleStream):
         return load_samples(dataset, config.max_samples)
-    if config.max_samples is not None:
-        raise ConfigError(
-            "`max_samples` cannot be applied to a dataset that is already a stream",
-            where="evaluate()",
-            hint="pass the limit to load_samples()",
-        )
-    return dataset
+    return dataset if config.max_samples is None else dataset.with_limit(config.max_samples)
 
 
 def _count_samples(samples: SampleStream, config: EvalConfig) -> int | None:
@@ -336,6 +360,8 @@ def _find_dataset_folder(samples: SampleStream) -> Path | None:
 
 
 def _check_workspace_rows(samples: Iterable[Sample], folder: Path | None) -> Iterator[Sample]:
+    from assay.agents import check_workspace_row  # loads what copies folders
+
     for sample in samples:
         check_workspace_row(sample, dataset_folder=folder)
         yield sample

@@ -6,12 +6,11 @@ from typing import Any
 
 from assay.errors import AssayError, StoreError
 from assay.store import InsertRow, Run, build_result_row
-from assay.types import Failure, Sample
+from assay.types import Failure, Sample, reduce_gc_frequency
 
 from .engine import EvalEngine
 from .eval_config import EvalConfig
 from .evaluation import execute_jobs
-from .gc_tuning import reduce_gc_frequency
 from .rollout_job import RolloutJob, build_rollout_jobs
 from .run_progress import RunControl
 

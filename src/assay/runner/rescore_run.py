@@ -1,21 +1,28 @@
 """`rescore`: apply another scorer to recorded rollouts. Calls no model."""
 
-from collections.abc import Container, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterator
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
+from typing import Literal
 
 from assay.errors import ConfigError
 from assay.scorers import ScoreFunction
 from assay.store import ResultRow, Run, RunSpec, Store, sample_key
-from assay.types import Boundary, stable_id
+from assay.types import Boundary, Sample, reduce_gc_frequency, stable_id
 
+from .engine import EvalEngine
 from .eval_config import EvalConfig
 from .eval_report import EvalReport, build_eval_report
-from .evaluation import Resume, create_run_id, execute_jobs, start_or_resume
-from .gc_tuning import reduce_gc_frequency
+from .evaluation import Resume, create_run_id, execute_jobs, open_engine, start_or_resume
+from .peers import Peers
+from .ray_settings import RaySettings, refuse_file_store
 from .rollout_job import RolloutJob
 from .run_progress import Progress, ProgressCallback, RunControl, Stop
+from .shard import Shard
+
+_SAMPLES_PER_PAGE = 50
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +54,9 @@ class RescoreOptions:
     stops_early: bool = True
     """Whether to stop the new run when none of its samples succeeds."""
 
+    engine: RaySettings | Literal["ray"] | None = None
+    """Where samples are scored, as in `EvalConfig`."""
+
 
 async def rescore(
     run_id: str,
@@ -62,47 +72,108 @@ async def rescore(
     Results are recorded one by one, so that the new run can be resumed after `stop` or a crash.
     """
     options, stop = options or RescoreOptions(), stop or Stop()
+    if options.engine is not None:
+        refuse_file_store(store)
     opened = store if isinstance(store, Store) else Store.open(store, create=False)
     try:
-        old = opened.run(run_id)
-        name = options.name or f"{old.spec.name} rescored"
-        config = EvalConfig(
-            score_fn=score_fn,
-            score_failures=options.score_failures,
-            name=name,
-            concurrency=options.concurrency,
-            bounds=options.bounds,
-        )
-        total = sum(1 for _ in _select_results(old, options))
-        if not total:
-            raise ConfigError(f"run {old.id!r} has no rollouts to score", where="rescore()")
-        description = {**config.describe(), "rescored": old.id}
-        spec = RunSpec(
-            id=create_run_id(name),
-            name=name,
-            config=description,
-            config_fingerprint=stable_id(description),
-            dataset=old.spec.dataset,
-            dataset_fingerprint=old.spec.dataset_fingerprint,
-            total=total,
-            repeats=old.spec.repeats,
-        )
-        run = start_or_resume(opened, spec, options.resume, allow_changed_scorer=True)
-        todo = partial(_build_rescore_jobs, old, run, options)
-        progress = Progress(total=total)
-        control = RunControl(progress, watch, stop, stops_early=options.stops_early)
-        with reduce_gc_frequency():
-            await execute_jobs(run, todo, config, client=None, control=control)
+        plan = _plan_rescore(opened.run(run_id), score_fn, options)
+        async with open_engine(plan.config, opened) as build_engine:
+            run = start_or_resume(opened, plan.spec, options.resume, allow_changed_scorer=True)
+            control = RunControl(
+                Progress(total=plan.rollouts), watch, stop, stops_early=options.stops_early
+            )
+            await _execute_rescore(plan, run, control, build_engine=build_engine(run))
         return build_eval_report(run, opened, reopen=store, interrupted=stop.requested)
     finally:
         if opened is not store:
             opened.close()
 
 
-def _select_results(old: Run, options: RescoreOptions) -> Iterator[tuple[int, ResultRow]]:
-    """Yield the results to score again, with their positions in the run."""
+async def rescore_shard(
+    run_id: str,
+    score_fn: ScoreFunction,
+    shard: Shard,
+    *,
+    store: Store,
+    options: RescoreOptions,
+    stop: Stop,
+) -> None:
+    """Score one part of the rollouts of a run again, beside other processes."""
+    plan = _plan_rescore(store.run(run_id), score_fn, options)
+    if plan.rollouts != plan.samples * plan.spec.repeats:
+        # The run would never count as complete.
+        raise ConfigError(
+            f"some of the {plan.spec.repeats} rollouts of a sample are missing in run "
+            f"{plan.old.id!r}",
+            where="--workers",
+            hint="leave out --workers",
+        )
+    run = store.join_run(replace(plan.spec, id=shard.run_id), shard=str(shard))
+    peers = Peers(run, count=shard.count, failed_before=shard.failed_before)
+    control = RunControl(Progress(), None, stop, stops_early=options.stops_early, peers=peers)
+    await _execute_rescore(plan, run, control, shard=shard)
+
+
+@dataclass(frozen=True)
+class _RescorePlan:
+    old: Run
+    config: EvalConfig
+    spec: RunSpec
+    options: RescoreOptions
+    samples: int
+    rollouts: int
+
+
+def _plan_rescore(old: Run, score_fn: ScoreFunction, options: RescoreOptions) -> _RescorePlan:
+    name = options.name or f"{old.spec.name} rescored"
+    config = EvalConfig(
+        score_fn=score_fn,
+        score_failures=options.score_failures,
+        name=name,
+        concurrency=options.concurrency,
+        bounds=options.bounds,
+        engine=options.engine,
+    )
+    rollouts = samples = 0
+    last = None
+    for row in _select_results(old, options):
+        rollouts, samples = rollouts + 1, samples + (row.sample_id != last)
+        last = row.sample_id
+    if not rollouts:
+        raise ConfigError(f"run {old.id!r} has no rollouts to score", where="rescore()")
+    description = {**config.describe(), "rescored": old.id}
+    spec = RunSpec(
+        id=create_run_id(name),
+        name=name,
+        config=description,
+        config_fingerprint=stable_id(description),
+        dataset=old.spec.dataset,
+        dataset_fingerprint=old.spec.dataset_fingerprint,
+        total=samples,
+        repeats=old.spec.repeats,
+    )
+    return _RescorePlan(old, config, spec, options, samples, rollouts)
+
+
+async def _execute_rescore(
+    plan: _RescorePlan,
+    run: Run,
+    control: RunControl,
+    *,
+    shard: Shard | None = None,
+    build_engine: Callable[..., EvalEngine] = EvalEngine,
+) -> None:
+    todo = partial(_build_rescore_jobs, plan, run, shard)
+    with reduce_gc_frequency():
+        await execute_jobs(
+            run, todo, plan.config, client=None, control=control, build_engine=build_engine
+        )
+
+
+def _select_results(old: Run, options: RescoreOptions) -> Iterator[ResultRow]:
+    """Yield the results to score again."""
     samples, last = 0, None
-    for position, row in enumerate(old.results()):
+    for row in old.results():
         with_failed = options.keep_failed or options.score_failures
         if not (with_failed or row.boundary in (None, Boundary.SCORER)):
             continue
@@ -110,22 +181,38 @@ def _select_results(old: Run, options: RescoreOptions) -> Iterator[tuple[int, Re
             samples, last = samples + 1, row.sample_id
         if options.max_samples is not None and samples > options.max_samples:
             return
-        yield position, row
+        yield row
 
 
 def _build_rescore_jobs(
-    old: Run, new: Run, options: RescoreOptions, done: Container[str]
+    plan: _RescorePlan, new: Run, shard: Shard | None, done: Container[str]
 ) -> Iterator[RolloutJob]:
-    """Yield the rollouts of `old` that are not scored yet, without their old scores."""
-    fingerprint = new.key_fingerprint
-    samples = enumerate(old.samples())
-    for position, row in _select_results(old, options):
-        # Results and samples come in one order, so that a single pass finds every sample.
-        sample = next(sample for number, sample in samples if number == position)
-        key = sample_key(new.id, row.sample_id, row.repeat, fingerprint)
-        if key not in done:
-            # Earlier failures stay: these samples lack a rollout that a scorer could read.
-            if row.boundary in (None, Boundary.SCORER):
-                sample.failure = None
-            sample.score = None
+    """Yield the rollouts that are not scored yet, without their old scores."""
+    rows = (
+        (row, key)
+        for row in _select_results(plan.old, plan.options)
+        if shard is None or shard.has(row.sample_id)
+        if (key := sample_key(new.id, row.sample_id, row.repeat, new.key_fingerprint)) not in done
+    )
+    if plan.options.engine is not None:
+        for row, key in rows:
+            # The worker reads the rest from the store.
+            yield RolloutJob(
+                Sample(id=row.sample_id), row.repeat, key, row.sample_id, source=row.key
+            )
+        return
+    while page := list(islice(rows, _SAMPLES_PER_PAGE)):
+        # By key: a shard reads the samples of its own part only.
+        samples = dict(plan.old.samples_by_key(row.key for row, _ in page))
+        for row, key in page:
+            sample = clear_score(samples.pop(row.key))
             yield RolloutJob(sample, row.repeat, key, sample.id)
+
+
+def clear_score(sample: Sample) -> Sample:
+    """Remove the score of a recorded sample, and the failure of its scorer."""
+    # Earlier failures stay: these samples lack a rollout that a scorer could read.
+    if sample.failure is not None and sample.failure.boundary is Boundary.SCORER:
+        sample.failure = None
+    sample.score = None
+    return sample

@@ -37,6 +37,9 @@ class RolloutJob:
     replay: "ReplayClient | None" = None
     """Recorded calls that answer instead of the model."""
 
+    source: str | None = None
+    """Key of the recorded sample that is scored again, where the worker of a cluster reads it."""
+
     waited_for: Boundary | None = None
     """The boundary of an agent that is not a model, or of the model that it called."""
 

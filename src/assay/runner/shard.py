@@ -26,6 +26,10 @@ class Shard:
     allow_changed_dataset: bool = False
     """Match the samples of a changed dataset by id. False: a changed dataset is an error."""
 
+    failed_before: int | None = None
+    """Failed attempts of the run that `fail_on_error` leaves out. None: those recorded before this
+    process joined the run."""
+
     def __post_init__(self) -> None:
         if not 1 <= self.number <= self.count:
             raise ConfigError(

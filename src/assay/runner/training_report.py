@@ -4,10 +4,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from assay.stats import Interval, mean_interval
-from assay.store import ResultRow, Run
+from assay.stats import Interval, mean_interval, summarise_recorded
+from assay.store import ResultRow, Run, RunStatus
 
 _STEP_METADATA_KEY = "training_step"
+
+
+def build_evaluation_id(run_id: str, step: int) -> str:
+    """Return the id of the run that evaluates the weights of a training after a step."""
+    # The id of the training is at the end: as a prefix, it must stay unique.
+    return f"step-{step}-of-{run_id}"
 
 
 @dataclass
@@ -65,11 +71,40 @@ class Steps:
 
 
 @dataclass(frozen=True)
+class RecordedEvaluation:
+    """The run that evaluated the weights of a training after a step."""
+
+    step: int
+    """0: before the training."""
+
+    run_id: str
+    status: RunStatus
+    samples: int
+    judged: int
+    score: Interval
+
+    def plain(self) -> dict[str, Any]:
+        """Return the evaluation as plain values."""
+        return {
+            "step": self.step,
+            "run": self.run_id,
+            "status": self.status,
+            "samples": self.samples,
+            "judged": self.judged,
+            "score": self.score.mean,
+            "score_low": self.score.low,
+            "score_high": self.score.high,
+        }
+
+
+@dataclass(frozen=True)
 class Training:
     """The completed steps, and the number of rollouts of an unfinished one."""
 
     steps: Sequence[Steps]
     unfinished: int
+    evaluations: Sequence[RecordedEvaluation] = ()
+    """Of the held-out dataset, in the order of steps."""
 
     def plain(self) -> dict[str, Any]:
         """Return the training as plain values, one entry for each step."""
@@ -90,6 +125,7 @@ class Training:
                 }
                 for each in self.steps
             ],
+            "evaluations": [each.plain() for each in self.evaluations],
         }
 
 
@@ -118,4 +154,26 @@ def read_training(run: Run) -> Training | None:
     steps = [found[step] for step in sorted(found)]
     whole = [some for some in steps if some.rollouts >= size or some.metrics]
     made, used = (sum(some.rollouts for some in part) for part in (steps, whole))
-    return Training(whole, made - used)
+    evaluations = _read_evaluations(run) if settings.get("eval_every") else []
+    return Training(whole, made - used, evaluations)
+
+
+def _read_evaluations(run: Run) -> list[RecordedEvaluation]:
+    found = []
+    for each in run.find_runs(suffix=build_evaluation_id(run.id, 0).removeprefix("step-0")):
+        step = each.spec.config.get("training_step")
+        # Any run may have such an id.
+        if each.spec.config.get("training_run") != run.id or not isinstance(step, int):
+            continue
+        summary = summarise_recorded(each.results(), each.spec.config)
+        found.append(
+            RecordedEvaluation(
+                step=step,
+                run_id=each.id,
+                status=each.status,
+                samples=summary.samples,
+                judged=summary.judged_samples,
+                score=summary.score.interval,
+            )
+        )
+    return sorted(found, key=lambda each: each.step)

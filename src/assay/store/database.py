@@ -8,7 +8,7 @@ import os
 import sqlite3
 import time
 from collections import namedtuple
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -115,6 +115,12 @@ class Transaction:
         """Run a statement once for each row of values."""
         self._connection.cursor().executemany(self._translate(statement), rows)
 
+    def copy(self, target: str, rows: Iterable[Sequence[object]]) -> None:
+        """Insert rows into columns of a table by COPY, which SQLite lacks."""
+        with self._connection.cursor().copy(f"COPY {target} FROM STDIN") as copy:
+            for row in rows:
+                copy.write_row(row)
+
     def _translate(self, statement: str) -> str:
         return statement.replace("?", "%s") if self.is_postgresql else statement
 
@@ -141,9 +147,12 @@ class Database:
         *,
         driver_error: type[Exception] = sqlite3.Error,
         secrets: tuple[str, ...] = (),
+        url: str | None = None,
     ) -> None:
         self.where = where
         """The path, or the URL without user and password: fit for messages."""
+
+        self.url = url
 
         self.is_postgresql = driver_error is not sqlite3.Error
         self._connect = connect
@@ -337,6 +346,7 @@ def open_postgresql(url: str, settings: StoreSettings, *, create: bool = True) -
         f"postgresql://{'local' if host[:1] in ('', '/') else host}/{name}",
         driver_error=psycopg.Error,
         secrets=tuple(str(secret) for secret in secrets if secret),
+        url=url,
     )
     if not create:
         _check_is_store(database, "the database contains no store")

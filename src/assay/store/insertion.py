@@ -36,8 +36,14 @@ def insert_batch(database: Database, run_no: int, batch: Sequence[InsertRow]) ->
     """Write and commit. Return for each entry whether it was inserted; False if its key existed."""
     results = [entry for entry in batch if not entry.failed]
     attempts = [entry for entry in batch if entry.failed] if len(results) < len(batch) else []
+    # The first of two equal keys wins. In the order of the key index, so that its pages are written
+    # sequentially.
+    by_key = {entry.key: entry for entry in reversed(results)}
+    ordered = [by_key[key] for key in sorted(by_key)]
+    # Compressed before the transaction, in which others that write to the run wait.
+    bodies = [encode_body(entry.body) for entry in ordered]
     with database.write_transaction() as transaction:
-        inserted = _insert_results(transaction, run_no, results)
+        inserted = _insert_results(transaction, run_no, ordered, bodies)
         _insert_attempts(transaction, run_no, attempts)
         _update_tally(transaction, run_no, inserted, len(attempts))
     if len(inserted) == len(batch):
@@ -47,14 +53,14 @@ def insert_batch(database: Database, run_no: int, batch: Sequence[InsertRow]) ->
 
 
 def _insert_results(
-    transaction: Transaction, run_no: int, entries: list[InsertRow]
+    transaction: Transaction,
+    run_no: int,
+    ordered: list[InsertRow],
+    bodies: list[tuple[str, bytes]],
 ) -> list[InsertRow]:
-    """Insert the entries with new keys and return them. The first of two equal keys wins."""
-    by_key = {entry.key: entry for entry in reversed(entries)}
-    if not by_key:
+    """Insert the entries with new keys and return them."""
+    if not ordered:
         return []
-    # In the order of the key index, so that its pages are written sequentially.
-    ordered = [by_key[key] for key in sorted(by_key)]
     # Locks the run's tally, so that processes that write to one run queue up and never deadlock.
     last = transaction.execute(
         "UPDATE assay_tally SET last_result_no = last_result_no + ? "
@@ -70,18 +76,19 @@ def _insert_results(
     # One count, because RETURNING for every row costs a tenth more CPU. Not `rowcount`: drivers
     # disagree about it after ON CONFLICT.
     between = "FROM assay_result WHERE result_no BETWEEN ? AND ?"
-    numbered = list(enumerate(ordered, first))
+    numbered = list(zip(count(first), ordered, bodies, strict=False))
     if transaction.execute(f"SELECT count(*) {between}", first, last).scalar() < len(ordered):
         # The keys of the others already existed.
         found = set(transaction.execute(f"SELECT result_no {between}", first, last).scalars())
-        numbered = [(number, entry) for number, entry in numbered if number in found]
-    encoded = ((number, *encode_body(entry.body)) for number, entry in numbered)
-    bodies = ((no, codec, bytearray(blob) if plain else blob) for no, codec, blob in encoded)
-    _insert_rows(transaction, "body", _BODY_COLUMNS, bodies, len(numbered))
+        numbered = [each for each in numbered if each[0] in found]
+    blobs = (
+        (number, codec, bytearray(blob) if plain else blob) for number, _, (codec, blob) in numbered
+    )
+    _insert_rows(transaction, "body", _BODY_COLUMNS, blobs, len(numbered))
     # Empty texts, which the reader takes for unknown, instead of None: see `plain` above.
-    excerpts = ((number, *entry.excerpt) for number, entry in numbered)
+    excerpts = ((number, *entry.excerpt) for number, entry, _ in numbered)
     _insert_rows(transaction, "excerpt", _EXCERPT_COLUMNS, excerpts, len(numbered))
-    return [entry for _, entry in numbered]
+    return [entry for _, entry, _ in numbered]
 
 
 def _collect_known_columns(entries: list[InsertRow], *, plain: bool) -> dict[str, Iterable[Any]]:
@@ -166,6 +173,10 @@ def _insert_rows(
     rows: Iterator[tuple[Any, ...]],
     left: int,
 ) -> None:
+    if transaction.is_postgresql and table != "result":
+        # A fifth less time than INSERT, which alone can skip the keys that exist.
+        transaction.copy(f"assay_{table} ({', '.join(columns)})", rows)
+        return
     for size in _ROWS_PER_STATEMENT:
         statement = _build_insert_sql(table, columns, size)
         for _ in range(left // size):

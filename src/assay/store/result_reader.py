@@ -263,6 +263,21 @@ class RunReader:
                 return _parse_row(row[: len(_ROW_COLUMNS)]), self._parse_body(row)
         return None
 
+    def find_rewards(self, keys: Iterable[str]) -> dict[str, tuple[float | None, float | None]]:
+        """Return reward and cost of each of these keys that has a result."""
+        found: dict[str, tuple[float | None, float | None]] = {}
+        wanted = list(keys)
+        for first in range(0, len(wanted), _ROWS_PER_PAGE):
+            some = wanted[first : first + _ROWS_PER_PAGE]
+            query = (
+                "SELECT key, score, valid, cost_usd FROM assay_result "
+                f"WHERE run_no = ? AND key IN ({', '.join('?' * len(some))})"
+            )
+            with self._database.read_transaction() as transaction:
+                for row in transaction.execute(query, self._run_no, *some).all():
+                    found[row.key] = row.score if row.valid else None, row.cost_usd
+        return found
+
     def samples_by_key(self, keys: Iterable[str]) -> "Iterator[tuple[str, Sample]]":
         """Yield key and sample of each of these results; of a failure its last attempt.
 

@@ -1,8 +1,8 @@
 """One run of a store: read its samples and totals, and record more."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from assay.errors import ConfigError
 
@@ -12,7 +12,16 @@ from .insertion import insert_batch
 from .labels import SampleLabel, find_labels, read_sample_labels, write_label
 from .lease import Lease, find_live_holders
 from .result_reader import RunReader
-from .run_rows import RUN_QUERY, RunRow, RunSpec, RunStatus, Totals, now, parse_run_row
+from .run_rows import (
+    RUN_QUERY,
+    RunRow,
+    RunSpec,
+    RunStatus,
+    Totals,
+    now,
+    parse_run_row,
+    parse_run_spec,
+)
 from .training_steps import StepRow, delete_steps, read_steps, write_step
 
 if TYPE_CHECKING:
@@ -22,6 +31,20 @@ if TYPE_CHECKING:
 
 # Added to a sample's index when another sample already has that position.
 _POSITION_OFFSET = 10**9
+
+
+class RunCounts(NamedTuple):
+    """What all processes of a run have recorded."""
+
+    recorded: int
+    attempts: int
+    """Failed attempts, retried ones included."""
+
+    cost_usd: float
+    """Known cost of the results."""
+
+    total: int | None
+    """Rollouts of the whole run, if known."""
 
 
 class SamplePositions:
@@ -91,6 +114,15 @@ class Run(RunReader):
         """Counts and sums over the results so far. Only the mean of repeats reads the results."""
         return self.row().totals
 
+    def read_counts(self) -> RunCounts:
+        """Return the counts of the run so far. Cheap, however many results it has."""
+        query = (
+            "SELECT t.recorded, t.attempts, t.cost_usd, r.total * r.repeats AS total "
+            "FROM assay_run r JOIN assay_tally t ON t.run_no = r.run_no WHERE r.run_no = ?"
+        )
+        with self._database.read_transaction() as transaction:
+            return RunCounts(*transaction.execute(query, self._run_no).first())
+
     def row(self) -> RunRow:
         """Return the current entry of this run in the list of runs."""
         with self._database.read_transaction() as transaction:
@@ -113,16 +145,30 @@ class Run(RunReader):
 
     def writer(self, settings: "WriterSettings | None" = None) -> "Writer":
         """Start a thread that records samples of this run. Close it before `finish`."""
+        lease = self._require_lease("writer()")
+        lease.mark_writing(True)
+        return self._start_writer(lease.renew, partial(lease.mark_writing, False), settings)
+
+    def open_shared_writer(self) -> "Writer":
+        """Start a thread that records samples for the process that holds this run.
+
+        Only that process renews the lease and ends the run.
+        """
+        return self._start_writer(lambda: None, lambda: None)
+
+    def _start_writer(
+        self,
+        renew: Callable[[], None],
+        closed: Callable[[], None],
+        settings: "WriterSettings | None" = None,
+    ) -> "Writer":
         # Not above: importing asyncio takes longer than reading a small run.
         from .writer import Writer, WriterSettings
 
-        lease = self._require_lease("writer()")
-        lease.mark_writing(True)
-        write = partial(insert_batch, self._database, self._run_no)
         return Writer(
-            write,
-            renew=lease.renew,
-            closed=partial(lease.mark_writing, False),
+            partial(insert_batch, self._database, self._run_no),
+            renew=renew,
+            closed=closed,
             settings=settings or WriterSettings(),
             where=self._database.where,
         )
@@ -130,6 +176,16 @@ class Run(RunReader):
     def steps(self) -> list[StepRow]:
         """Return the metrics of each training step, in order; empty for other runs."""
         return read_steps(self._database, self._run_no)
+
+    def find_runs(self, *, suffix: str) -> "list[Run]":
+        """Return the runs of the same store whose ids end in a text, oldest first, read-only."""
+        query = (
+            "SELECT * FROM assay_run WHERE length(id) > ? AND substr(id, length(id) - ?) = ? "
+            "ORDER BY run_no"
+        )
+        with self._database.read_transaction() as transaction:
+            rows = transaction.execute(query, len(suffix), len(suffix) - 1, suffix).all()
+        return [Run(self._database, row.run_no, parse_run_spec(row)) for row in rows]
 
     def record_step(self, step: int, metrics: Mapping[str, Any]) -> None:
         """Record the metrics of a training step; overwrite those of an earlier try.
@@ -238,6 +294,12 @@ class Run(RunReader):
             return None
         # This shard is complete, but others were stopped or are not started yet.
         return "interrupted" if status == "completed" else status
+
+    def mark_failed(self) -> None:
+        """Record that an error ended one of several processes, and with it the run."""
+        with self._database.write_transaction() as transaction:
+            query = "UPDATE assay_run SET status = ? WHERE run_no = ? AND status <> ?"
+            transaction.execute(query, "failed", self._run_no, "running")
 
     def record_total(self, total: int) -> None:
         """Record the number of samples, if it was unknown when the run was started or joined."""

@@ -95,6 +95,11 @@ class Store(SessionStore):
         """The file, or the URL without user and password."""
         return self._database.where
 
+    @property
+    def url(self) -> str | None:
+        """The URL of a PostgreSQL store with its password: a secret. None for a file."""
+        return self._database.url
+
     def close(self) -> None:
         """Close the database. Close all writers first."""
         self._database.close()

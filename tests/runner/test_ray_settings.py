@@ -1,0 +1,85 @@
+"""The settings of a run on Ray: what is refused before a cluster is started."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from assay.errors import ConfigError
+from assay.runner import (
+    EvalConfig,
+    RaySettings,
+    RescoreOptions,
+    Shard,
+    evaluate_sync,
+    rescore,
+    run_shard,
+)
+
+_ROWS = [{"id": "a", "prompt": "Hello"}]
+
+
+def build_config(engine: object) -> EvalConfig:
+    return EvalConfig(endpoint="mock:echo", score_fn="exact_answer", engine=engine)  # type: ignore[arg-type]  # also wrong ones
+
+
+@pytest.mark.parametrize("store", [None, "runs.db", Path("runs.db"), "sqlite:///runs.db"])
+def test_a_sqlite_store_is_refused_and_not_created(
+    store: str | Path | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(ConfigError, match="cannot record into a SQLite file: they may run on"):
+        evaluate_sync(_ROWS, build_config("ray"), store=store)
+
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("engine", ["dask", 4, RaySettings])
+def test_an_unknown_engine_is_refused(engine: object) -> None:
+    with pytest.raises(ConfigError, match=r"engine=.* is unknown"):
+        build_config(engine)
+
+
+@pytest.mark.parametrize("address", ["ray://host:1", "host", "host:", ":1", "host:99999", "auto"])
+def test_an_address_must_be_host_and_port(address: str) -> None:
+    with pytest.raises(ConfigError, match="is not the address of a Ray cluster"):
+        RaySettings(address=address)
+
+
+@pytest.mark.parametrize("workers", [0, -1, True, 1.5])
+def test_the_number_of_workers_must_be_above_zero(workers: int) -> None:
+    with pytest.raises(ConfigError, match=r"workers=.* is not a number above 0"):
+        RaySettings(workers=workers)
+
+
+def test_the_engine_does_not_change_the_fingerprint() -> None:
+    assert build_config("ray").fingerprint() == build_config(None).fingerprint()
+    assert build_config("ray").engine == RaySettings()
+
+
+def test_a_replay_is_refused() -> None:
+    with pytest.raises(ConfigError, match="`engine` and `replay` cannot be combined"):
+        EvalConfig(
+            endpoint="mock:echo", score_fn="exact_answer", engine="ray", replay="calls.jsonl"
+        )
+
+
+def test_a_shard_has_no_engine(tmp_path: Path) -> None:
+    shard = Shard("nightly", 1, 2)
+    run = run_shard(_ROWS, build_config("ray"), shard, store=tmp_path / "runs.db")
+
+    with pytest.raises(ConfigError, match="a shard is executed by one process"):
+        asyncio.run(run)
+
+
+def test_rescoring_into_a_file_is_refused(tmp_path: Path) -> None:
+    scored = rescore(
+        "latest",
+        repr,
+        store=tmp_path / "runs.db",
+        options=RescoreOptions(engine="ray"),
+    )
+
+    with pytest.raises(ConfigError, match="cannot record into a SQLite file"):
+        asyncio.run(scored)
