@@ -68,6 +68,36 @@ def test_a_training_says_what_came_of_it_and_where_to_look(
     assert {line for line in out.splitlines() if " reward " in line} <= set(shown)
 
 
+def test_held_out_samples_are_evaluated_and_stop_the_training(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"id": "held", "prompt": "lamp?", "answer": "red"}]
+    (folder / "held.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    # Held-out samples never score, so that the first evaluation remains the best.
+    scored = "score_fn = lambda sample: looked_and_said(sample) * (sample.id != 'held')"
+    file = FILE.replace("score_fn = looked_and_said", scored)
+    (folder / "lamp_training.py").write_text(file)
+    options = ("--eval-dataset", "held.jsonl", "--eval-every", "1", "--patience", "1")
+
+    assert run(*options, "--json") == 0
+
+    out, err = capsys.readouterr()
+    found = json.loads(out)
+    assert (found["steps"], found["stopped_early"], found["best_model"]) == (1, True, None)
+    assert [each["score"] for each in found["evaluations"]] == [0.0, 0.0]
+    assert "evaluation before step 1: 0.000" in err
+    assert "evaluation after step 1: 0.000" in err
+    assert run(*options, "--resume") == 0
+    out = capsys.readouterr().out
+    assert "the best is before step 1: 0.000" in out
+    assert "stopped       early" in out
+    assert main(["show", found["run"]]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    (best,) = (line.split() for line in shown if line.startswith("  step 0 "))
+    assert best[:4] == ["step", "0", "1", "0.000"]
+    assert "best" in best
+
+
 def test_json_is_the_same_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--json", "--quiet", "--steps", "1", "-o", "elsewhere") == 0
 
@@ -156,10 +186,11 @@ WRONG: dict[str, tuple[str, str, str]] = {
     "no file": ("prompts = PROMPTS", "prompts = 'none.jsonl'", "the file or folder does not exist"),
     "no model": ("def model():", "def other():", "'lamps' is not a folder"),
     "a file in the way": ('Path(".")', 'Path("lamp_training.py")', "the folder cannot be written"),
+    "no tracker": ("num_steps=2", "num_steps=2, report_to='nobody'", "unknown tracker 'nobody'"),
     "refused by TRL": (
         "num_steps=2",
-        "num_steps=2, backend='trl', trl={'report_to': ('nobody',)}",
-        "trl.report_to: the tracker 'nobody' is unknown",
+        "num_steps=2, backend='trl', trl={'use_vllm': True}",
+        "trl.use_vllm needs the package `vllm`",
     ),
 }
 
@@ -256,6 +287,7 @@ def metrics(**fields: object) -> StepMetrics:
             "reward not judged, 3 failed, 4 not judged, 100 tokens/s",
         ),
         ({"tokens_per_s": None}, "reward 0.500"),
+        ({"staleness": 1.5, "stale": 3}, "reward 0.500, staleness 1.5, 3 stale, 100 tokens/s"),
     ],
 )
 def test_a_step_in_words_says_what_is_known(fields: dict[str, object], words: str) -> None:

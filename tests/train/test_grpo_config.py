@@ -8,9 +8,12 @@ from pydantic import ValidationError
 
 from assay.agents import Limits
 from assay.errors import ConfigError
-from assay.train.grpo_config import GRPOConfig
+from assay.train.grpo_config import GRPOConfig, build_server_endpoint
 from assay.train.lora import Lora
+from assay.train.weight_updates import UploadWeights
 from assay.types import Endpoint
+
+URL = "http://127.0.0.1:8000/v1"
 
 
 def endpoint(**fields: Any) -> Endpoint:
@@ -42,6 +45,17 @@ def config(**fields: Any) -> GRPOConfig:
         ({"endpoint": endpoint(extra_params={"min_p": 0.1})}, "does not support: min_p"),
         ({"length_constant": 5}, "has no effect with loss_type='dapo'"),
         ({"warmup_steps": 5, "num_steps": 5, "schedule": "linear"}, "leave no step to decay in"),
+        ({"max_staleness": 1}, "`max_staleness` has no effect without `server`"),
+        ({"update_weights": UploadWeights()}, "`update_weights` has no effect without `server`"),
+        ({"server": URL, "max_staleness": -1}, "max_staleness"),
+        ({"server": "anthropic:claude"}, "'anthropic' models do not answer OpenAI's chat"),
+        ({"server": Endpoint(provider="vllm", model="m", top_p=0.5)}, "`server` has top_p: set"),
+        ({"server": URL, "backend": "trl"}, "`server` has no effect with backend='trl'"),
+        ({"server": URL, "tool_format": "hermes"}, "`tool_format` has no effect with `server`"),
+        (
+            {"server": URL, "max_staleness": 1, "top_p": 0.9},
+            "need `importance_cap`, and no `top_p`",
+        ),
     ],
 )
 def test_a_wrong_setting_is_refused_before_anything_is_loaded(
@@ -107,6 +121,7 @@ def test_a_falling_rate_starts_whole_and_never_reaches_zero(schedule: str) -> No
         {"concurrency": 2},
         {"device": "cpu"},
         {"name": "other"},
+        {"server": URL},
     ],
 )
 def test_what_decides_nothing_that_is_learned_may_change(fields: dict[str, Any]) -> None:
@@ -123,6 +138,7 @@ def test_what_decides_nothing_that_is_learned_may_change(fields: dict[str, Any])
         {"lora": Lora()},
         {"loss_type": "grpo"},
         {"micro_batch_tokens": 100},
+        {"server": URL, "max_staleness": 1},
     ],
 )
 def test_what_decides_what_is_learned_may_not(fields: dict[str, Any]) -> None:
@@ -178,3 +194,24 @@ def test_the_model_of_an_endpoint_is_no_part_of_the_training() -> None:
 
     assert one.describe() == other.describe() == config().describe()
     assert "secret" not in one.model_dump_json()
+
+
+def test_a_server_is_named_by_its_address_and_asked_with_the_settings_of_the_training() -> None:
+    named = build_server_endpoint(config(server=URL, temperature=0.7, top_k=5, stop="x"))
+
+    assert (named.provider, named.model, named.api_base) == ("vllm", "folder", URL)
+    assert (named.temperature, named.top_p, named.max_tokens, named.stop) == (0.7, 1, 256, ("x",))
+    assert named.extra_params == {"top_k": 5, "logprobs": True, "return_token_ids": True}
+
+
+def test_a_server_may_have_another_name_for_the_model_and_a_key() -> None:
+    server = Endpoint(provider="sglang", model="other", api_base=URL, api_key="sk-1234")
+
+    named = build_server_endpoint(config(server=server))
+
+    assert (named.provider, named.model, named.api_key) == ("sglang", "other", "sk-1234")
+    assert config(server=f"vllm:other@{URL}").server == Endpoint(
+        provider="vllm", model="other", api_base=URL
+    )
+    assert "sk-1234" not in repr(config(server=server))
+    assert "sk-1234" not in str(config(server=server).describe())

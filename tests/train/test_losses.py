@@ -139,6 +139,25 @@ def test_the_kinds_of_loss_differ_in_what_a_token_of_a_long_rollout_weighs() -> 
 
 
 @pytest.mark.parametrize(
+    ("loss_type", "weights"),
+    [("grpo", (0.5, 0.5)), ("dr_grpo", (0.1, 0.3)), ("dapo", (0.25, 0.75))],
+)
+def test_a_rollout_weighs_once_or_by_its_tokens_and_never_by_its_branches(
+    loss_type: Any, weights: tuple[float, float]
+) -> None:
+    """The numbers of docs/grpo.md: ten tokens in one branch, thirty in three."""
+    branches = ((10,), (10, 10, 10))
+    step = StepSize(rollouts=2, tokens=40, length_constant=50)
+
+    found = [
+        sum(tokens * compute_token_scale(loss_type, sum(rollout), step) for tokens in rollout)
+        for rollout in branches
+    ]
+
+    assert found == pytest.approx(weights)
+
+
+@pytest.mark.parametrize(
     ("ratio", "advantage", "gain", "slope"),
     [
         (1.0, 2.0, 2.0, 2.0),

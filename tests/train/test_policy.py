@@ -42,6 +42,39 @@ def test_gradients_add_up_to_the_same_over_any_number_of_passes(fields: dict[str
     assert torch.allclose(whole, cut, atol=1e-6)
 
 
+def cut_into_branches(rollout: TrainedRollout) -> TrainedRollout:
+    """The same sampled tokens, each in a branch of its own."""
+    branches = []
+    for part in rollout.parts:
+        for place in (at for at, counts in enumerate(part.loss_mask) if counts):
+            mask = [0.0] * place + [1.0]
+            known = part.rollout_log_probs
+            update = {
+                "tokens": part.tokens[: place + 1],
+                "loss_mask": mask,
+                "rollout_log_probs": None if known is None else known[: place + 1],
+            }
+            branches.append(part.model_copy(update=update))
+    return TrainedRollout(tuple(branches), rollout.advantage)
+
+
+@pytest.mark.parametrize("level", ["token", "sequence"])
+@pytest.mark.parametrize("loss_type", ["dapo", "grpo", "dr_grpo"])
+def test_a_rollout_weighs_the_same_however_many_branches_it_has(loss_type: str, level: str) -> None:
+    rollouts = sampled(word_model(["red"]))
+    settings = config(loss_type=loss_type, importance_level=level)
+    # Only some of them fork: counted as rollouts, branches would outweigh the others.
+    forked = [*map(cut_into_branches, rollouts[:2]), *rollouts[2:]]
+    assert max(len(rollout.parts) for rollout in forked) > 2
+
+    whole = Policy(word_model(["red"]), settings)
+    branched = Policy(word_model(["red"]), settings)
+    one, other = gradient(whole, rollouts), gradient(branched, forked)
+
+    assert float(one.abs().max()) > 0
+    assert torch.allclose(one, other, atol=1e-6)
+
+
 def test_the_direction_is_towards_what_did_better() -> None:
     model = word_model(["red"])
     rollouts = sampled(model)

@@ -14,7 +14,7 @@ from assay.runner import Stop
 from assay.train import Lora, SFTConfig, SFTResult, SFTStep, sft_train
 from assay.train.checkpoints import digest_weights
 from assay.train.output_folder import OutputFolder
-from assay.train.sft import SFTStart, check_same_start
+from assay.train.sft import SFTStart, _SFTTraining, check_same_start
 from assay.types import Sample
 from mask_rollouts import sampled_rollout
 from tiny_models import tiny_local, tiny_model, tiny_tokenizer
@@ -78,6 +78,23 @@ def test_it_learns_to_say_what_the_samples_say(tmp_path: Path) -> None:
     prompt = tokenizer.apply_chat_template(asked, add_generation_prompt=True, return_dict=False)
     (said,) = result.model.generate([prompt], Sampling(temperature=0, max_tokens=9), seeds=[None])
     assert tokenizer.decode(said.ids) == "hello user<|im_end|>"
+
+
+def test_a_training_whose_held_out_loss_rises_stops_and_keeps_the_best(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings: dict[str, Any] = {"steps": 9, "eval_every": 1, "schedule": "constant"}
+    best = train(tmp_path / "best", **{**settings, "steps": 2})
+    losses = iter([3.0, 2.0, 1.0, 1.5, 1.0])
+    monkeypatch.setattr(_SFTTraining, "_measure_held_out_loss", lambda self: next(losses))
+
+    result = train(tmp_path / "long", patience=2, **settings)
+
+    assert (result.stopped_early, result.interrupted, len(result.steps)) == (True, False, 4)
+    assert result.best_model_path is not None
+    assert digest(LocalModel.load(str(result.best_model_path))) == digest(best.model)
+    resumed = train(tmp_path / "long", patience=2, resume=True, **settings)
+    assert numbers(resumed.steps) == numbers(result.steps)
 
 
 def test_the_trained_model_is_a_folder_that_loads(tmp_path: Path) -> None:

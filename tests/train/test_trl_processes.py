@@ -18,76 +18,77 @@ from assay.train.trl_processes import (
     check_process_rank,
     check_single_process,
 )
-from lamps import lamp_config, steps_kept
+from lamps import lamp_config
 from trl_process import found_by_training
 
 SUPPORT = Path(__file__).parents[1] / "support"
 
 
 PLACE = """
+import sys
+from pathlib import Path
+
 from assay.train.grpo_config import GRPOConfig
 from assay.train.trl_processes import find_process_rank
 
 here = find_process_rank(GRPOConfig(model_name="none", backend="trl"))
-print(f"[{here.number}, {here.count}]")
+(Path(sys.argv[1]) / f"process-{here.number}.json").write_text(f"[{here.number}, {here.count}]")
 """
 
 
-def started(command: list[str], number: int, count: int, port: int) -> subprocess.Popen[str]:
+def found_by(count: int, script: Path, folder: Path) -> list[Any]:
+    """What the processes of `torchrun` wrote, as JSON; the first of them first."""
+    folder.mkdir(exist_ok=True)
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(count)]
+    # It chooses the port itself, and its processes meet at its store.
+    command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0"]
     env = {
         **os.environ,
         "PYTHONPATH": str(SUPPORT),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        # They meet at the store of this process, as those of `torchrun` do: no port is chosen
-        # ahead.
-        "TORCHELASTIC_USE_AGENT_STORE": "True",
-        "WORLD_SIZE": str(count),
-        "RANK": str(number),
-        "LOCAL_RANK": str(number),
+        "GLOO_SOCKET_IFNAME": "lo",
         "OMP_NUM_THREADS": "1",
     }
-    return subprocess.Popen(
-        [sys.executable, *command],
-        env=env,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+    done = subprocess.run(
+        [*command, str(script), str(folder)], env=env, text=True, capture_output=True, timeout=400
     )
-
-
-def told_by(count: int, *command: str) -> list[Any]:
-    """What the processes print last, as JSON; the first of them first."""
-    store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    processes = [started([*command], number, count, store.port) for number in range(count)]
-    found = []
-    for process in processes:
-        said, complaint = process.communicate(timeout=300)
-        assert process.returncode == 0, complaint
-        found.append(json.loads(said.splitlines()[-1]))
-    return found
+    assert done.returncode == 0, done.stderr
+    return [json.loads((folder / f"process-{each}.json").read_text()) for each in range(count)]
 
 
 def test_two_processes_learn_what_one_does_and_record_it_once(tmp_path: Path) -> None:
     alone = found_by_training(tmp_path / "alone")
 
-    first, second = told_by(2, str(SUPPORT / "trl_process.py"), str(tmp_path / "two"))
+    first, second = found_by(2, SUPPORT / "trl_process.py", tmp_path / "two")
 
     assert first["run"] == second["run"]
     assert first["learned"] == second["learned"]
     assert first["learned"] == pytest.approx(alone["learned"], abs=1e-3)
     assert first["losses"] == second["losses"] == pytest.approx(alone["losses"], abs=1e-4)
+    assert first["rewards"] == second["rewards"]
+    assert len(first["rewards"]) == len(alone["rewards"]) == 2
     assert (first["follows"], second["follows"]) == (False, True)
+    assert [first["interrupted"], second["interrupted"]] == [False, False]
     assert second["written"]
+    # The first process scores every rollout, each once; two steps of two groups of four, and the
+    # evaluations before, between and after them.
+    assert (len(first["scored"]), second["scored"]) == (2 * 2 * 4 + 3, [])
+    assert len(set(first["scored"])) == len(first["scored"])
+    assert first["evaluations"] == second["evaluations"]
+    assert len(first["evaluations"]) == 3
     with Store.open(tmp_path / "two" / "store.db") as store:
-        (run,) = store.runs()
-        assert (run.status, run.totals.recorded) == ("completed", 16)
-    assert [step["loss"] for step in steps_kept(tmp_path / "two")] == first["losses"]
+        runs = {run.id: run for run in store.runs()}
+        assert len(runs) == 4
+        training = runs[first["run"]]
+        assert (training.status, training.totals.recorded) == ("completed", 16)
+        recorded = [step.metrics["loss"] for step in store.run(first["run"]).steps()]
+    assert recorded == first["losses"]
 
 
 @pytest.mark.skipif(torch.accelerator.is_available(), reason="it would be used")
-def test_processes_without_an_accelerator_find_each_other_unasked() -> None:
-    assert told_by(2, "-c", PLACE) == [[0, 2], [1, 2]]
+def test_processes_without_an_accelerator_find_each_other_unasked(tmp_path: Path) -> None:
+    (tmp_path / "place.py").write_text(PLACE)
+
+    assert found_by(2, tmp_path / "place.py", tmp_path) == [[0, 2], [1, 2]]
 
 
 @pytest.mark.parametrize("told", ["", "1", "many"])

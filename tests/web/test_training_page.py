@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.store import Store
+from assay.store import RunSpec, Store
 from assay.web import ViewServer
 from assay.web.training_page import TrainingView, read_training_page
 from recorded_pages import RecordedPages
@@ -66,6 +66,25 @@ def test_the_page_draws_curves(tmp_path: Path) -> None:
     assert "Rollouts of step 1" in page
     assert page.count('class="curve"') == 3
     assert view["steps"][0]["metrics"] == {"kl": 0.1, "entropy": None, "tokens_per_s": 50.0}
+
+
+def test_evaluations_are_drawn_and_lead_to_their_runs(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "s.db") as store:
+        record_training(store, [[0.0, 0.0, 0.0, 1.0], [1.0, 1.0, 1.0, 0.0]], eval_every=2)
+        for step in (2, 0):
+            config = {"training_run": "t", "training_step": step}
+            spec = RunSpec(f"step-{step}-of-t", "grpo", config, "f", "d")
+            store.start_run(spec).finish("completed")
+        # Of another training, whose id ends in the same way.
+        store.start_run(RunSpec("step-4-of-t", "grpo", {}, "f", "d")).finish("completed")
+
+        view = read(store)
+
+    assert [(each.step, each.score) for each in view.evaluations] == [(0, None), (2, None)]
+    assert [point.link for point in view.evaluation_curve] == [
+        "/run/step-0-of-t",
+        "/run/step-2-of-t",
+    ]
 
 
 def test_another_run_is_not_a_training(viewer: ViewServer, pages: RecordedPages) -> None:

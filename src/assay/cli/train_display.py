@@ -13,7 +13,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from assay.runner import Stop
-from assay.train import WeightsUnchanged
+from assay.train import MetricSinkFailed, WeightsUnchanged
 
 from .output import sanitize_to_line
 from .progress_bar import Display, build_live_display, draw_progress
@@ -42,13 +42,13 @@ class TrainDisplay(Display):
     def __exit__(self, *raised: object) -> None:
         self._stack.close()
 
-    def show(self, done: int, of: int, words: str) -> None:
-        """Show a finished step."""
+    def show(self, done: int, of: int, words: str, *, is_end: bool = True) -> None:
+        """Show a finished step; the last one in any case, if it is the end of the training."""
         self._shown = done, of, sanitize_to_line(words)
         now = time.monotonic()
         if self._quiet or self._live:
             return
-        if self._last is None or now - self._last >= self._every_s or done == of:
+        if self._last is None or now - self._last >= self._every_s or (is_end and done == of):
             self._last = now
             self.print_line(f"{done}/{of}  {words}")
 
@@ -72,7 +72,7 @@ def _print_warnings_as_lines() -> Iterator[None]:
         def show(
             message: Warning | str, category: type[Warning], *source: Any, **more: Any
         ) -> None:
-            if issubclass(category, WeightsUnchanged):
+            if issubclass(category, WeightsUnchanged | MetricSinkFailed):
                 print(sanitize_to_line(f"warning: {message}"), file=sys.stderr, flush=True)
             else:
                 usual(message, category, *source, **more)

@@ -17,6 +17,8 @@ from assay.runner import Stop
 from assay.scorers import ScoreFunction, format_user_traceback, import_file
 from assay.train import (
     CheckpointSaved,
+    EvalStep,
+    EvaluationFinished,
     EveryRolloutFailed,
     GRPOConfig,
     GRPOResult,
@@ -26,10 +28,17 @@ from assay.train import (
     TrainingEvent,
     TrainingSession,
     TrainingStarted,
+    find_best,
     grpo_train_async,
 )
 
-from .arguments import add_count, add_flag, add_grace_option, add_report_options
+from .arguments import (
+    add_count,
+    add_flag,
+    add_grace_option,
+    add_report_options,
+    add_report_to_option,
+)
 from .eval_file import locate_dataset
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_PASS, InconclusiveError
 from .output import (
@@ -52,7 +61,7 @@ def configure(parser: ArgumentParser) -> None:
         "file",
         metavar="FILE.py",
         help="file that defines `config`, a GRPOConfig, `prompts`, and `score_fn` or "
-        "`environment`; may define `agent`, `prepare_messages` and `model`",
+        "`environment`; may define `agent`, `eval_dataset`, `prepare_messages` and `model`",
     )
     parser.add_argument(
         "--agent",
@@ -61,6 +70,18 @@ def configure(parser: ArgumentParser) -> None:
         "(http://...) or a coding agent (claude-code, codex, opencode, pi), overrides `agent`",
     )
     add_count(parser, "--steps", "stop after step N")
+    parser.add_argument(
+        "--eval-dataset",
+        metavar="DATASET",
+        help="held-out samples, which are evaluated and never trained on, overrides `eval_dataset`",
+    )
+    add_count(parser, "--eval-every", "evaluate them every N steps, overrides `eval_every`")
+    add_count(
+        parser,
+        "--patience",
+        "stop after N evaluations without a higher score, overrides `patience`",
+    )
+    add_report_to_option(parser)
     parser.add_argument(
         "-o", "--output", metavar="FOLDER", type=Path, help="folder to write, overrides `output`"
     )
@@ -77,7 +98,14 @@ def main(args: Namespace) -> int:
     try:
         with redirect_output_to_stderr():
             file = load_train_file(
-                args.file, agent=args.agent, num_steps=args.steps, output=args.output
+                args.file,
+                agent=args.agent,
+                eval_dataset=args.eval_dataset,
+                num_steps=args.steps,
+                output=args.output,
+                eval_every=args.eval_every,
+                patience=args.patience,
+                report_to=args.report_to,
             )
             with TrainDisplay(quiet=args.quiet) as display:
                 result = _TrainingMonitor(file, args, display).run()
@@ -112,12 +140,17 @@ class TrainFile:
     agent: Any
     """An agent, or what names one; None: the model itself answers."""
 
+    eval_dataset: Source | SampleStream | None
+    """The held-out samples; None: the training is not evaluated."""
+
     prepare_messages: Any
     model: LocalModel | None
     """A model that the file builds itself; None for the folder that `config` names."""
 
 
-def load_train_file(target: str, *, agent: str | None = None, **changes: object) -> TrainFile:
+def load_train_file(
+    target: str, *, agent: str | None = None, eval_dataset: str | None = None, **changes: object
+) -> TrainFile:
     """Import `FILE.py` and check its definitions; `changes` override its configuration."""
     path, hint = Path(target), "define `config`, `prompts`, and `score_fn` or `environment`"
     if path.suffix != ".py":
@@ -143,6 +176,10 @@ def load_train_file(target: str, *, agent: str | None = None, **changes: object)
     score_fn, environment = defined.get("score_fn"), defined["environment"]
     if score_fn is None and environment is None:
         raise ConfigError("the file defines neither `score_fn` nor `environment`", where=target)
+    # A dataset in the file is relative to it; one on the command line to the current folder.
+    held_out = defined.get("eval_dataset")
+    held_out = None if held_out is None else locate_dataset(held_out, path.parent)
+    held_out = held_out if eval_dataset is None else eval_dataset
     # A function builds the model only when the file is trained, not when it is imported.
     model = defined.get("model")
     model = model() if callable(model) else model
@@ -155,6 +192,7 @@ def load_train_file(target: str, *, agent: str | None = None, **changes: object)
         score_fn=score_fn,
         environment=environment,
         agent=defined.get("agent") if agent is None else agent,
+        eval_dataset=held_out,
         prepare_messages=defined.get("prepare_messages"),
         model=model,
     )
@@ -170,6 +208,7 @@ class _TrainingMonitor:
         self._started = False
         self._steps = file.config.num_steps
         self._words = "starting"
+        self._learned = 0
 
     def run(self) -> GRPOResult:
         """Train to the end or until stopped. Raises `InconclusiveError` when aborted midway."""
@@ -189,6 +228,7 @@ class _TrainingMonitor:
                     file.score_fn,
                     file.environment,
                     agent=file.agent,
+                    eval_dataset=file.eval_dataset,
                     prepare_messages=file.prepare_messages,
                     model=file.model,
                     session=session,
@@ -211,32 +251,74 @@ class _TrainingMonitor:
     def show_event(self, event: TrainingEvent) -> None:
         """Show an event of the training."""
         if isinstance(event, TrainingStarted):
-            self._started = True
+            self._started, self._learned = True, event.step
             resumed = f", resumed after step {event.step}" if event.step else ""
             self._display.print_line(f"run {event.run_id}{resumed}")
             self._display.show(event.step, self._steps, "starting")
         elif isinstance(event, StepFinished):
-            self._words = format_grpo_step(event.metrics)
-            self._display.show(event.metrics.step, self._steps, self._words)
+            self._words, self._learned = format_grpo_step(event.metrics), event.metrics.step
+            self._display.show(self._learned, self._steps, self._words)
         elif isinstance(event, RolloutFinished):
+            if event.is_evaluation:
+                words = f"evaluation, rollout {event.done}/{event.of}"
+                self._display.show(event.step, self._steps, words, is_end=False)
+                return
             rolling = f"{self._words}; rollout {event.done}/{event.of}"
-            self._display.show(event.step - 1, self._steps, rolling)
+            # Not the step of the rollout: a server may be asked ahead.
+            self._display.show(self._learned, self._steps, rolling)
         elif isinstance(event, CheckpointSaved):
             self._display.print_line(f"checkpoint {event.path}")
+        elif isinstance(event, EvaluationFinished):
+            best = ", the best so far" if event.is_best and event.evaluation.step else ""
+            self._display.print_line(f"evaluation {format_evaluation(event.evaluation)}{best}")
 
 
 def format_grpo_step(step: StepMetrics) -> str:
     """Format a step in one line."""
     words = ["reward " + ("not judged" if step.reward is None else f"{step.reward:.3f}")]
-    for name, value in (("kl", step.kl), ("entropy", step.entropy), ("clip", step.clip_fraction)):
-        if value is not None:
-            words.append(f"{name} {value:.3g}")
-    for name, number in (("failed", sum(step.failed.values())), ("not judged", step.invalid)):
+    measured = {
+        "kl": step.kl,
+        "entropy": step.entropy,
+        "clip": step.clip_fraction,
+        "staleness": step.staleness,
+    }
+    words += [f"{name} {value:.3g}" for name, value in measured.items() if value is not None]
+    counted = {
+        "failed": sum(step.failed.values()),
+        "not judged": step.invalid,
+        "stale": step.stale,
+    }
+    for name, number in counted.items():
         if number:
             words.append(f"{number} {name}")
     if step.tokens_per_s is not None:
         words.append(f"{step.tokens_per_s:.0f} tokens/s")
     return ", ".join(words)
+
+
+def format_evaluation(evaluation: EvalStep) -> str:
+    """Format an evaluation in one line."""
+    when = f"after step {evaluation.step}" if evaluation.step else "before step 1"
+    low, high = evaluation.score_low, evaluation.score_high
+    words = [f"{when}: {format_reward(evaluation.score, low, high)}"]
+    failed = sum(evaluation.failed.values())
+    words += [f"{failed} failed"] * bool(failed)
+    words += [f"{evaluation.invalid} not judged"] * bool(evaluation.invalid)
+    return ", ".join(words)
+
+
+def _format_evaluations(result: GRPOResult) -> dict[str, object]:
+    if not result.evaluations:
+        return {}
+    best = find_best(result.evaluations)
+    shown = dict.fromkeys((result.evaluations[0].step, result.evaluations[-1].step))
+    lines = [format_evaluation(each) for each in result.evaluations if each.step in shown]
+    if best is not None:
+        lines.append(f"the best is {format_evaluation(best)}")
+    fields: dict[str, object] = {"evaluations": lines, "best model": result.best_model_path}
+    if result.stopped_early:
+        fields["stopped"] = "early: the evaluations after the best one have no higher score"
+    return fields
 
 
 def format_grpo_result(result: GRPOResult) -> list[str]:
@@ -250,6 +332,9 @@ def format_grpo_result(result: GRPOResult) -> list[str]:
         invalid = sum(step.invalid for step in steps)
         total = sum(step.rollouts for step in steps)
         fields["rollouts"] = f"{total}, {failed} failed, {invalid} not judged"
+        if stale := sum(step.stale for step in steps):
+            fields["stale"] = f"{stale} rollouts dropped: older than max_staleness"
+    fields |= _format_evaluations(result)
     fields |= {
         "prompts": result.skipped or None,
         "model": result.model_path,
@@ -273,6 +358,9 @@ def grpo_result_to_dict(result: GRPOResult) -> dict[str, Any]:
         "output": str(result.output),
         "model": None if result.model_path is None else str(result.model_path),
         "curve": str(result.curve_path),
+        "evaluations": [each.model_dump() for each in result.evaluations],
+        "best_model": None if result.best_model_path is None else str(result.best_model_path),
+        "stopped_early": result.stopped_early,
         "interrupted": result.interrupted,
         "exit_status": choose_grpo_exit_status(result),
     }
@@ -286,6 +374,16 @@ def choose_grpo_exit_status(result: GRPOResult) -> int:
 
 
 def _format_grpo_hint(args: Namespace) -> str:
-    options = format_options(args, ("agent", "steps", "output", "store"))
+    names = (
+        "agent",
+        "steps",
+        "eval_dataset",
+        "eval_every",
+        "patience",
+        "report_to",
+        "output",
+        "store",
+    )
+    options = format_options(args, names)
     command = shlex.join(["assay", "train", "grpo", args.file, *options, "--resume"])
     return format_resume_hint(command, kept="checkpoints")

@@ -11,7 +11,7 @@ from assay.errors import ConfigError, TrainingError
 from assay.runner import Stop
 from assay.train import Lora, SFTConfig, SFTResult, SFTStep, sft_train
 
-from .arguments import add_flag, add_report_options, parse_count
+from .arguments import add_flag, add_report_options, add_report_to_option, parse_count
 from .exit_status import EXIT_INTERRUPTED, EXIT_PASS, InconclusiveError
 from .output import format_fields, print_message, print_report
 from .resume import format_options, format_resume_hint
@@ -40,6 +40,7 @@ _SFT_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
         "share of the prompts for evaluation instead of training",
     ),
     "eval_every": (_COUNT, "evaluate every N steps"),
+    "patience": (_COUNT, "stop after N evaluations without a lower loss, and keep the best model"),
     "tokens": (
         {"choices": ("recorded", "text")},
         "text: retokenize the text although token ids are recorded, as for another model",
@@ -83,6 +84,7 @@ def configure(parser: ArgumentParser) -> None:
             shown = f"{default:g}" if isinstance(default, float) else default
             text += f" (default: {shown})"
         parser.add_argument(f"--{name.replace('_', '-')}", **kind, help=text)
+    add_report_to_option(parser)
     add_flag(parser, "--resume", "resume the training in the output folder")
     add_report_options(parser, quiet=True)
 
@@ -113,6 +115,8 @@ def _build_sft_config_from_options(args: Namespace) -> SFTConfig:
         if args.lora is not None:
             # The usual ratio of alpha to rank.
             given["lora"] = Lora(rank=args.lora, alpha=2 * args.lora)
+        if args.report_to is not None:
+            given["report_to"] = args.report_to
         return SFTConfig(model_name=args.model, output=args.output, **given)
     except ValidationError as error:
         # One at a time: later problems often follow from the first.
@@ -155,6 +159,8 @@ def format_sft_result(result: SFTResult) -> list[str]:
             "steps": len(steps),
             "loss": f"{steps[0].loss:.4f} first, {steps[-1].loss:.4f} last" if steps else None,
             "held out": held_out,
+            "stopped": "early: the held-out loss stopped falling" if result.stopped_early else None,
+            "best model": result.best_model_path,
             "model": model,
         }
     )
@@ -175,6 +181,8 @@ def sft_result_to_dict(result: SFTResult) -> dict[str, Any]:
         "last_loss": steps[-1].loss if steps else None,
         "held_out_before": result.held_out_before,
         "held_out_after": result.held_out_after,
+        "best_model": None if result.best_model_path is None else str(result.best_model_path),
+        "stopped_early": result.stopped_early,
         "output": str(result.output),
         "model": None if result.model_path is None else str(result.model_path),
         "interrupted": result.interrupted,
@@ -184,4 +192,4 @@ def sft_result_to_dict(result: SFTResult) -> dict[str, Any]:
 def build_sft_resume_command(args: Namespace) -> str:
     """Build the command that resumes a training."""
     words = ["assay", "train", "sft", args.data, "--model", args.model, "-o", str(args.output)]
-    return shlex.join([*words, *format_options(args, _SFT_OPTIONS), "--resume"])
+    return shlex.join([*words, *format_options(args, (*_SFT_OPTIONS, "report_to")), "--resume"])

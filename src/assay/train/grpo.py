@@ -8,14 +8,14 @@ import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from assay.agents import AgentRef
 from assay.datasets import SampleStream, SkippedRows, Source
 from assay.environments import EnvironmentLike, accept_environment_alias
 from assay.errors import ConfigError, StoreError
-from assay.providers import LocalClient, LocalModel
+from assay.providers import LocalClient, LocalModel, ModelClient
 from assay.runner import EvalConfig, PrepareMessages, find_agent_gateway, use_workspaces
 from assay.scorers import ScoreFunction
 from assay.store import RunStatus, Store
@@ -26,14 +26,20 @@ from .curve import render_reward_curve
 from .deterministic_batches import Lockstep
 from .grpo_config import GRPOConfig, build_policy_endpoint
 from .grpo_plan import GRPOPlan, begin_run, plan_training
+from .held_out import EvalStep, HeldOutEvaluation, find_best, is_exhausted
+from .metric_sinks import MetricReport, TrackedTraining, check_metric_sinks
 from .output_folder import MetricsFile, OutputFolder, RecordedMetrics
 from .packages import check_training_packages
 from .policy import Policy, fix_seed
+from .preserve_state import ModelSettings, preserve_settings
 from .rollout_collector import RolloutCollector, RolloutRecording, StepInterrupted, StepRollouts
+from .rollout_pipeline import RolloutPipeline
+from .served_policy import EveryRolloutStale, ServedPolicy
 from .step_statistics import StepMetrics, Update, compute_step_metrics
 from .trained_weights import choose_load_dtype, warn_if_unchanged
 from .training_session import (
     CheckpointSaved,
+    EvaluationFinished,
     RolloutFinished,
     StepFinished,
     TrainingEvent,
@@ -67,6 +73,15 @@ class GRPOResult:
     skipped: SkippedRows
     """Invalid rows of the prompts that were skipped."""
 
+    evaluations: list[EvalStep] = field(default_factory=list)
+    """The evaluations of the held-out dataset, including those before a resume."""
+
+    best_model_path: Path | None = None
+    """The model with the highest score of them; None where that is the one before training."""
+
+    stopped_early: bool = False
+    """Whether the training ended because its evaluations stopped improving."""
+
     interrupted: bool = False
     follows: bool = False
     """Whether this process followed another one, which recorded the training."""
@@ -85,6 +100,7 @@ def grpo_train(  # noqa: PLR0913  # the parts of an evaluation, and where it lea
     environment: EnvironmentLike | None = None,
     *,
     agent: AgentRef | None = None,
+    eval_dataset: Source | SampleStream | None = None,
     prepare_messages: PrepareMessages | None = None,
     model: LocalModel | None = None,
     session: TrainingSession | None = None,
@@ -96,6 +112,8 @@ def grpo_train(  # noqa: PLR0913  # the parts of an evaluation, and where it lea
     `agent` rolls out in place of the environment, as in an evaluation: a command, a service, a
     function or an `Agent`. It reaches the policy through the gateway, at `OPENAI_BASE_URL` and the
     like, or through `context.client`.
+    `eval_dataset` is never trained on: every `config.eval_every` steps it is rolled out and scored
+    in the same way, as a run of its own.
     `prepare_messages` is that of an evaluation too; `config` may have it instead.
     `model` is a loaded model, which is trained in place. Called within a running event loop, this
     blocks it; await `grpo_train_async` there instead.
@@ -106,6 +124,7 @@ def grpo_train(  # noqa: PLR0913  # the parts of an evaluation, and where it lea
         score_fn,
         environment,
         agent=agent,
+        eval_dataset=eval_dataset,
         prepare_messages=prepare_messages,
         model=model,
         session=session,
@@ -127,6 +146,7 @@ async def grpo_train_async(  # noqa: PLR0913  # as above
     environment: EnvironmentLike | None = None,
     *,
     agent: AgentRef | None = None,
+    eval_dataset: Source | SampleStream | None = None,
     prepare_messages: PrepareMessages | None = None,
     model: LocalModel | None = None,
     session: TrainingSession | None = None,
@@ -136,9 +156,12 @@ async def grpo_train_async(  # noqa: PLR0913  # as above
     if prepare_messages is not None:
         config = config.model_copy(update={"prepare_messages": prepare_messages})
     check_training_packages()
+    check_metric_sinks(config.report_to)
     if config.backend == "local":
         check_single_process()
-    plan = plan_training(config, prompts, score_fn, environment, agent=agent)
+    plan = plan_training(
+        config, prompts, score_fn, environment, agent=agent, eval_dataset=eval_dataset
+    )
     if config.backend == "trl" and not (await asyncio.to_thread(check_trl, config)).is_first:
         return await _follow_leader(plan, model)
     output = OutputFolder(config.output)
@@ -186,6 +209,8 @@ async def _follow_leader(plan: GRPOPlan, model: LocalModel | None) -> GRPOResult
         model_path=output.model if whole else None,
         curve_path=output.curve,
         skipped=plan.skipped,
+        evaluations=MetricsFile(output.evaluations, EvalStep).read(),
+        best_model_path=output.best if output.best.exists() else None,
         interrupted=not whole,
         follows=True,
     )
@@ -207,39 +232,66 @@ class _GRPOTraining:
         self._policy = policy
         self._store = store
         self._checkpoints = Checkpoints(output.checkpoints, keep=plan.config.keep_checkpoints)
+        self._evaluation_file = MetricsFile(output.evaluations, EvalStep)
         self._progressed = TrainingProgress()
         self._steps: list[StepMetrics] = []
+        self._evaluations: list[EvalStep] = []
+        self._held_out: HeldOutEvaluation | None = None
+        self._settings = ModelSettings(policy.local)
         self._warned = False
         self._trl: TrlLeader | None = None
+        self._served: ServedPolicy | None = None
+        if plan.config.server is not None:
+            self._served = ServedPolicy(plan.config, policy)
         if plan.config.backend == "trl":
             self._trl = TrlLeader(plan.config, policy, self._checkpoints, stop=session.stop)
 
     async def run(self) -> GRPOResult:
+        if self._served is not None and not self._session.resume:
+            # Before the run is recorded: an unfit server leaves the output folder unused.
+            await self._served.start(0)
         run = begin_run(
             self._output, self._plan, self._policy, store=self._store, session=self._session
         )
         self._metrics = RecordedMetrics(MetricsFile(self._output.metrics, StepMetrics), run)
         status: RunStatus = "failed"
         local = self._policy.local
-        client, batches = LocalClient(local, build_policy_endpoint(self._config)), local.batches
+        client: ModelClient = LocalClient(local, build_policy_endpoint(self._config))
+        if self._served is not None:
+            client = self._served.client
+        batches = local.batches
         try:
             await asyncio.to_thread(self._restore)
+            if self._served is not None and self._session.resume:
+                await self._served.start(self._progressed.step)
             self._notify(TrainingStarted(run.id, self._progressed.step, self._config.num_steps))
             resumed = self._session.resume
             done = run.read_done_keys() if resumed else frozenset[str]()
             kept = run.read_kept_keys() if resumed else frozenset[str]()
             async with AsyncExitStack() as stack:
+                self._report = await asyncio.to_thread(self._open_report, run.id)
+                stack.push_async_callback(asyncio.to_thread, self._report.close)
                 writer = await stack.enter_async_context(run.writer())
                 recording = RolloutRecording(run, writer, run.key_fingerprint, done, kept)
                 evaluation = await self._open_agent(stack, client)
                 collector = self._build_collector(recording, client, evaluation)
+                self._held_out = HeldOutEvaluation.build(
+                    self._plan,
+                    run.id,
+                    store=self._store,
+                    collector=collector,
+                    watch=self._report_evaluation_progress,
+                )
                 if self._trl is None:
                     whole = await self._take_all_steps(collector)
                 else:
                     start = TrlStart(run.id, self._store.where, self._progressed.step)
-                    listener = TrlListener(self._record_step, self._report_saved)
+                    listener = TrlListener(
+                        self._evaluate_if_due, self._record_step, self._report_saved
+                    )
                     whole = await self._trl.run(start, collector, listener)
-            await self._save()
+                await self._save()
+                whole = await self._end_evaluations(whole)
             status = "completed" if whole else "interrupted"
         except asyncio.CancelledError:
             status = "interrupted"
@@ -253,10 +305,17 @@ class _GRPOTraining:
                 run.finish(status)
         result = await asyncio.to_thread(self._build_result, run.id, whole)
         if self._trl is not None:
-            await self._trl.release_followers()
+            await self._trl.release_followers(whole)
         return result
 
-    async def _open_agent(self, stack: AsyncExitStack, client: LocalClient) -> EvalConfig:
+    def _open_report(self, run_id: str) -> MetricReport:
+        config, folder = self._config, self._output.folder
+        training = TrackedTraining(run_id, config.name, folder, config.describe())
+        report = MetricReport(config.report_to, training, self._output)
+        report.catch_up(self._steps, self._evaluations)
+        return report
+
+    async def _open_agent(self, stack: AsyncExitStack, client: ModelClient) -> EvalConfig:
         """Return the evaluation, with its agent behind a gateway that all steps share."""
         evaluation = self._plan.evaluation
         if (close := getattr(evaluation.agent, "close", None)) is not None:
@@ -270,11 +329,11 @@ class _GRPOTraining:
         return wired
 
     def _build_collector(
-        self, recording: RolloutRecording, client: LocalClient, evaluation: EvalConfig
+        self, recording: RolloutRecording, client: ModelClient, evaluation: EvalConfig
     ) -> RolloutCollector:
         plan, stop = self._plan, self._session.stop
         lockstep = None
-        if plan.config.lockstep:
+        if plan.config.lockstep and self._served is None:
             lockstep = self._policy.local.batches = Lockstep()
             stop.listen(lockstep.release)
         return RolloutCollector(
@@ -285,9 +344,7 @@ class _GRPOTraining:
             recording=recording,
             stop=stop,
             lockstep=lockstep,
-            watch=lambda done, of: self._notify(
-                RolloutFinished(self._progressed.step + 1, done, of)
-            ),
+            watch=lambda step, done, of: self._notify(RolloutFinished(step, done, of)),
         )
 
     def _restore(self) -> None:
@@ -303,27 +360,92 @@ class _GRPOTraining:
             )
             self._policy.weights.restore(tensors)
         self._steps = self._metrics.keep_until(self._progressed.step)
+        if self._plan.held_out is not None:
+            self._evaluations = self._evaluation_file.keep_until(self._progressed.step)
         self._policy.local.weight_version = f"step-{self._progressed.step}"
 
     async def _take_all_steps(self, collector: RolloutCollector) -> bool:
-        while self._progressed.step < self._config.num_steps:
-            if self._session.stop.requested:
-                return False
-            step = self._progressed.step + 1
-            try:
-                collected = await collector.collect(step, self._progressed.position)
-            except StepInterrupted:
-                return False
-            metrics = await asyncio.to_thread(self._learn, step, collected)
-            await self._record_step(metrics, collected.position)
-            if step % self._config.checkpoint_every == 0:
-                await self._save()
+        config, stop = self._config, self._session.stop
+        async with RolloutPipeline(
+            collector, ahead=config.max_staleness, last=config.num_steps, stop=stop
+        ) as pipeline:
+            while self._progressed.step < config.num_steps:
+                if stop.requested:
+                    return False
+                step = self._progressed.step + 1
+                try:
+                    await self._evaluate_if_due()
+                    collected = await pipeline.collect(step, self._progressed.position)
+                except StepInterrupted:
+                    return False
+                if self._served is not None:
+                    collected = await self._drop_stale(self._served, collected, step)
+                metrics = await asyncio.to_thread(self._learn, step, collected)
+                await self._record_step(metrics, collected.position)
+                if self._served is not None:
+                    await self._served.push(step)
+                if config.saves_after(step):
+                    await self._save()
         return True
+
+    async def _drop_stale(
+        self, served: ServedPolicy, collected: StepRollouts, step: int
+    ) -> StepRollouts:
+        try:
+            return served.drop_stale(collected, step)
+        except EveryRolloutStale:
+            # A resume begins after them: recorded rollouts would be as stale again.
+            await self._save()
+            raise
+
+    async def _evaluate_if_due(self) -> None:
+        """Evaluate the weights after the last step, unless that is done.
+
+        Raises `StepInterrupted` if the training is to end. Called before the next step, so that a
+        resumed training first catches up on an evaluation that was interrupted.
+        """
+        step = self._progressed.step
+        done = any(each.step == step for each in self._evaluations)
+        if self._held_out is not None and self._config.evaluates_after(step) and not done:
+            evaluation = await self._held_out.evaluate(step)
+            is_best = find_best([*self._evaluations, evaluation]) is evaluation
+            if is_best and step:
+                # Before the line of the evaluation: a killed process repeats both, or none.
+                await asyncio.to_thread(write_folder, self._output.best, self._save_best)
+            await asyncio.to_thread(self._evaluation_file.append, evaluation)
+            await asyncio.to_thread(self._report.report, "eval", evaluation)
+            self._evaluations.append(evaluation)
+            self._notify(EvaluationFinished(evaluation, is_best))
+        if self._stopped_early:
+            raise StepInterrupted
+
+    def _save_best(self, folder: Path) -> None:
+        # With TRL this is in the middle of its training, for which it changes settings.
+        with preserve_settings(self._policy.local):
+            self._settings.restore()
+            self._policy.weights.save_model(folder)
+
+    async def _end_evaluations(self, whole: bool) -> bool:
+        """Evaluate the weights after the last step. Return whether the training is complete."""
+        if whole:
+            try:
+                await self._evaluate_if_due()
+            except StepInterrupted:
+                whole = False
+        return whole or self._stopped_early
+
+    @property
+    def _stopped_early(self) -> bool:
+        return is_exhausted(self._evaluations, self._config.patience)
+
+    def _report_evaluation_progress(self, step: int, done: int, of: int) -> None:
+        self._notify(RolloutFinished(step, done, of, is_evaluation=True))
 
     async def _record_step(self, metrics: StepMetrics, position: int) -> None:
         self._progressed = TrainingProgress(step=metrics.step, position=position)
         self._policy.local.weight_version = f"step-{metrics.step}"
         await asyncio.to_thread(self._metrics.append, metrics)
+        await asyncio.to_thread(self._report.report, "train", metrics)
         self._steps.append(metrics)
         if not self._warned:
             self._warned = warn_if_unchanged(
@@ -370,5 +492,8 @@ class _GRPOTraining:
             model_path=output.model if whole else None,
             curve_path=output.curve,
             skipped=self._plan.skipped,
+            evaluations=self._evaluations,
+            best_model_path=output.best if output.best.exists() else None,
+            stopped_early=self._stopped_early and len(self._steps) < self._config.num_steps,
             interrupted=not whole,
         )

@@ -1,18 +1,21 @@
 """The settings of a GRPO training, checked before anything is loaded."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, field_validator, model_validator
 
 from assay.agents import Limits
-from assay.providers import CallStyle, to_endpoint
+from assay.providers import CallStyle, find_provider, to_endpoint
 from assay.runner import PrepareMessages
 from assay.types import Endpoint
 
 from .lora import Lora
+from .metric_sinks import check_report_to
 from .schedule import Schedule, compute_learning_rate
 from .trl_settings import TrlSettings, list_trl_conflicts
+from .weight_updates import WeightUpdate
 
 LossType = Literal["grpo", "dr_grpo", "dapo"]
 Scaling = Literal["std", "mean"]
@@ -71,6 +74,17 @@ class GRPOConfig(BaseModel):
     endpoint: Endpoint | None = Field(default=None, exclude=True)
     """The endpoint of an evaluation: its sampling settings and chat template arguments are used
     where the fields above are not given. Its model and address are not."""
+
+    server: Endpoint | None = Field(default=None, exclude=True)
+    """The OpenAI-compatible server that samples: its URL, a model string or an endpoint. It must
+    return token ids and logprobs. None: the model in this process samples."""
+
+    update_weights: WeightUpdate | None = Field(default=None, exclude=True)
+    """Makes the server sample with new weights after each step. None: `UploadWeights()`."""
+
+    max_staleness: int = Field(default=0, ge=0)
+    """How many steps older than the policy the weights may be that sampled a rollout. 0: sampling
+    and learning take turns. Above: they overlap. Older rollouts are dropped and counted."""
 
     prepare_messages: PrepareMessages | None = Field(default=None, exclude=True)
     """Builds the messages for the model, as in an evaluation. None: the sample's messages."""
@@ -155,6 +169,21 @@ class GRPOConfig(BaseModel):
 
     keep_checkpoints: int = Field(default=2, gt=0)
 
+    report_to: tuple[Any, ...] = Field(default=(), exclude=True)
+    """Trackers of the metrics on this machine: `tensorboard`, `wandb`, `mlflow`, `trackio`, the
+    names of plug-ins, or objects with `log(step, metrics)` and `close()`."""
+
+    eval_every: int | None = Field(default=None, gt=0)
+    """Steps from one evaluation of `eval_dataset` to the next; also before the first step and after
+    the last. Each comes after a checkpoint. None: no evaluation."""
+
+    eval_repeats: int = Field(default=1, gt=0)
+    """Rollouts of each sample in an evaluation."""
+
+    patience: int | None = Field(default=None, gt=0)
+    """Stop after this many evaluations in a row without a higher score than the best. None:
+    never."""
+
     @model_validator(mode="before")
     @classmethod
     def _take_endpoint_settings(cls, data: Any) -> Any:
@@ -162,6 +191,8 @@ class GRPOConfig(BaseModel):
             return data
         if isinstance(data.get("stop"), str):
             data = {**data, "stop": (data["stop"],)}
+        if data.get("server") is not None:
+            data = {**data, "server": _read_server(data["server"], data.get("model_name"))}
         if (given := data.get("endpoint")) is None:
             return _disable_importance_cap(data)
         if isinstance(given, dict):
@@ -176,6 +207,11 @@ class GRPOConfig(BaseModel):
             )
         return taken
 
+    @field_validator("report_to", mode="before")
+    @classmethod
+    def _check_report_to(cls, value: Any) -> tuple[Any, ...]:
+        return check_report_to(value)
+
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         if (self.top_p < 1 or self.top_k) and self.importance_cap is not None:
@@ -188,8 +224,13 @@ class GRPOConfig(BaseModel):
             raise ValueError(f"`length_constant` has no effect with loss_type={self.loss_type!r}")
         if self.warmup_steps >= self.num_steps and self.schedule != "constant":
             raise ValueError(f"{self.warmup_steps} warm-up steps leave no step to decay in")
+        if self.eval_every is None and (self.patience is not None or self.eval_repeats != 1):
+            name = "eval_repeats" if self.patience is None else "patience"
+            raise ValueError(f"`{name}` has no effect without `eval_every`")
         if self.trl is not None and self.backend != "trl":
             raise ValueError(f"`trl` has no effect with backend={self.backend!r}")
+        if unfit := list(list_server_conflicts(self)):
+            raise ValueError("; ".join(unfit))
         if self.backend == "trl" and (unfit := list(list_trl_conflicts(self))):
             raise ValueError("TRL does not support these settings: " + "; ".join(unfit))
         return self
@@ -212,21 +253,39 @@ class GRPOConfig(BaseModel):
             warmup_steps=self.warmup_steps,
         )
 
+    def saves_after(self, step: int) -> bool:
+        """Whether a step is followed by a checkpoint, apart from the last one."""
+        return step % self.checkpoint_every == 0 or self.evaluates_after(step)
+
+    def evaluates_after(self, step: int) -> bool:
+        """Whether a step is followed by an evaluation; step 0 is before the training."""
+        return self.eval_every is not None and (
+            step % self.eval_every == 0 or step == self.num_steps
+        )
+
     def describe(self) -> dict[str, Any]:
         """Return the settings that must not change on a resume, as plain values.
 
-        Output, checkpoints and speed may change; so may the length, unless the learning rate
-        depends on it.
+        Output, checkpoints and speed may change; so may patience, and the length, unless the
+        learning rate depends on it.
         """
         apart = {"output", "name", "concurrency", "checkpoint_every", "keep_checkpoints", "device"}
+        apart.add("patience")
         if self.schedule == "constant":
             apart.add("num_steps")
         # Omitted at its default, so that runs from before the setting existed can be resumed.
         if self.tool_format is None:
             apart.add("tool_format")
+        if self.max_staleness == 0:
+            apart.add("max_staleness")
+        if self.eval_every is None:
+            apart |= {"eval_every", "eval_repeats"}
         described = self.model_dump(mode="json", exclude=apart)
         # The key of recorded trainings, which could not be resumed under another name.
         described["rollout_timeout_s"] = described.pop("timeout_s")
+        if self.trl is not None:
+            # As above: trainings recorded the trackers of TRL, which are `report_to` now.
+            described["trl"]["report_to"] = []
         return described
 
 
@@ -235,6 +294,38 @@ def _disable_importance_cap(data: dict[str, Any]) -> dict[str, Any]:
     # default is changed: an explicit cap is refused by the validator.
     is_cut = data.get("top_k", 0) != 0 or data.get("top_p", 1) != 1
     return {"importance_cap": None, **data} if is_cut else data
+
+
+def _read_server(given: Any, model_name: Any) -> Endpoint:
+    if isinstance(given, str) and given.startswith(("http://", "https://")):
+        return Endpoint(provider="vllm", model=str(model_name), api_base=given)
+    if isinstance(given, dict):
+        given = Endpoint.model_validate(given)
+    return to_endpoint(given, where="GRPOConfig", name="server")
+
+
+def list_server_conflicts(config: GRPOConfig) -> Iterator[str]:
+    """One line for each setting that does not fit the server, or its absence."""
+    server = config.server
+    if server is None:
+        if config.max_staleness:
+            yield "`max_staleness` has no effect without `server`"
+        if config.update_weights is not None:
+            yield "`update_weights` has no effect without `server`"
+        return
+    if find_provider(server.provider).protocol != "openai":
+        yield f"`server`: {server.provider!r} models do not answer OpenAI's chat completions"
+    if set_there := [name for name in _ENDPOINT_FIELDS if getattr(server, name) is not None]:
+        yield f"`server` has {', '.join(set_there)}: set them in the configuration itself"
+    if config.backend != "local":
+        yield f"`server` has no effect with backend={config.backend!r}"
+    if config.tool_format is not None:
+        yield "`tool_format` has no effect with `server`, which reads tool calls itself"
+    if config.max_staleness and config.importance_cap is None:
+        yield (
+            "with `max_staleness` above 0 rollouts are corrected by importance weights: they need "
+            "`importance_cap`, and no `top_p` or `top_k`"
+        )
 
 
 def read_rollout_settings(endpoint: Endpoint) -> dict[str, Any]:
@@ -266,4 +357,24 @@ def build_policy_endpoint(config: GRPOConfig) -> Endpoint:
         max_tokens=config.max_tokens,
         stop=config.stop or None,
         extra_params={name: value for name, value in extra.items() if value},
+    )
+
+
+def build_server_endpoint(config: GRPOConfig) -> Endpoint:
+    """Return the endpoint of the server that samples, with the settings of the training."""
+    assert config.server is not None
+    extra = {name: getattr(config, name) for name in _EXTRA_PARAMS}
+    return config.server.model_copy(
+        update={
+            "temperature": config.temperature,
+            "top_p": config.top_p,
+            "max_tokens": config.max_tokens,
+            "stop": config.stop or None,
+            "extra_params": {
+                **config.server.extra_params,
+                **{name: value for name, value in extra.items() if value},
+                "logprobs": True,
+                "return_token_ids": True,
+            },
+        }
     )

@@ -28,7 +28,7 @@ from assay.runner import (
 )
 from assay.scorers import ScoreFunction
 from assay.store import SCORER_SETTINGS, Run, RunSpec, Store, check_same_config
-from assay.types import Endpoint, Sample, Status, stable_id
+from assay.types import Endpoint, Sample, Status, compute_file_sha256, stable_id
 
 from .grpo_config import GRPOConfig, build_policy_endpoint
 from .output_folder import OutputFolder
@@ -110,6 +110,19 @@ def fingerprint_prompts(
 
 
 @dataclass(frozen=True)
+class HeldOutSet:
+    """The samples that are evaluated during a training, and never trained on."""
+
+    samples: Sequence[Sample]
+    dataset: str
+    file_digest: str | None
+    """As the run of any evaluation has it; None for a dataset that is not a file."""
+
+    fingerprint: str
+    """Digest of the samples, which must not change on a resume."""
+
+
+@dataclass(frozen=True)
 class GRPOPlan:
     """The configuration of a training, its prompts and how they are rolled out."""
 
@@ -124,13 +137,17 @@ class GRPOPlan:
     dataset_folder: Path | None = None
     """Where folders that rows name are looked for."""
 
+    held_out: HeldOutSet | None = None
+
     def describe(self) -> dict[str, Any]:
         """Return the settings that must not change on a resume, as plain values without secrets."""
         rollouts = self.evaluation.describe()
         # The key `environment_cls` is that of recorded trainings. They had no agent.
-        agent = {"agent": rollouts["agent"]} if "agent" in rollouts else {}
+        added = {"agent": rollouts["agent"]} if "agent" in rollouts else {}
+        if self.held_out is not None:
+            added["eval_dataset"] = self.held_out.fingerprint
         return {
-            **agent,
+            **added,
             "training": self.config.describe(),
             "score_fn": rollouts["score_fn"],
             "environment_cls": rollouts["environment_factory"],
@@ -145,12 +162,17 @@ def plan_training(
     environment: EnvironmentLike | None,
     *,
     agent: AgentRef | None = None,
+    eval_dataset: Source | SampleStream | None = None,
 ) -> GRPOPlan:
     """Read all prompts and build the plan. Raises `ConfigError` for an invalid combination."""
-    stream = prompts if isinstance(prompts, SampleStream) else load_samples(prompts)
-    samples = list(stream)
-    if not samples:
-        raise ConfigError("the dataset of prompts is empty", where=_GRPO_WHERE)
+    stream, samples = _read_prompts(prompts, "the dataset of prompts")
+    if (eval_dataset is None) != (config.eval_every is None):
+        given, missing = ("eval_every", "eval_dataset")[:: 1 if eval_dataset is None else -1]
+        raise ConfigError(
+            f"`{given}` has no effect without `{missing}`",
+            where=_GRPO_WHERE,
+            hint=f"set `{missing}`, or omit `{given}`",
+        )
     evaluation = EvalConfig(
         agent=None if agent is None else _check_trainable(agent),
         endpoint=build_policy_endpoint(config),
@@ -165,9 +187,6 @@ def plan_training(
     )
 
     dataset_folder = None if stream.file is None else Path(stream.file).parent
-    if evaluation.uses_workspace:
-        for sample in samples:
-            check_workspace_row(sample, dataset_folder=dataset_folder)
 
     # `prepare_messages` may change while the prompts stay the same: its output is compared too.
     def digest_sent(sample: Sample) -> str | None:
@@ -178,6 +197,19 @@ def plan_training(
         except PreparationFailed:
             return None  # the rollout will fail in the same way and record the error
 
+    held_out = None
+    if eval_dataset is not None:
+        held_stream, held_samples = _read_prompts(eval_dataset, "`eval_dataset`")
+        held_out = HeldOutSet(
+            samples=held_samples,
+            dataset=held_stream.name,
+            file_digest=None if held_stream.file is None else compute_file_sha256(held_stream.file),
+            fingerprint=fingerprint_prompts(held_samples, digest_sent),
+        )
+    if evaluation.uses_workspace:
+        for sample in (*samples, *(held_out.samples if held_out else ())):
+            check_workspace_row(sample, dataset_folder=dataset_folder)
+
     return GRPOPlan(
         config=config,
         evaluation=evaluation,
@@ -186,7 +218,15 @@ def plan_training(
         dataset_fingerprint=fingerprint_prompts(samples, digest_sent),
         skipped=stream.skipped,
         dataset_folder=dataset_folder,
+        held_out=held_out,
     )
+
+
+def _read_prompts(source: Source | SampleStream, what: str) -> tuple[SampleStream, list[Sample]]:
+    stream = source if isinstance(source, SampleStream) else load_samples(source)
+    if not (samples := list(stream)):
+        raise ConfigError(f"{what} is empty", where=_GRPO_WHERE)
+    return stream, samples
 
 
 def _check_trainable(agent: AgentRef) -> Agent:

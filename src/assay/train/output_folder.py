@@ -27,6 +27,9 @@ class OutputFolder:
         self.checkpoints = folder / "checkpoints"
         self.model = folder / "model"
         self.curve = folder / "reward.svg"
+        self.evaluations = folder / "evaluations.jsonl"
+        self.best = folder / "best"
+        self.reported = folder / "reported.json"
         self._begun = folder / "training.json"
         self._lock = folder / "training.lock"
 
@@ -45,7 +48,14 @@ class OutputFolder:
                 where=where,
                 hint="resume it, or choose another output folder",
             )
-        ours = (self.metrics, self.checkpoints, self.model, self.curve)
+        ours = (
+            self.metrics,
+            self.checkpoints,
+            self.model,
+            self.curve,
+            self.evaluations,
+            self.best,
+        )
         in_the_way = [path.name for path in ours if path.exists()]
         if not resume and in_the_way:
             raise ConfigError(

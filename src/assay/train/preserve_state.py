@@ -23,7 +23,7 @@ def preserve_model_state(local: LocalModel) -> Iterator[None]:
     try:
         with (
             disable_dropout(local.model),
-            _preserve_settings(local),
+            preserve_settings(local),
             _preserve_attributes(local.model),
         ):
             yield
@@ -55,23 +55,35 @@ def disable_dropout(model: Any) -> Iterator[None]:
             setattr(module, name, rate)
 
 
+class ModelSettings:
+    """The settings that TRL changes while it trains, as they are now."""
+
+    def __init__(self, local: LocalModel) -> None:
+        model = local.model
+        configs = (model.config, model.config.get_text_config(), model.generation_config)
+        self._tokenizer, self._padding = local.tokenizer, local.tokenizer.pad_token
+        self._found = [
+            (each, name, getattr(each, name))
+            for each in configs
+            for name in _PRESERVED_SETTINGS
+            if hasattr(each, name)
+        ]
+
+    def restore(self) -> None:
+        """Set the model and its tokenizer back to these."""
+        self._tokenizer.pad_token = self._padding
+        for each, name, value in self._found:
+            setattr(each, name, value)
+
+
 @contextmanager
-def _preserve_settings(local: LocalModel) -> Iterator[None]:
-    # A model that is saved later must have its original settings.
-    model, padding = local.model, local.tokenizer.pad_token
-    configs = (model.config, model.config.get_text_config(), model.generation_config)
-    found = [
-        (each, name, getattr(each, name))
-        for each in configs
-        for name in _PRESERVED_SETTINGS
-        if hasattr(each, name)
-    ]
+def preserve_settings(local: LocalModel) -> Iterator[None]:
+    """Restore the settings afterwards: a model that is saved later must have its original ones."""
+    before = ModelSettings(local)
     try:
         yield
     finally:
-        local.tokenizer.pad_token = padding
-        for each, name, value in found:
-            setattr(each, name, value)
+        before.restore()
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Container, Coroutine, Sequence
+from collections.abc import Callable, Container, Coroutine, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -43,6 +43,15 @@ class StepRollouts:
 
     resampled: int
     """Groups that replaced others without different rewards."""
+
+    stale: int = 0
+    """Rollouts that were too old, and are in none of the groups."""
+
+    staleness: tuple[int, ...] = ()
+    """Steps between sampling and learning of each rollout that a server sampled."""
+
+    weight_versions: Mapping[str, int] | None = None
+    """Rollouts by the oldest weights that sampled them; None without a server."""
 
 
 class StepInterrupted(Exception):
@@ -84,9 +93,10 @@ class RolloutCollector:
     lockstep: Lockstep | None = None
     """Batches the calls of all rollouts. None: the client batches calls as they arrive."""
 
-    watch: Callable[[int, int], None] | None = None
-    """Called with the number of rollouts that are done, and their total."""
+    watch: Callable[[int, int, int], None] | None = None
+    """Called with the step, the number of its rollouts that are done, and their total."""
 
+    _step: int = field(default=0, init=False)
     _reused: int = field(default=0, init=False)
     _succeeded: bool = field(default=False, init=False)
     _failed_steps: int = field(default=0, init=False)
@@ -97,7 +107,7 @@ class RolloutCollector:
 
         Raises `TrainingError` when every rollout of the first step failed, or of several in a row.
         """
-        started, self._reused = time.perf_counter(), 0
+        started, self._step, self._reused = time.perf_counter(), step, 0
         wanted = self.config.prompts_per_step
         groups = await self._roll_out_groups(self.order.take(position, wanted), step)
         position += wanted
@@ -203,7 +213,7 @@ class RolloutCollector:
     def _report_progress(self, progress: Progress) -> None:
         if self.watch is not None and progress.total is not None:
             done = progress.already_done + progress.done + progress.failed
-            self.watch(done, progress.total)
+            self.watch(self._step, done, progress.total)
 
 
 class _TrainingEngine(EvalEngine):

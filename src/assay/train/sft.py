@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -14,9 +14,11 @@ from assay.datasets import SampleStream, Source, load_samples
 from assay.errors import ConfigError
 from assay.providers import LocalModel
 from assay.runner import Stop
+from assay.types import stable_id
 
 from .checkpoints import Checkpoints, TrainingProgress, digest_weights, write_folder
 from .memory_estimate import compute_logits_per_pass
+from .metric_sinks import MetricReport, TrackedTraining, check_metric_sinks
 from .output_folder import MetricsFile, OutputFolder, TrainingStep
 from .packages import check_training_packages
 from .policy import fix_seed
@@ -111,6 +113,12 @@ class SFTResult:
     """Loss on the held-out samples before the first step; None where none are held out."""
 
     held_out_after: float | None
+    best_model_path: Path | None = None
+    """With `patience`, the model with the lowest loss on them; None where that is the first one."""
+
+    stopped_early: bool = False
+    """Whether the training ended because that loss stopped falling."""
+
     interrupted: bool = False
 
 
@@ -131,6 +139,7 @@ def sft_train(
     """
     # Everything that can be checked without the weights is checked before they are loaded.
     check_training_packages()
+    check_metric_sinks(config.report_to)
     stream = samples if isinstance(samples, SampleStream) else load_samples(samples)
     template = read_template(config.chat_template)
     output = OutputFolder(config.output)
@@ -191,7 +200,7 @@ class _SFTTraining:
         self._per_epoch, self._last = updates[0], config.steps or sum(updates)
 
     def run(self, *, resume: bool, watch: SFTWatch | None) -> SFTResult:
-        config, saved, steps = self._config, self._checkpoints.steps(), list[SFTStep]()
+        saved, steps = self._checkpoints.steps(), list[SFTStep]()
         if resume:
             self._begun = check_same_start(self._output, self._begun)
             if saved:
@@ -203,13 +212,25 @@ class _SFTTraining:
             loss = self._measure_held_out_loss()
             self._begun = self._begun.model_copy(update={"held_out_loss": loss})
             self._output.begin(self._begun)
-        done = len(steps)
+        with closing(self._open_report()) as report:
+            report.catch_up(steps, ())
+            done = self._take_steps(steps, report, watch)
+        self._save(done)
+        return self._build_result(steps, whole=done >= self._last or self._is_exhausted(steps))
+
+    def _take_steps(
+        self, steps: list[SFTStep], report: MetricReport, watch: SFTWatch | None
+    ) -> int:
+        config, done = self._config, len(steps)
         order = iterate_batches(self._data.train, seed=config.seed, tokens=config.batch_tokens)
         for batch in islice(order, done, self._last):
-            if self._stop.requested:
+            if self._stop.requested or self._is_exhausted(steps):
                 break
             step = self._learn(batch, done := done + 1)
+            if config.patience and find_lowest_loss([self._begun, *steps, step]) is step:
+                write_folder(self._output.best, self._weights.save_model)
             self._metrics.append(step)
+            report.report("train", step)
             steps.append(step)
             if not self._warned:
                 self._warned = warn_if_unchanged(done, step.weights_changed, step.learning_rate)
@@ -217,8 +238,21 @@ class _SFTTraining:
                 watch(step)
             if done % config.checkpoint_every == 0:
                 self._save(done)
-        self._save(done)
-        return self._build_result(steps, whole=done >= self._last)
+        return done
+
+    def _open_report(self) -> MetricReport:
+        folder, settings = self._output.folder, self._begun.config
+        # Of the start, which is the same after a resume: a fine-tuning is not a recorded run.
+        start = stable_id([settings, self._begun.data, self._begun.weights])
+        training = TrackedTraining(f"{folder.name}-{start[:8]}", "sft", folder, settings)
+        return MetricReport(self._config.report_to, training, self._output)
+
+    def _is_exhausted(self, steps: Sequence[SFTStep]) -> bool:
+        lowest, patience = find_lowest_loss([self._begun, *steps]), self._config.patience
+        if patience is None or lowest is None:
+            return False
+        after = 0 if isinstance(lowest, SFTStart) else lowest.step
+        return sum(each.held_out_loss is not None for each in steps[after:]) >= patience
 
     def _learn(self, batch: Sequence[Example], number: int) -> SFTStep:
         started, config = time.perf_counter(), self._config
@@ -284,8 +318,16 @@ class _SFTTraining:
             model_path=self._output.model if whole else None,
             held_out_before=self._begun.held_out_loss,
             held_out_after=steps[-1].held_out_loss if steps else None,
+            best_model_path=self._output.best if self._output.best.exists() else None,
+            stopped_early=whole and len(steps) < self._last,
             interrupted=not whole,
         )
+
+
+def find_lowest_loss(measured: Sequence[SFTStart | SFTStep]) -> SFTStart | SFTStep | None:
+    """Return the first with the lowest loss on the held-out samples; None if none was measured."""
+    known = [(each.held_out_loss, each) for each in measured if each.held_out_loss is not None]
+    return min(known, key=lambda pair: pair[0], default=(None, None))[1]
 
 
 def check_same_start(output: OutputFolder, begun: SFTStart) -> SFTStart:

@@ -3,9 +3,10 @@
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, field_validator, model_validator
 
 from .lora import Lora
+from .metric_sinks import check_report_to
 from .schedule import Schedule, compute_learning_rate
 
 
@@ -51,6 +52,10 @@ class SFTConfig(BaseModel):
     eval_every: int = Field(default=50, gt=0)
     """Steps from one measurement of the held-out samples to the next; also first and last."""
 
+    patience: int | None = Field(default=None, gt=0)
+    """Stop after this many measurements in a row without a lower loss, and keep the model with the
+    lowest one in `best/` of the output folder. None: neither."""
+
     batch_tokens: int = Field(default=16384, gt=0)
     """Tokens of one update, context included; a longer sample is an update of its own."""
 
@@ -79,12 +84,23 @@ class SFTConfig(BaseModel):
 
     keep_checkpoints: int = Field(default=2, gt=0)
 
+    report_to: tuple[Any, ...] = Field(default=(), exclude=True)
+    """Trackers of the metrics on this machine: `tensorboard`, `wandb`, `mlflow`, `trackio`, the
+    names of plug-ins, or objects with `log(step, metrics)` and `close()`."""
+
+    @field_validator("report_to", mode="before")
+    @classmethod
+    def _check_report_to(cls, value: Any) -> tuple[Any, ...]:
+        return check_report_to(value)
+
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         if self.steps is not None and self.warmup_steps >= self.steps:
             raise ValueError(
                 f"{self.warmup_steps} warm-up steps leave none of {self.steps} steps to train in"
             )
+        if self.patience is not None and not self.held_out:
+            raise ValueError("`patience` has no effect without `held_out`")
         return self
 
     def learning_rate_at(self, step: int, *, of: int) -> float:
@@ -100,6 +116,7 @@ class SFTConfig(BaseModel):
     def describe(self) -> dict[str, Any]:
         """Return the settings that must not change on a resume, as plain values."""
         apart = {"output", "checkpoint_every", "keep_checkpoints", "device", "model_name"}
+        apart.add("patience")
         # The path may change: the tokens that the template produces are compared instead.
         apart.add("chat_template")
         if self.schedule == "constant":

@@ -40,6 +40,16 @@ class StepMetrics(TrainingStep):
     found: int
     """Rollouts that an interrupted run had recorded."""
 
+    stale: int = 0
+    """Rollouts that were dropped because older weights than allowed had sampled them."""
+
+    staleness: float | None = None
+    """Steps between sampling and learning, on average; None without a server that samples."""
+
+    staleness_max: int | None = None
+    weight_versions: dict[str, int] | None = None
+    """Rollouts by the oldest weights that sampled them; None without a server that samples."""
+
     trained_rollouts: int
     trained_tokens: int
     updated: bool
@@ -112,6 +122,12 @@ def compute_step_metrics(step: int, collected: StepRollouts, update: Update) -> 
         zero_variance=without / len(collected.groups),
         resampled=collected.resampled,
         found=collected.found,
+        stale=collected.stale,
+        staleness=fmean(collected.staleness) if collected.staleness else None,
+        staleness_max=max(collected.staleness, default=None),
+        weight_versions=(
+            None if collected.weight_versions is None else dict(collected.weight_versions)
+        ),
         trained_rollouts=len(update.rollouts),
         trained_tokens=sum(rollout.trained_tokens for rollout in update.rollouts),
         updated=update.stats is not None,

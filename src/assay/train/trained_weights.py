@@ -108,14 +108,18 @@ class TrainedWeights:
 
         Added matrices are merged into the weights, and also kept alone under `adapter`.
         """
-        model = self.local.model
         with hide_progress_bars():
             if self._added:
-                model.save_pretrained(folder / "adapter")
-                # Merged in float32: small changes would be lost in the dtype of the frozen weights.
-                model = copy.deepcopy(model).float().merge_and_unload()
-            model.save_pretrained(folder)
+                self.local.model.save_pretrained(folder / "adapter")
+            self.merge().save_pretrained(folder)
             self.local.tokenizer.save_pretrained(folder)
+
+    def merge(self) -> Any:
+        """Return the model; added matrices are merged into a copy of it."""
+        if not self._added:
+            return self.local.model
+        # Merged in float32: small changes would be lost in the dtype of the frozen weights.
+        return copy.deepcopy(self.local.model).float().merge_and_unload()
 
 
 class WeightsUnchanged(UserWarning):

@@ -7,6 +7,7 @@ from pathlib import Path
 from assay.runner import Stop
 from assay.store import Store
 
+from .held_out import EvalStep
 from .step_statistics import StepMetrics
 
 
@@ -28,6 +29,8 @@ class RolloutFinished:
     step: int
     done: int
     of: int
+    is_evaluation: bool = False
+    """Whether it is one of the evaluation after `step`."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,18 @@ class CheckpointSaved:
     path: Path
 
 
-TrainingEvent = TrainingStarted | RolloutFinished | StepFinished | CheckpointSaved
+@dataclass(frozen=True)
+class EvaluationFinished:
+    """The weights after a step were evaluated on the held-out dataset."""
+
+    evaluation: EvalStep
+    is_best: bool
+    """Whether its score is the highest so far."""
+
+
+TrainingEvent = (
+    TrainingStarted | RolloutFinished | StepFinished | CheckpointSaved | EvaluationFinished
+)
 TrainingWatch = Callable[[TrainingEvent], None]
 """Called from the event loop: it must be quick."""
 

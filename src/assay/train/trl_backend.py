@@ -158,7 +158,7 @@ class TrlLearner(ABC):
                     learner._updates == config.updates_per_step,
                 )
                 learner.record_update(step if whole else step + 1, trainer, logs)
-                if whole and step % config.checkpoint_every == 0:
+                if whole and config.saves_after(step):
                     learner.save(step, trainer)
 
         return Callback()
@@ -187,6 +187,9 @@ def write_checkpoint(trainer: Any, folder: Path) -> None:
 @dataclass(frozen=True)
 class TrlListener:
     """Callbacks of a training, called in the event loop."""
+
+    before_step: Callable[[], Coroutine[Any, Any, None]]
+    """Raises `StepInterrupted` if the training is to end."""
 
     on_step: Callable[[StepMetrics, int], Coroutine[Any, Any, None]]
     """The second argument is the position of the next step in the order of prompts."""
@@ -254,6 +257,7 @@ class TrlLeader(TrlLearner):
     def _collect_rows(self, step: int, trainer: Any, rank: ProcessRank) -> TrlRows:
         config = self._config
         position = (step - 1) * config.prompts_per_step
+        self._run_in_loop(self._listener.before_step())
         collected = self._run_in_loop(self._collector.collect(step, position))
         rollouts = select_trained_rollouts(collected.groups, config)
         rows = build_trl_rows(
@@ -285,9 +289,9 @@ class TrlLeader(TrlLearner):
         path = self._checkpoints.write(progressed, lambda folder: write_checkpoint(trainer, folder))
         self._run_in_loop(self._listener.on_checkpoint(step, path))
 
-    async def release_followers(self) -> None:
-        """Signal the other processes that everything is written."""
-        await asyncio.to_thread(broadcast_from_first)
+    async def release_followers(self, whole: bool) -> None:
+        """Signal the other processes that everything is written, and whether all steps are done."""
+        await asyncio.to_thread(broadcast_from_first, whole)
 
     def _run_in_loop(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
         if self._abandoned:
@@ -310,9 +314,9 @@ class TrlFollower(TrlLearner):
 
     def _follow(self) -> tuple[TrlStart, bool]:
         start: TrlStart = broadcast_from_first()
-        whole = self.train(start)
+        self.train(start)
         # Wait: the first process still writes the model and the curve.
-        broadcast_from_first()
+        whole: bool = broadcast_from_first()
         return start, whole
 
     def rows(self, step: int, trainer: Any, rank: ProcessRank) -> TrlRows | None:

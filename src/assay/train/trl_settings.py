@@ -24,9 +24,6 @@ class TrlSettings(BaseModel):
     bf16: bool = False
     """Mixed precision."""
 
-    report_to: tuple[str, ...] = ()
-    """Trackers that TRL reports to, such as `wandb`. None by default: nothing is sent anywhere."""
-
     use_vllm: bool = False
     """Sample with vLLM, which TRL keeps at the present weights."""
 

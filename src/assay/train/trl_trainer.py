@@ -42,15 +42,6 @@ def check_trl(config: GRPOConfig) -> ProcessRank:
     if settings.use_vllm and find_spec("vllm") is None:
         raise ConfigError("trl.use_vllm needs the package `vllm`", hint="pip install vllm")
     rank = check_process_rank(config)
-    from transformers.integrations import get_available_reporting_integrations
-
-    known = get_available_reporting_integrations()
-    for name in settings.report_to:
-        if name not in known:
-            raise ConfigError(
-                f"trl.report_to: the tracker {name!r} is unknown or not installed",
-                hint=f"installed: {', '.join(sorted(known)) or 'none'}",
-            )
     try:
         build_trainer_arguments(config, config.output)
     except (ValueError, ImportError) as error:
@@ -101,7 +92,7 @@ def build_trainer_arguments(config: GRPOConfig, folder: Path) -> Any:
     from trl import GRPOConfig as Arguments
 
     settings = config.trl or TrlSettings()
-    given = settings.model_dump(exclude={"per_device_train_batch_size", "report_to"})
+    given = settings.model_dump(exclude={"per_device_train_batch_size"})
     # The weights are float32: TRL computes in the dtype that the local backend would use.
     given["bf16"] = settings.bf16 or config.dtype == "bfloat16"
     processes = find_process_rank(config).count
@@ -126,7 +117,8 @@ def build_trainer_arguments(config: GRPOConfig, folder: Path) -> Any:
         scale_rewards="group" if config.advantage == "std" else "none",
         seed=config.seed,
         use_cpu=is_on_cpu(config),
-        report_to=list(settings.report_to) or "none",
+        # The steps of both backends are reported in one way: see `MetricReport`.
+        report_to="none",
         **{name: value for name, value in given.items() if value is not None},
         **_FIXED_ARGUMENTS,
     )

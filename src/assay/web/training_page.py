@@ -56,6 +56,19 @@ class StepFigures(PageModel):
     metrics: dict[str, Any] | None
 
 
+class EvaluationFigures(PageModel):
+    """One evaluation of the held-out dataset, as `assay show RUN --json` prints it."""
+
+    step: int
+    run: str
+    status: RunStatus
+    samples: int
+    judged: int
+    score: float | None
+    score_low: float | None
+    score_high: float | None
+
+
 class TrainedRolloutView(PageModel):
     """One rollout of a step."""
 
@@ -107,6 +120,7 @@ class TrainingView(PageModel):
     status: RunStatus
     created_at: str
     steps: tuple[StepFigures, ...]
+    evaluations: tuple[EvaluationFigures, ...]
     unfinished_rollouts: int
     change: RewardChange | None
     """None with fewer than two steps."""
@@ -130,6 +144,21 @@ class TrainingView(PageModel):
                 link=f"/training/{encode_segment(self.id)}?step={each.step}#rollouts",
             )
             for each in _thin_out(self.steps)
+        ]
+
+    @property
+    def evaluation_curve(self) -> list[CurvePoint]:
+        """The mean score on the held-out dataset; a point leads to the run of its evaluation."""
+        return [
+            CurvePoint(
+                value=each.score,
+                low=each.score_low,
+                high=each.score_high,
+                name=str(each.step),
+                title=f"step {each.step}: score {format_number(each.score)}",
+                link=f"/run/{encode_segment(each.run)}",
+            )
+            for each in self.evaluations
         ]
 
     @property
@@ -161,7 +190,8 @@ def read_training_page(store: Store, request: Request) -> TrainingView:
     settings = run.spec.config["training"]
     step = _read_step_parameter(request)
     listed = [] if step is None else _read_rollouts(run, step, settings)
-    steps = tuple(StepFigures(**each) for each in found.plain()["steps"])
+    plain = found.plain()
+    steps = tuple(StepFigures(**each) for each in plain["steps"])
     return TrainingView(
         id=run.id,
         name=run.spec.name,
@@ -169,6 +199,7 @@ def read_training_page(store: Store, request: Request) -> TrainingView:
         status=row.status,
         created_at=run.spec.created_at,
         steps=steps,
+        evaluations=tuple(EvaluationFigures(**each) for each in plain["evaluations"]),
         unfinished_rollouts=found.unfinished,
         change=_compare_ends(run, found, settings),
         step=step,

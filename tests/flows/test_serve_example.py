@@ -1,0 +1,174 @@
+"""The reference server: as a process, its answers, its updates and whom it refuses."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import torch
+from safetensors.torch import save
+
+from assay.providers import connect
+from assay.types import Endpoint, Message
+from served_models import CHAT_SERVER, serving
+from word_models import word_model
+
+ASK = {"model": "letters", "messages": [{"role": "user", "content": "a"}], "max_tokens": 4}
+IDS = {"logprobs": True, "return_token_ids": True}
+
+
+def request(
+    method: str, url: str, *, headers: dict[str, str] | None = None, **body: Any
+) -> tuple[int, Any]:
+    async def send() -> tuple[int, Any]:
+        async with (
+            aiohttp.ClientSession(headers=headers) as http,
+            http.request(method, url, **body) as answer,
+        ):
+            return answer.status, await answer.json()
+
+    return asyncio.run(send())
+
+
+def to_bytes(model: Any) -> bytes:
+    content: bytes = save({name: each.detach() for name, each in model.named_parameters()})
+    return content
+
+
+def test_a_process_answers_with_ids_and_logprobs_and_takes_weights(tmp_path: Path) -> None:
+    from assay.train import character_model
+
+    first, other = (character_model("abc", hidden=16, layers=1, seed=seed) for seed in (0, 1))
+    first.model.save_pretrained(tmp_path / "model")
+    first.tokenizer.save_pretrained(tmp_path / "model")
+    command = [sys.executable, str(CHAT_SERVER), "model", "--port", "0", "--device", "cpu"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().removeprefix("serving at ").strip()
+        try:
+            listed = request("GET", f"{url}/models")
+            body = to_bytes(other.model)
+            updated = request("PUT", f"{url}/weights?version=step-1", data=body)
+            asked = {**ASK, **IDS, "seed": 3}
+            status, answer = request("POST", f"{url}/chat/completions", json=asked)
+        finally:
+            process.terminate()
+
+    assert (listed[0], listed[1]["data"][0]["id"]) == (200, "model")
+    assert updated == (200, {"version": "step-1"})
+    (choice,) = answer["choices"]
+    ids = choice["token_ids"]
+    logprobs = [each["logprob"] for each in choice["logprobs"]["content"]]
+    assert (status, answer["weight_version"]) == (200, "step-1")
+    assert 1 <= len(ids) == len(logprobs) == answer["usage"]["completion_tokens"] <= 4
+    whole = torch.tensor([[*answer["prompt_token_ids"], *ids]])
+    with torch.no_grad():
+        found = other.model(whole).logits[0, -len(ids) - 1 : -1].log_softmax(-1)
+    assert found.gather(-1, whole[0, -len(ids) :, None])[:, 0].tolist() == pytest.approx(
+        logprobs, abs=1e-4
+    )
+
+
+def test_a_server_for_other_machines_needs_a_key() -> None:
+    command = [sys.executable, str(CHAT_SERVER), "model", "--host", "0.0.0.0"]
+    for more in ([], ["--key-env", "A_VARIABLE_THAT_IS_NOT_SET"]):
+        done = subprocess.run([*command, *more], capture_output=True, text=True, check=False)
+
+        assert done.returncode == 2
+        assert "needs a key" in done.stderr
+
+
+def test_a_request_needs_the_key_and_no_web_page_is_answered() -> None:
+    with serving(word_model([]), key="sk-1234") as served:
+        for headers in ({}, {"Authorization": "Bearer sk-123"}):
+            status, body = request("GET", f"{served.url}/weights", headers=headers)
+            assert (status, body["error"]["type"]) == (401, "authentication_error")
+        key = {"Authorization": "Bearer sk-1234"}
+        assert request("GET", f"{served.url}/weights", headers=key) == (200, {"version": "initial"})
+        page = {**key, "Origin": "http://example.com"}
+        assert request("GET", f"{served.url}/weights", headers=page)[0] == 403
+
+
+@pytest.mark.parametrize(
+    ("query", "body", "reason"),
+    [
+        ("?version=step-1", b"not a file", "not a safetensors file"),
+        ("?version=step-1", save({"lm_head.weight": torch.zeros(1)}), "those of another model"),
+        ("", b"", "`version` is missing"),
+        ("?version=a/b", b"", "`version` is missing"),
+    ],
+)
+def test_other_weights_are_refused_and_the_old_ones_stay(
+    query: str, body: bytes, reason: str
+) -> None:
+    local = word_model([])
+    before = to_bytes(local.model)
+    with serving(local) as served:
+        status, answer = request("PUT", f"{served.url}/weights{query}", data=body)
+
+        assert status == 400
+        assert reason in answer["error"]["message"]
+        assert to_bytes(local.model) == before
+        assert request("GET", f"{served.url}/weights") == (200, {"version": "initial"})
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ({"stream": True}, "does not stream"),
+        ({"n": 2}, "`n`"),
+        ({"response_format": {"type": "json_object"}}, "response_schema"),
+        ({"messages": "hello"}, "messages"),
+        ({"temperature": -1}, "temperature"),
+    ],
+)
+def test_requests_that_the_server_cannot_honour_are_refused(
+    more: dict[str, Any], reason: str
+) -> None:
+    with serving(word_model([])) as served:
+        status, answer = request("POST", f"{served.url}/chat/completions", json={**ASK, **more})
+
+    assert status == 400
+    assert reason in answer["error"]["message"]
+
+
+def test_no_answer_mixes_two_versions_of_the_weights() -> None:
+    """Calls and updates at once: the logprobs of each answer are those of the version it names."""
+    models = {f"step-{number}": word_model([], seed=number) for number in range(4)}
+
+    async def ask_during_updates(url: str) -> list[Any]:
+        endpoint = Endpoint(
+            provider="vllm", model="letters", api_base=url, max_tokens=12, extra_params=IDS
+        )
+        async with connect(endpoint) as client, aiohttp.ClientSession() as http:
+
+            async def ask(number: int) -> list[Any]:
+                prompt = [Message(role="user", content=f"say {number}")]
+                return [(await client.complete(prompt, seed=seed)).call for seed in range(6)]
+
+            async def update() -> list[Any]:
+                for version, local in models.items():
+                    url_of = f"{url}/weights?version={version}"
+                    async with http.put(url_of, data=to_bytes(local.model)) as answer:
+                        assert answer.status == 200
+                return []
+
+            await update()
+            found = await asyncio.gather(*(ask(number) for number in range(8)), update(), update())
+        return [call for calls in found for call in calls]
+
+    with serving(word_model([])) as served:
+        calls = asyncio.run(ask_during_updates(served.url))
+
+    assert len(calls) == 48
+    assert len({call.weight_version for call in calls}) > 1
+    for call in calls:
+        whole = torch.tensor([[*call.prompt_ids, *call.completion_ids]])
+        count = len(call.completion_ids)
+        with torch.no_grad():
+            logits = models[call.weight_version].model(whole).logits[0, -count - 1 : -1]
+        found = logits.log_softmax(-1).gather(-1, whole[0, -count:, None])[:, 0]
+        assert found.tolist() == pytest.approx(call.logprobs, abs=1e-4)

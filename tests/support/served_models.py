@@ -1,0 +1,84 @@
+"""The server of `examples/serve` in a thread of its own, with a log of what it was asked."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from assay.providers.in_process import LocalModel
+from assay.scorers import import_file
+
+CHAT_SERVER = Path(__file__).parents[2] / "examples" / "serve" / "chat_server.py"
+example: Any = import_file(CHAT_SERVER)
+
+
+class ServedModel:
+    """A running server."""
+
+    def __init__(self, local: LocalModel, *, without: frozenset[str], key: str | None) -> None:
+        self.local = local
+        self.url = ""
+        self.log: list[tuple[str, str]] = []
+        """Method and path of each request, with the query."""
+
+        self._server = example.ChatServer(local, "letters", key=key)
+        self._server.app.on_response_prepare.append(self._note)
+        write = self._server._write_answer
+
+        def write_part(*given: Any) -> dict[str, Any]:
+            body: dict[str, Any] = write(*given)
+            for part in (body, body["choices"][0]):
+                for name in without & part.keys():
+                    del part[name]
+            return body
+
+        self._server._write_answer = write_part
+
+    async def _note(self, request: web.Request, _: web.StreamResponse) -> None:
+        self.log.append((request.method, request.path_qs))
+
+    @property
+    def versions(self) -> list[str]:
+        """The versions that the server was updated to."""
+        return [path.rpartition("=")[2] for method, path in self.log if method == "PUT"]
+
+    def serve(self, started: threading.Event, ended: list[Any]) -> None:
+        async def run() -> None:
+            runner = web.AppRunner(self._server.app, access_log=None)
+            await runner.setup()
+            await web.TCPSite(runner, "127.0.0.1", 0).start()
+            self.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+            stop = asyncio.Event()
+            ended.append(lambda: loop.call_soon_threadsafe(stop.set))
+            started.set()
+            await stop.wait()
+            await runner.cleanup()
+
+        loop = asyncio.new_event_loop()
+        try:
+            loop.run_until_complete(run())
+        finally:
+            started.set()
+            loop.close()
+
+
+@contextmanager
+def serving(
+    local: LocalModel, *, without: frozenset[str] = frozenset(), key: str | None = None
+) -> Iterator[ServedModel]:
+    """Serve a model. Answers lack the fields in `without`."""
+    served, started = ServedModel(local, without=without, key=key), threading.Event()
+    ended: list[Any] = []
+    thread = threading.Thread(target=served.serve, args=(started, ended), daemon=True)
+    thread.start()
+    started.wait()
+    try:
+        yield served
+    finally:
+        for end in ended:
+            end()
+        thread.join()

@@ -1,0 +1,512 @@
+"""GRPO against a served model: it learns, old rollouts are bounded and corrected, or dropped."""
+
+import asyncio
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from aiohttp import ClientSession
+
+from assay.agents import RunContext
+from assay.errors import ConfigError, EndpointError, TrainingError
+from assay.providers import Reply
+from assay.runner import Stop
+from assay.store import Store
+from assay.train.batches import RolloutGroup
+from assay.train.checkpoints import Checkpoints
+from assay.train.grpo import GRPOResult, grpo_train
+from assay.train.grpo_config import GRPOConfig
+from assay.train.lora import Lora
+from assay.train.rollout_collector import StepRollouts
+from assay.train.served_policy import (
+    EveryRolloutStale,
+    ServedClient,
+    check_logprob_gap,
+    drop_stale_rollouts,
+    find_oldest_version,
+)
+from assay.train.training_session import (
+    RolloutFinished,
+    StepFinished,
+    TrainingEvent,
+    TrainingSession,
+)
+from assay.train.weight_updates import PolicyWeights, UploadWeights
+from assay.types import Endpoint, Message, ModelCall, Sample, ToolSpec, Trajectory
+from lamps import PROMPTS, Lamp, lamp_config, lamp_model, looked_and_said, share_of_a
+from served_models import serving
+from word_models import word_model
+
+LETTERS = [{"id": str(number), "prompt": f"say a {number}"} for number in range(8)]
+
+
+def served_config(folder: Path, url: str | None, **fields: Any) -> GRPOConfig:
+    settings: dict[str, Any] = {
+        "model_name": "letters",
+        "output": folder / "out",
+        "num_steps": 3,
+        "prompts_per_step": 2,
+        "group_size": 4,
+        "max_tokens": 6,
+        "learning_rate": 1e-2,
+        "server": url,
+    }
+    return GRPOConfig(**{**settings, **fields})
+
+
+def train_served(
+    folder: Path, url: str | None, *, session: TrainingSession | None = None, **fields: Any
+) -> GRPOResult:
+    config = served_config(folder, url, **fields)
+    return grpo_train(
+        config,
+        LETTERS,
+        share_of_a,
+        model=word_model([], seed=config.seed),
+        session=session or TrainingSession(store=folder / "store.db"),
+    )
+
+
+class LateUpdate:
+    """Uploads weights when the rollouts of as many later steps are done as may be ahead."""
+
+    def __init__(self, ahead: int, *, last: int) -> None:
+        self._ahead = ahead
+        self._last = last
+        self._done: set[int] = set()
+        self._finished = asyncio.Event()
+        self._upload = UploadWeights()
+
+    async def __call__(self, weights: PolicyWeights, endpoint: Endpoint) -> None:
+        learned = int(weights.version.removeprefix("step-"))
+        while learned and min(learned + self._ahead, self._last) not in self._done:
+            self._finished.clear()
+            await self._finished.wait()
+        await self._upload(weights, endpoint)
+
+    def watch(self, event: TrainingEvent) -> None:
+        if isinstance(event, RolloutFinished) and event.done == event.of:
+            self._done.add(event.step)
+            self._finished.set()
+
+
+@pytest.mark.parametrize("ahead", [0, 1, 4])
+def test_a_served_model_learns_and_no_rollout_is_older_than_allowed(
+    ahead: int, tmp_path: Path
+) -> None:
+    steps = 24 + 3 * ahead
+    late = LateUpdate(ahead, last=steps)
+
+    with serving(word_model([], seed=7)) as served:
+        result = train_served(
+            tmp_path,
+            served.url,
+            num_steps=steps,
+            prompts_per_step=4,
+            group_size=8,
+            max_tokens=8,
+            max_staleness=ahead,
+            update_weights=late,
+            session=TrainingSession(store=tmp_path / "store.db", watch=late.watch),
+        )
+
+    rewards = [reward for reward in result.rewards if reward is not None]
+    assert max(rewards[:3]) < 0.1
+    assert min(rewards[-3:]) > 0.7
+    assert served.versions == [f"step-{step}" for step in range(steps + 1)]
+    # The first steps have no older weights; later ones are as old as allowed.
+    assert [step.staleness for step in result.steps] == [min(n, ahead) for n in range(steps)]
+    assert [step.staleness_max for step in result.steps] == [min(n, ahead) for n in range(steps)]
+    assert [step.weight_versions for step in result.steps] == [
+        {f"step-{max(0, n - ahead)}": 32} for n in range(steps)
+    ]
+    assert {step.stale for step in result.steps} == {0}
+    weights = [step.importance_weight for step in result.steps if step.importance_weight]
+    if ahead == 0:
+        assert weights == pytest.approx([1.0] * steps, abs=1e-4)
+    else:
+        assert max(abs(weight - 1) for weight in weights) > 0.01
+
+
+def test_sampling_and_learning_in_turn_is_what_one_process_does(tmp_path: Path) -> None:
+    local = train_served(tmp_path / "local", None)
+    with serving(word_model([], seed=7)) as served:
+        remote = train_served(tmp_path / "remote", served.url)
+
+    # Up to the rounding of other batches, which may change a sampled token now and then.
+    assert local.rewards == pytest.approx(remote.rewards, abs=0.05)
+    for one, other in zip(
+        local.model.model.parameters(), remote.model.model.parameters(), strict=True
+    ):
+        assert one.detach().numpy() == pytest.approx(other.detach().numpy(), abs=0.02)
+
+
+def test_importance_weights_are_those_of_a_hand_calculation(tmp_path: Path) -> None:
+    late = LateUpdate(1, last=2)
+    with serving(word_model([], seed=7)) as served:
+        result = train_served(
+            tmp_path,
+            served.url,
+            num_steps=2,
+            max_staleness=1,
+            importance_cap=1.1,
+            update_weights=late,
+            checkpoint_every=1,
+            session=TrainingSession(store=tmp_path / "store.db", watch=late.watch),
+        )
+
+    # The second step learned with the weights of step 1 from rollouts of the first weights.
+    policy = word_model([], seed=0).model
+    _, state = Checkpoints(tmp_path / "out" / "checkpoints", keep=2).load(1)
+    policy.load_state_dict(state["weights"], strict=False)
+    with Store.open(tmp_path / "store.db") as store:
+        samples = [
+            sample
+            for sample in store.run(result.run_id).samples()
+            if sample.metadata["training_step"] == 2
+        ]
+    weights = []
+    for sample in samples:
+        assert sample.trajectory is not None
+        (call,) = sample.trajectory.calls
+        assert call.weight_version == "step-0"
+        assert call.prompt_ids is not None
+        assert call.completion_ids is not None
+        ids = [*call.prompt_ids, *call.completion_ids]
+        with torch.no_grad():
+            now = policy(torch.tensor([ids])).logits[0].log_softmax(-1)
+        for place, (token, recorded) in enumerate(
+            zip(call.completion_ids, call.logprobs or (), strict=True), start=len(call.prompt_ids)
+        ):
+            weights.append(min(1.1, math.exp(float(now[place - 1, token]) - recorded)))
+    step = result.steps[1]
+    assert step.importance_weight == pytest.approx(sum(weights) / len(weights), abs=1e-5)
+    assert step.importance_capped == pytest.approx(
+        sum(weight >= 1.1 for weight in weights) / len(weights), abs=1e-9
+    )
+    assert 0 < (step.importance_capped or 0) < 1
+
+
+class RareUpdate:
+    """Uploads only the versions in `when`: the server is behind for the others."""
+
+    def __init__(self, when: Sequence[str]) -> None:
+        self._when = when
+        self._upload = UploadWeights()
+
+    async def __call__(self, weights: PolicyWeights, endpoint: Endpoint) -> None:
+        if weights.version in self._when:
+            await self._upload(weights, endpoint)
+
+
+def test_rollouts_of_older_weights_are_dropped_and_counted(tmp_path: Path) -> None:
+    with serving(word_model([], seed=7)) as served:
+        result = train_served(
+            tmp_path,
+            served.url,
+            num_steps=4,
+            update_weights=RareUpdate(["step-0", "step-2"]),
+        )
+
+    found = [(step.stale, step.rollouts, step.reward is None) for step in result.steps]
+    assert found == [(0, 8, False), (8, 0, True)] * 2
+    assert [step.updated for step in result.steps[1::2]] == [False, False]
+    assert [step.weight_versions for step in result.steps] == [
+        {"step-0": 8},
+        {"step-0": 8},
+        {"step-2": 8},
+        {"step-2": 8},
+    ]
+    with Store.open(tmp_path / "store.db") as store:
+        assert len(list(store.run(result.run_id).samples())) == 32
+
+
+def test_a_server_that_stays_behind_ends_the_training_and_a_resume_heals_it(tmp_path: Path) -> None:
+    with serving(word_model([], seed=7)) as served:
+        with pytest.raises(EveryRolloutStale, match=r"step 4 accepts 'step-3' .* as 'step-0'"):
+            train_served(tmp_path, served.url, num_steps=5, update_weights=RareUpdate(["step-0"]))
+        session = TrainingSession(store=tmp_path / "store.db", resume=True)
+        rest = train_served(tmp_path, served.url, num_steps=5, session=session)
+
+    assert [step.stale for step in rest.steps] == [0, 8, 8, 8, 0]
+
+
+@pytest.mark.parametrize(
+    "missing",
+    [
+        ["token_ids"],
+        ["prompt_token_ids"],
+        ["logprobs"],
+        ["token_ids", "prompt_token_ids", "logprobs"],
+    ],
+    ids=str,
+)
+def test_a_server_without_ids_or_logprobs_is_refused_before_the_first_step(
+    missing: list[str], tmp_path: Path
+) -> None:
+    events: list[TrainingEvent] = []
+    session = TrainingSession(store=tmp_path / "store.db", watch=events.append)
+    with (
+        serving(word_model([], seed=7), without=frozenset(missing)) as served,
+        pytest.raises(ConfigError, match="cannot be trained against") as caught,
+    ):
+        train_served(tmp_path, served.url, session=session)
+
+    assert all(f"`{name}`" in str(caught.value) for name in missing)
+    assert not events
+    assert [method for method, _ in served.log] == ["PUT", "POST"]
+    assert not (tmp_path / "out" / "training.json").exists()
+
+
+def test_a_server_with_other_weights_is_refused(tmp_path: Path) -> None:
+    async def update_nothing(weights: PolicyWeights, endpoint: Endpoint) -> None: ...
+
+    with (
+        serving(word_model([], seed=7, bias=20.0)) as served,
+        pytest.raises(ConfigError, match=r"logprobs differ .* by \d+\.\d\d on average"),
+    ):
+        train_served(tmp_path, served.url, update_weights=update_nothing)
+
+
+@pytest.mark.parametrize("gap", [0.31, math.nan])
+def test_a_gap_that_is_large_or_no_number_is_refused(gap: float) -> None:
+    check_logprob_gap(0.05, where="here")
+    with pytest.raises(ConfigError, match="token ids that the trained model does not have"):
+        check_logprob_gap(None, where="here")
+    with pytest.raises(ConfigError, match="logprobs differ"):
+        check_logprob_gap(gap, where="here")
+
+
+def test_a_server_that_does_not_answer_is_named(tmp_path: Path) -> None:
+    with pytest.raises(EndpointError, match=r"127\.0\.0\.1:9/v1/weights: .*\n.*start the server"):
+        train_served(tmp_path, "http://127.0.0.1:9/v1")
+
+
+class StopAfter:
+    """Requests a stop when a step is done."""
+
+    def __init__(self, step: int) -> None:
+        self.stop = Stop(grace_s=0)
+        self._step = step
+
+    def __call__(self, event: TrainingEvent) -> None:
+        if isinstance(event, StepFinished) and event.metrics.step == self._step:
+            self.stop.request()
+
+
+@pytest.mark.parametrize("ahead", [0, 2])
+def test_a_resume_first_sends_the_restored_weights_to_a_restarted_server(
+    ahead: int, tmp_path: Path
+) -> None:
+    stopper = StopAfter(2)
+    with serving(word_model([], seed=7)) as served:
+        session = TrainingSession(store=tmp_path / "store.db", watch=stopper, stop=stopper.stop)
+        cut = train_served(tmp_path, served.url, num_steps=5, max_staleness=ahead, session=session)
+        assert cut.interrupted
+        assert served.versions[-1] == "step-2"
+
+    with serving(word_model([], seed=8)) as restarted:
+        session = TrainingSession(store=tmp_path / "store.db", resume=True)
+        rest = train_served(
+            tmp_path, restarted.url, num_steps=5, max_staleness=ahead, session=session
+        )
+
+    assert restarted.log[0] == ("PUT", "/v1/weights?version=step-2")
+    assert [step.step for step in rest.steps] == [1, 2, 3, 4, 5]
+    assert {step.stale for step in rest.steps} == {0}
+    assert all((step.staleness_max or 0) <= ahead for step in rest.steps)
+    for name, weight in restarted.local.model.named_parameters():
+        assert bool((weight == dict(rest.model.model.named_parameters())[name]).all())
+
+
+def test_an_update_that_fails_ends_the_training_and_a_resume_makes_no_rollout_twice(
+    tmp_path: Path,
+) -> None:
+    upload = UploadWeights()
+
+    async def update(weights: PolicyWeights, endpoint: Endpoint) -> None:
+        if weights.version == "step-2":
+            raise TrainingError("the disk is full")
+        await upload(weights, endpoint)
+
+    with serving(word_model([], seed=7)) as served:
+        with pytest.raises(TrainingError, match="the disk is full"):
+            train_served(tmp_path, served.url, num_steps=4, max_staleness=2, update_weights=update)
+        with Store.open(tmp_path / "store.db") as store:
+            assert store.run().status == "failed"
+        session = TrainingSession(store=tmp_path / "store.db", resume=True)
+        rest = train_served(tmp_path, served.url, num_steps=4, max_staleness=2, session=session)
+
+    # Two steps were learned when the update failed, and there was no checkpoint.
+    assert [step.found for step in rest.steps][:2] == [8, 8]
+    assert {step.stale for step in rest.steps} == {0}
+    with Store.open(tmp_path / "store.db") as store:
+        assert len(list(store.run(rest.run_id).samples())) == 32
+
+
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_evaluations_ask_the_server_for_the_weights_of_their_step(
+    ahead: int, tmp_path: Path
+) -> None:
+    with serving(word_model([], seed=7)) as served:
+        config = served_config(tmp_path, served.url, num_steps=4, eval_every=2, max_staleness=ahead)
+        result = grpo_train(
+            config,
+            LETTERS,
+            share_of_a,
+            model=word_model([], seed=config.seed),
+            eval_dataset=[{"id": "held-out", "prompt": "say a 9"}],
+            session=TrainingSession(store=tmp_path / "store.db"),
+        )
+
+    assert [each.step for each in result.evaluations] == [0, 2, 4]
+    with Store.open(tmp_path / "store.db") as store:
+        for evaluation in result.evaluations:
+            (sample,) = store.run(evaluation.run_id).samples()
+            assert sample.trajectory is not None
+            versions = {call.weight_version for call in sample.trajectory.calls}
+            assert versions == {f"step-{evaluation.step}"}
+
+
+def test_a_tool_is_used_over_two_turns_and_lora_weights_are_merged(tmp_path: Path) -> None:
+    with serving(lamp_model(seed=7)) as served:
+        config = lamp_config(tmp_path, server=served.url, lora=Lora(rank=2))
+        result = grpo_train(
+            config,
+            PROMPTS,
+            looked_and_said,
+            Lamp,
+            model=lamp_model(),
+            session=TrainingSession(store=tmp_path / "store.db"),
+        )
+
+    assert [(step.valid, step.failed) for step in result.steps] == [(12, {})] * 2
+    assert all(step.importance_weight == pytest.approx(1, abs=1e-3) for step in result.steps)
+    assert max(step.turns or 0 for step in result.steps) > 1
+
+
+async def ask_client(sample: Sample, context: RunContext) -> str:
+    assert context.client is not None
+    return (await context.client.complete(context.messages, seed=2)).message.text
+
+
+async def ask_over_http(sample: Sample, context: RunContext) -> str:
+    body = {"model": "any", "messages": [{"role": "user", "content": context.messages[0].text}]}
+    headers = {"Authorization": f"Bearer {context.api_key}"}
+    url = f"{context.base_url}/chat/completions"
+    async with ClientSession(headers=headers) as http, http.post(url, json=body) as answer:
+        said = (await answer.json())["choices"][0]["message"]["content"]
+    return str(said or "")
+
+
+@pytest.mark.parametrize("agent", [ask_client, ask_over_http])
+def test_the_model_behind_an_agent_may_be_served(agent: Any, tmp_path: Path) -> None:
+    with serving(word_model([], seed=7)) as served:
+        config = served_config(tmp_path, served.url, num_steps=1)
+        result = grpo_train(
+            config,
+            LETTERS,
+            share_of_a,
+            agent=agent,
+            model=word_model([]),
+            session=TrainingSession(store=tmp_path / "store.db"),
+        )
+
+    (step,) = result.steps
+    assert (step.valid, step.failed, step.weight_versions) == (8, {}, {"step-0": 8})
+    assert step.trained_rollouts == 8
+
+
+def rollout(*versions: str | None, failed: bool = False) -> Sample:
+    calls = [
+        ModelCall(prompt_ids=(1,), completion_ids=(2,), logprobs=(-1.0,), weight_version=version)
+        for version in versions
+    ]
+    trajectory = Trajectory(messages=[Message(role="user", content="?")], calls=calls)
+    sample = Sample(prompt="?", trajectory=trajectory)
+    if failed:
+        sample = sample.model_copy(update={"failure": {"boundary": "endpoint"}})
+    return sample
+
+
+def test_a_rollout_is_as_old_as_the_oldest_weights_that_sampled_it() -> None:
+    assert find_oldest_version(rollout("step-12", "step-9", "step-10")) == ("step-9", 9)
+    assert find_oldest_version(rollout("step-3", "initial")) == ("initial", None)
+    assert find_oldest_version(rollout()) == (None, None)
+    assert find_oldest_version(Sample(prompt="?")) == (None, None)
+    retried = ModelCall(weight_version="step-1", purpose="retry")
+    sample = rollout("step-4")
+    assert sample.trajectory is not None
+    sample.trajectory.calls.append(retried)
+    assert find_oldest_version(sample) == ("step-4", 4)
+
+
+def test_only_rollouts_within_the_bound_are_kept() -> None:
+    group = RolloutGroup(
+        (
+            rollout("step-5"),
+            rollout("step-5", "step-4"),
+            rollout("step-3"),
+            rollout("initial"),
+            rollout("step-0", failed=True),
+            rollout("step-6"),
+        )
+    )
+
+    kept = drop_stale_rollouts(StepRollouts([group], 8, 0.0, 0, 0), learned=5, max_staleness=1)
+
+    assert kept.groups[0].samples == tuple(group.samples[place] for place in (0, 1, 4, 5))
+    assert (kept.stale, kept.staleness) == (2, (0, 1, 0))
+    assert kept.weight_versions == {
+        "initial": 1,
+        "step-3": 1,
+        "step-4": 1,
+        "step-5": 1,
+        "step-6": 1,
+    }
+
+
+class Model:
+    """Answers as a server does, with a version or without one."""
+
+    endpoint = Endpoint(provider="vllm", model="m")
+
+    def __init__(self, version: str | None) -> None:
+        self.version = version
+        self.update: Any = None
+
+    async def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[ToolSpec] = (),
+        seed: int | None = None,
+    ) -> Reply:
+        self.update()
+        call = ModelCall(weight_version=self.version)
+        return Reply(Message(role="assistant", content="x"), call)
+
+    async def close(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("named", "recorded"), [(None, "step-1"), ("step-0", "step-0"), ("initial", "initial")]
+)
+def test_a_call_has_the_version_that_the_server_names_or_that_it_had_when_asked(
+    named: str | None, recorded: str
+) -> None:
+    model = Model(named)
+    client = ServedClient(model)
+    client.version = "step-1"
+
+    def update() -> None:
+        client.version = "step-2"
+
+    model.update = update
+
+    reply = asyncio.run(client.complete([Message(role="user", content="?")]))
+
+    assert reply.call.weight_version == recorded

@@ -1,0 +1,163 @@
+"""Weights on their way to a server: what is sent, in which order, and what is refused."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from safetensors.torch import load
+
+from assay.errors import EndpointError, TrainingError
+from assay.providers import Timing
+from assay.providers.in_process import LocalModel
+from assay.train.weight_updates import (
+    PolicyWeights,
+    ReloadVLLM,
+    UploadWeights,
+    update_patiently,
+)
+from assay.types import Endpoint
+from word_models import word_model
+
+
+def policy_weights(step: int = 3) -> PolicyWeights:
+    local = word_model([], seed=step)
+    return PolicyWeights(f"step-{step}", local.model, local.tokenizer)
+
+
+class Recorder:
+    """A server that notes each request, and fails those to one path."""
+
+    def __init__(self, failing: str | None = None) -> None:
+        self.requests: list[tuple[str, str, Any]] = []
+        self.keys: set[str | None] = set()
+        self._failing = failing
+
+    async def answer(self, request: web.Request) -> web.Response:
+        json = request.content_type == "application/json" and request.can_read_body
+        body = await (request.json() if json else request.read())
+        self.requests.append((request.method, request.path_qs, body))
+        self.keys.add(request.headers.get("Authorization"))
+        if request.path == self._failing:
+            return web.json_response({"error": "out of memory"}, status=500)
+        return web.json_response({})
+
+    def run(self, update: Callable[[Endpoint], Awaitable[None]], **fields: Any) -> None:
+        """Call `update` with the endpoint of the running server."""
+
+        async def call() -> None:
+            app = web.Application(client_max_size=2**30)
+            app.router.add_route("*", "/{path:.*}", self.answer)
+            runner = web.AppRunner(app, access_log=None)
+            await runner.setup()
+            try:
+                await web.TCPSite(runner, "127.0.0.1", 0).start()
+                url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+                await update(Endpoint(provider="vllm", model="m", api_base=url, **fields))
+            finally:
+                await runner.cleanup()
+
+        asyncio.run(call())
+
+
+def test_an_upload_has_the_version_all_parameters_and_the_key() -> None:
+    weights, server = policy_weights(), Recorder()
+
+    server.run(lambda endpoint: UploadWeights()(weights, endpoint), api_key="sk-1234")
+
+    ((method, path, body),) = server.requests
+    assert (method, path) == ("PUT", "/v1/weights?version=step-3")
+    assert server.keys == {"Bearer sk-1234"}
+    sent = load(body)
+    own = dict(weights.model.named_parameters())
+    assert sent.keys() == own.keys()
+    assert all(bool((sent[name] == own[name]).all()) for name in own)
+
+
+def test_a_server_without_that_address_is_named_with_what_to_do() -> None:
+    server = Recorder(failing="/v1/weights")
+
+    with pytest.raises(TrainingError, match=r"/v1/weights: .* HTTP 500: .*out of memory") as caught:
+        server.run(lambda endpoint: UploadWeights()(policy_weights(), endpoint))
+
+    assert "ReloadVLLM" in str(caught.value)
+    assert "version" not in str(caught.value)
+
+
+def test_vllm_is_paused_reloads_the_written_folder_and_resumes(tmp_path: Path) -> None:
+    update, server = ReloadVLLM(tmp_path / "weights"), Recorder()
+    weights = policy_weights(4)
+
+    async def update_twice(endpoint: Endpoint) -> None:
+        await update(policy_weights(3), endpoint)
+        await update(weights, endpoint)
+
+    server.run(update_twice)
+
+    folder = tmp_path / "weights" / "step-4"
+    reload = {"method": "reload_weights", "kwargs": {"weights_path": str(folder)}}
+    assert server.requests[4:] == [
+        ("POST", "/pause?mode=wait", b""),
+        ("POST", "/collective_rpc", reload),
+        ("POST", "/reset_prefix_cache", b""),
+        ("POST", "/resume", b""),
+    ]
+    assert [each.name for each in (tmp_path / "weights").iterdir()] == ["step-4"]
+    written = dict(LocalModel.load(folder, device="cpu").model.named_parameters())
+    for name, weight in weights.model.named_parameters():
+        if name in written:  # the bias of the tests' own head is not part of the architecture
+            assert bool((written[name] == weight).all())
+
+
+def test_a_folder_may_have_another_path_on_the_server(tmp_path: Path) -> None:
+    update, server = ReloadVLLM(tmp_path / "weights", server_folder="/mnt/w"), Recorder()
+
+    server.run(lambda endpoint: update(policy_weights(3), endpoint))
+
+    assert server.requests[1][2]["kwargs"] == {"weights_path": "/mnt/w/step-3"}
+
+
+def test_vllm_stays_paused_when_it_cannot_load(tmp_path: Path) -> None:
+    update, server = ReloadVLLM(tmp_path / "weights"), Recorder(failing="/collective_rpc")
+
+    with pytest.raises(TrainingError, match=r"collective_rpc: .*out of memory") as caught:
+        server.run(lambda endpoint: update(policy_weights(3), endpoint))
+
+    assert [path for _, path, _ in server.requests] == ["/pause?mode=wait", "/collective_rpc"]
+    assert "VLLM_SERVER_DEV_MODE=1" in str(caught.value)
+
+
+@pytest.mark.parametrize(("failures", "waits"), [(0, []), (2, [1, 2]), (7, [1, 2, 4, 8, 16, 32])])
+def test_an_unreachable_server_is_tried_again_for_a_minute(failures: int, waits: list[int]) -> None:
+    tries, slept = 0, []
+
+    async def update(weights: PolicyWeights, endpoint: Endpoint) -> None:
+        nonlocal tries
+        tries += 1
+        if tries <= failures:
+            raise EndpointError("no connection")
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    async def call() -> None:
+        endpoint = Endpoint(provider="vllm", model="m")
+        await update_patiently(update, policy_weights(), endpoint, timing=Timing(sleep=sleep))
+
+    if failures > len(waits):
+        with pytest.raises(EndpointError, match="no connection"):
+            asyncio.run(call())
+    else:
+        asyncio.run(call())
+    assert (tries, slept) == (len(waits) + 1, waits)
+
+
+def test_a_server_that_refuses_is_not_tried_again() -> None:
+    server = Recorder(failing="/v1/weights")
+
+    with pytest.raises(TrainingError, match="HTTP 500"):
+        server.run(lambda endpoint: update_patiently(UploadWeights(), policy_weights(), endpoint))
+
+    assert len(server.requests) == 1
