@@ -104,6 +104,7 @@ def test_a_response_that_is_text_is_the_answer() -> None:
         (reply({"data": {}}), {"answer": "data.text"}, r"no 'text' of the answer path"),
         (reply([1]), {"answer": "[3]"}, r"no 3 of the answer path"),
         (reply({}), {"request": {"q": "{input.topic}"}}, r"no field for \{input.topic\}"),
+        (reply({}), {"request": {"q": "Q: {question}"}}, r"write \{input.question\}"),
     ],
 )
 def test_a_failure_says_what_was_missing(

@@ -144,3 +144,60 @@ def test_the_digest_follows_names_and_contents(tmp_path: Path) -> None:
     assert digest_folder(tmp_path) == before
     (tmp_path / "a").write_text("2")
     assert digest_folder(tmp_path) != before
+
+
+SETTINGS = [
+    ".claude/settings.json",
+    "sub/.Claude/hooks.json",
+    ".mcp.json",
+    ".codex/config.toml",
+    "opencode.json",
+    "./opencode.jsonc",
+    ".opencode/plugin/run.js",
+    ".pi/extensions/run.ts",
+]
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_settings_of_agents_in_a_row_are_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match="settings of a coding agent"):
+        check_workspace_row(sample(files={name: "{}"}), dataset_folder=None)
+    path = tmp_path / "data" / "task" / name
+    path.parent.mkdir(parents=True)
+    path.write_text("{}")
+    with pytest.raises(DatasetError, match="settings of a coding agent"):
+        check_workspace_row(sample(workspace="task"), dataset_folder=tmp_path / "data")
+
+    # The author of the evaluation decides about them, and a check is no agent.
+    author = tmp_path / "data" / "task"
+    workspace = prepare(tmp_path, sample(check_files={name: "{}"}), folder=author)
+    assert (workspace / name).exists()
+
+
+@pytest.mark.parametrize("name", [".git/config", "sub/.GIT/hooks/post-checkout", ".git"])
+def test_a_file_of_a_row_in_a_git_folder_is_refused(name: str) -> None:
+    with pytest.raises(DatasetError, match="part of a Git repository"):
+        check_workspace_row(sample(files={name: "x"}), dataset_folder=None)
+
+
+def test_the_repository_of_a_row_is_copied_without_the_programs_it_runs(tmp_path: Path) -> None:
+    task, ran = tmp_path / "data" / "task", tmp_path / "ran"
+    task.mkdir(parents=True)
+    (task / "a.txt").write_text("a")
+    git = ["git", "-c", "user.name=x", "-c", "user.email=x@example.com"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
+        subprocess.run([*git, *words], cwd=task, check=True)
+    monitor = f"touch {ran}"
+    subprocess.run([*git, "config", "core.fsmonitor", monitor], cwd=task, check=True)
+    (task / ".git" / "hooks").mkdir(exist_ok=True)
+    (task / ".git" / "hooks" / "post-checkout").write_text(f"#!/bin/sh\n{monitor}\n")
+
+    workspace = prepare(tmp_path, sample(workspace="task"), dataset_folder=tmp_path / "data")
+    log = subprocess.run(
+        ["git", "log", "--format=%s"], cwd=workspace, check=True, capture_output=True
+    )
+    subprocess.run(["git", "status"], cwd=workspace, check=True, capture_output=True)
+
+    assert log.stdout == b"first\n"
+    assert not (workspace / ".git" / "hooks").exists()
+    assert not ran.exists()

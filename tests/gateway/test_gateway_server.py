@@ -615,10 +615,10 @@ def test_the_key_of_the_model_is_redacted_in_its_own_errors() -> None:
 
 def test_keys_in_bodies_and_answers_are_not_recorded() -> None:
     async def scenario() -> tuple[str, str]:
-        async with serve() as (_, _, session):
+        async with serve(headers={"X-Corp-Gate": "GATE-KEY-0123"}) as (_, _, session):
             # The model repeats the text in capitals, so a key in capitals comes back as it is.
             escaped = "".join(f"\\u{ord(letter):04x}" for letter in session.key)
-            text = f"plain {session.key} and {UPSTREAM_KEY}"
+            text = f"plain {session.key} and {UPSTREAM_KEY} and GATE-KEY-0123"
             body = (
                 f'{{"model": "x", "messages": [{{"role": "user", "content": "{text} {escaped}"}}]}}'
             )
@@ -631,6 +631,7 @@ def test_keys_in_bodies_and_answers_are_not_recorded() -> None:
 
     assert key not in recorded
     assert UPSTREAM_KEY not in recorded
+    assert "GATE-KEY-0123" not in recorded
     assert "[redacted]" in recorded
 
 

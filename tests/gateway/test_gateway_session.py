@@ -5,14 +5,15 @@ from assay.gateway.gateway_session import GatewaySession
 from assay.gateway.spending import GatewayLimits
 
 
-def list_seeds(seed: int | None, *bodies: bytes) -> list[int | None]:
+def list_seeds(seed: int | None, *texts: str) -> list[int | None]:
     session = GatewaySession("s", "http://127.0.0.1:1", limits=GatewayLimits(), seed=seed)
-    return [session.start_call(OPENAI_CHAT, {"messages": []}, raw, {}).seed for raw in bodies]
+    bodies = [{"model": "m", "messages": [{"role": "user", "content": each}]} for each in texts]
+    return [session.start_call(OPENAI_CHAT, body, b"", {}).seed for body in bodies]
 
 
 def test_a_request_that_is_sent_again_has_another_seed() -> None:
-    assert list_seeds(5, b"one", b"two", b"one", b"one", b"two") == [5, 5, 6, 7, 6]
+    assert list_seeds(5, "one", "two", "one", "one", "two") == [5, 5, 6, 7, 6]
 
 
 def test_without_a_seed_of_the_session_calls_have_none() -> None:
-    assert list_seeds(None, b"one", b"one") == [None, None]
+    assert list_seeds(None, "one", "one") == [None, None]

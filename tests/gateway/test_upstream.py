@@ -140,3 +140,28 @@ def test_only_a_model_with_the_same_api_is_spoken_to_directly() -> None:
     assert upstream.speaks(OPENAI_CHAT)
     assert not upstream.speaks(OPENAI_RESPONSES)
     assert "sk-0123456789" in upstream.secrets
+
+
+def test_keys_in_headers_of_any_name_are_secrets() -> None:
+    headers = {
+        "X-Corp-Gate": "Gate 7f3a-hunter2",
+        "cookie": "session=0123abcd; theme=dark",
+        "x-title": "the-search-team",
+        "X-Team": "search",
+    }
+
+    secrets = open_upstream(headers=headers).secrets
+
+    assert {"sk-0123456789", "7f3a-hunter2", "0123abcd"} <= set(secrets)
+    # Words of conversations stay: short values, and headers that are written with the endpoint.
+    assert not {"search", "dark", "Gate", "the-search-team"} & set(secrets)
+
+
+@pytest.mark.parametrize("provider", ["azure", "gemini"])
+def test_keys_of_apis_that_agents_do_not_use_are_secrets(
+    provider: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CORP_KEY", "key-0123456789")
+    fields = {"api_key": "", "key_env": "CORP_KEY", "api_base": "https://corp.example.com"}
+
+    assert open_upstream(provider=provider, **fields).secrets == ["key-0123456789"]

@@ -1,6 +1,7 @@
 """Threads for blocking calls: few for fast functions, one each for slow ones, none kept alive."""
 
 import asyncio
+import pickle
 import threading
 from functools import partial
 
@@ -90,3 +91,16 @@ def test_a_closed_loop_is_no_error_for_a_late_call() -> None:
     loop.close()
 
     assert not mailbox.post(lambda: None)
+
+
+def test_another_process_starts_threads_of_its_own() -> None:
+    async def run() -> int:
+        threads = CallThreads(2, role="test")
+        await threads.run(threading.get_ident)
+        other = pickle.loads(pickle.dumps(threads))
+        threads.close()
+        found: int = await other.run(lambda: 42)
+        other.close()
+        return found
+
+    assert asyncio.run(run()) == 42

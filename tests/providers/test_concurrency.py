@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.providers.attempt_errors import AttemptError, ErrorKind
-from assay.providers.concurrency import AdaptiveLimiter, Limiter
+from assay.providers.concurrency import AdaptiveLimiter, Limiter, LimitShare
 from model_server import ToldTime
 
 THROTTLED = AttemptError(ErrorKind.THROTTLED, "HTTP 429", 429)
@@ -306,3 +306,16 @@ def test_what_is_waiting_starts_when_the_limit_grows() -> None:
         assert limiter.in_flight == 21
 
     asyncio.run(scenario())
+
+
+@given(st.integers(1, 1000), st.integers(1, 64))
+def test_the_shares_of_a_limit_add_up_to_it(limit: int, parts: int) -> None:
+    shares = []
+    for part in range(parts):
+        share = LimitShare()
+        share.set(part, parts)
+        shares.append(share.take(limit))
+
+    # A process without a slot would wait forever.
+    assert sum(shares) == max(limit, parts)
+    assert max(shares) - min(shares) <= 1

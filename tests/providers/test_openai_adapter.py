@@ -255,6 +255,13 @@ def test_logprobs_and_token_ids_of_vllm_are_read() -> None:
     assert call.logprobs == (-0.25, -1.0)
 
 
+@pytest.mark.parametrize(("given", "found"), [("step-3", "step-3"), (None, None), (3, None)])
+def test_the_version_of_the_weights_is_read_where_a_server_names_it(
+    given: object, found: str | None
+) -> None:
+    assert read(said(weight_version=given)).call.weight_version == found
+
+
 def test_a_gateways_error_with_status_200_counts_as_that_error() -> None:
     body = {"error": {"code": 401, "message": "no auth", "key": "k-1234"}}
 

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeGuard
 from urllib.parse import parse_qsl, urlsplit
@@ -25,7 +24,7 @@ _CHAT_PATHS = ("/v1", "/chat/completions")
 _URL_SETTINGS = ("answer", "key_env", "model", "request")
 _AGENT_HINT = (
     "pass provider:model, http://host/path, cmd:COMMAND, FILE.py:function, module:function, a "
-    "coding agent such as claude-code, or the name of a plug-in"
+    "coding agent such as claude-code, or the name of a plug-in; see `assay docs agents`"
 )
 CODING_AGENT_NAMES = ("claude-code", "codex", "opencode", "pi")
 """The coding agents that have a name; their recipes are loaded when one is used."""
@@ -159,6 +158,8 @@ def _resolve_agent_string(text: str, where: str) -> Agent | Endpoint:
         if callable(found) and not isinstance(found, type) and not is_agent(found):
             return FunctionAgent(found, text)
         return resolve_agent(found, where=where)
+    from difflib import get_close_matches  # for this message only
+
     # The string is not shown: it may be an address with a key.
     close = get_close_matches(text.partition(":")[0], AGENT_NAMES, n=1)
     raise ConfigError(

@@ -25,6 +25,7 @@ DEFAULT_REQUEST: Mapping[str, Any] = {"messages": "{messages}", "prompt": "{prom
 _MAX_BODY_BYTES = 16 * 1024 * 1024
 _MAX_EXCERPT_CHARS = 300
 _PLACEHOLDER = re.compile(r"\{(prompt|messages|id|seed|base_url|api_key|input(?:\.[^{}]+)?)\}")
+_FIELD = re.compile(r"\{([^{}]+)\}")
 _PATH_STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
 
 
@@ -205,6 +206,13 @@ def _fill_template(template: Any, sample: Sample, context: RunContext) -> Any:
         return template
     if whole := _PLACEHOLDER.fullmatch(template):
         return _find_value(whole[1], sample, context)  # a list stays a list, a number a number
+    # Prompt files and commands name fields without `input.`. Sent as it is, nobody would notice.
+    for name in _FIELD.findall(template):
+        if name in sample.input and not _PLACEHOLDER.fullmatch(f"{{{name}}}"):
+            raise AgentFault(
+                f"the request template has {{{name}}}, which is not replaced",
+                hint=f"write {{input.{name}}} for a field of the row",
+            )
 
     def write(match: re.Match[str]) -> str:
         value = _find_value(match[1], sample, context)
@@ -227,9 +235,6 @@ def _find_value(name: str, sample: Sample, context: RunContext) -> Any:
     found: Any = sample.input
     for step in name.split(".")[1:]:
         if not isinstance(found, dict) or step not in found:
-            raise AgentFault(
-                f"the row of sample {sample.id!r} has no field for {{{name}}}; "
-                f"it has {sorted(sample.input)}"
-            )
+            raise AgentFault(f"the row has no field for {{{name}}}; it has {sorted(sample.input)}")
         found = found[step]
     return found

@@ -21,6 +21,15 @@ FOLDER_FIELD = "workspace"
 _MAX_FILES = 20_000
 _MAX_BYTES = 500_000_000
 _GIT_TIMEOUT_S = 60.0
+# Settings that agents read from the folder they work in. They run commands (hooks, plug-ins, MCP
+# servers) and lead calls and keys to other addresses, which no model has decided on.
+_AGENT_SETTINGS = frozenset(
+    {".claude", ".claude.json", ".mcp.json", ".codex", ".opencode", "opencode.json"}
+    | {"opencode.jsonc", ".pi"}
+)
+_GIT = ".git"
+# Parts of a Git folder by which each `git status` can run a program.
+_GIT_PROGRAMS = frozenset({"config", "config.worktree", "hooks", "modules", "worktrees"})
 
 
 def create_folder() -> tempfile.TemporaryDirectory[str]:
@@ -42,7 +51,7 @@ def prepare_workspace(
     name = sample.input.get(FOLDER_FIELD)
     if name is not None:
         source = _find_row_folder(name, dataset_folder)
-        _copy_files(source, workspace, _limit_size(source, _walk_workspace(source)))
+        _copy_files(source, workspace, _limit_size(source, _walk_row_folder(source)))
     write_row_files(sample, FILES_FIELD, workspace)
 
 
@@ -51,7 +60,9 @@ def check_workspace_row(sample: Sample, *, dataset_folder: Path | None) -> None:
     for field in (FILES_FIELD, CHECK_FILES_FIELD):
         _read_files(sample, field)
     if (name := sample.input.get(FOLDER_FIELD)) is not None:
-        _find_row_folder(name, dataset_folder)
+        folder = _find_row_folder(name, dataset_folder)
+        for _ in _limit_size(folder, _walk_row_folder(folder)):
+            pass  # refuses what cannot be copied
 
 
 def write_row_files(sample: Sample, field: str, workspace: Path) -> None:
@@ -100,6 +111,27 @@ def _walk_workspace(folder: Path) -> Iterator[str]:
     for root, _, names in os.walk(folder):
         for name in names:
             yield str(Path(root, name).relative_to(folder))
+
+
+def _walk_row_folder(folder: Path) -> Iterator[str]:
+    """List the files of a row's folder. Raises `DatasetError` for settings of agents."""
+    for name in _walk_workspace(folder):
+        parts = [part.lower() for part in Path(name).parts]
+        _check_settings(name, f"`{FOLDER_FIELD}` of the row")
+        inside = parts[parts.index(_GIT) + 1 :] if _GIT in parts else None
+        # The history of a repository is data; what it runs is not.
+        if inside is None or (inside and not _GIT_PROGRAMS.intersection(inside)):
+            yield name
+
+
+def _check_settings(name: str, where: str) -> None:
+    found = next((p for p in PurePosixPath(name).parts if p.lower() in _AGENT_SETTINGS), None)
+    if found is not None:
+        raise DatasetError(
+            f"{name!r} would be read as settings of a coding agent, which can run commands",
+            where=where,
+            hint=f"rows cannot contain {found}; put it into the evaluation's `workspace` folder",
+        )
 
 
 def _limit_size(folder: Path, names: Iterable[str]) -> Iterator[str]:
@@ -158,7 +190,15 @@ def _read_files(sample: Sample, field: str) -> Mapping[str, str]:
             hint='write it as {"src/sums.py": "def add(a, b): ..."}',
         )
     for path in found:
-        _check_path(path, where)
+        parts = _check_path(path, where).parts
+        if field == FILES_FIELD:
+            _check_settings(path, where)
+            if any(part.lower() == _GIT for part in parts):
+                raise DatasetError(
+                    f"{path!r} is a part of a Git repository, which can run commands",
+                    where=where,
+                    hint="run `git init` in `setup`",
+                )
     return found
 
 

@@ -27,7 +27,6 @@ from .conversion import (
     build_depth_error,
     check_iterable,
     expect_mapping,
-    expect_message,
     expect_text,
     extend_namespace,
     find_spelling,
@@ -40,6 +39,7 @@ from .conversion import (
     report_unsupported_fields,
     report_unused,
     validate_wire,
+    write_all,
     write_plain_arguments,
 )
 
@@ -68,13 +68,7 @@ def to_anthropic(messages: Iterable[Message]) -> Converted[AnthropicChat]:
     after the first turn becomes a user turn. Missing tool-call ids are generated.
     """
     writer = _AnthropicWriter(list(check_iterable(messages, "messages")))
-    index = 0
-    while index < len(writer.messages):
-        expect_message(writer.messages[index], f"messages[{index}]")
-        try:
-            index += writer.write(index)
-        except RecursionError as error:
-            raise build_depth_error(f"messages[{index}]") from error
+    write_all(writer)
     return Converted(AnthropicChat(writer.system, writer.turns), tuple(writer.dropped))
 
 

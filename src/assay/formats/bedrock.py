@@ -18,7 +18,6 @@ from .conversion import (
     build_depth_error,
     check_iterable,
     expect_mapping,
-    expect_message,
     expect_text,
     find_spelling,
     get_namespace,
@@ -31,6 +30,7 @@ from .conversion import (
     report_unsupported_fields,
     report_unused,
     validate_wire,
+    write_all,
     write_blocks,
     write_plain_arguments,
 )
@@ -56,13 +56,7 @@ def to_bedrock(messages: Iterable[Message]) -> Converted[BedrockChat]:
     out, which the API rejects. Missing tool-call ids are generated.
     """
     writer = _BedrockWriter(list(check_iterable(messages, "messages")))
-    index = 0
-    while index < len(writer.messages):
-        expect_message(writer.messages[index], f"messages[{index}]")
-        try:
-            index += writer.write(index)
-        except RecursionError as error:
-            raise build_depth_error(f"messages[{index}]") from error
+    write_all(writer)
     return Converted(BedrockChat(writer.system, writer.turns), tuple(writer.dropped))
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
@@ -136,6 +136,26 @@ def build_type_error(value: object, wanted: str, where: str) -> WireError:
         where=where,
         hint=f"change it to {wanted}",
     )
+
+
+class MessageWriter(Protocol):
+    """Writes messages in a foreign format, of which one turn may contain several."""
+
+    messages: list[Message]
+
+    def write(self, index: int) -> int:
+        """Write the message at `index`; return how many messages were consumed."""
+
+
+def write_all(writer: MessageWriter) -> None:
+    """Write all messages of a writer. Raises `WireError` for one that is nested too deeply."""
+    index = 0
+    while index < len(writer.messages):
+        expect_message(writer.messages[index], f"messages[{index}]")
+        try:
+            index += writer.write(index)
+        except RecursionError as error:
+            raise build_depth_error(f"messages[{index}]") from error
 
 
 def build_depth_error(where: str) -> WireError:

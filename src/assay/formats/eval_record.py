@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import ValidationError
@@ -63,7 +63,7 @@ _COMPUTED_KEYS = frozenset(
 @cache
 def eval_record_schema() -> dict[str, Any]:
     """Return the JSON Schema of a record."""
-    path = files(__package__) / "eval_record.schema.json"
+    path = Path(__file__).with_name("eval_record.schema.json")
     schema: dict[str, Any] = json.loads(path.read_text("utf-8"))
     return schema
 

@@ -1,7 +1,7 @@
 """Server-sent events: the stream format of model APIs, both directions."""
 
 import json
-from collections.abc import Iterator
+import re
 from typing import Any, NamedTuple
 
 from pydantic_core import from_json, to_json
@@ -10,6 +10,7 @@ from assay.errors import WireError
 
 from .conversion import make_storable
 
+_EVENT = re.compile(rb".*?(?:\n\n|\r\n\r\n)", re.DOTALL)
 # One event contains at most one answer, such as the last event of the Responses API.
 _MAX_EVENT_BYTES = 64 * 1024 * 1024
 KEEP_ALIVE = b": keep-alive\n\n"
@@ -38,31 +39,27 @@ class EventReader:
         """The bytes after the last complete event."""
         return self._rest
 
-    def feed(self, chunk: bytes) -> Iterator[StreamEvent]:
-        """Yield the events that the chunk completes. Raises `WireError` for a huge event."""
+    def feed(self, chunk: bytes) -> list[StreamEvent]:
+        """Return the events that the chunk completes. Raises `WireError` for a huge event."""
         data = self._rest + chunk if self._rest else chunk
-        start = 0
-        while (found := _find_event_end(data, start)) is not None:
-            raw = data[start:found]
-            start = found
-            yield _parse_event(raw)
-        self._rest = data[start:]
+        # Split at once: a stream has thousands of events, many of them in one chunk.
+        if b"\r" in data:
+            events = list(map(_parse_event, _EVENT.findall(data)))
+            self._rest = data[sum(len(event.raw) for event in events) :]
+        else:
+            *pieces, self._rest = data.split(b"\n\n")
+            events = [
+                StreamEvent(None, piece[6:], piece + b"\n\n")
+                if piece.startswith(b"data: ") and b"\n" not in piece
+                else _parse_event(piece + b"\n\n")
+                for piece in pieces
+            ]
         if len(self._rest) > _MAX_EVENT_BYTES:
             raise WireError(f"an event of the stream has more than {_MAX_EVENT_BYTES:,} bytes")
-
-
-def _find_event_end(data: bytes, start: int) -> int | None:
-    plain = data.find(b"\n\n", start)
-    if b"\r" not in data:
-        return None if plain < 0 else plain + 2
-    windows = data.find(b"\r\n\r\n", start)
-    ends = [end for end in (plain + 2, windows + 4) if end > 3]
-    return min(ends, default=None)
+        return events
 
 
 def _parse_event(raw: bytes) -> StreamEvent:
-    if raw.startswith(b"data: ") and raw.count(b"\n") == 2:
-        return StreamEvent(None, raw[6:-2], raw)  # nearly every event of chat completions
     name: str | None = None
     lines: list[bytes] = []
     for line in raw.splitlines():

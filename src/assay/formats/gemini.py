@@ -18,7 +18,6 @@ from .conversion import (
     build_depth_error,
     check_iterable,
     expect_mapping,
-    expect_message,
     expect_optional_text,
     expect_text,
     extend_namespace,
@@ -33,6 +32,7 @@ from .conversion import (
     report_unsupported_fields,
     report_unused,
     validate_wire,
+    write_all,
     write_plain_arguments,
 )
 from .gemini_parts import (
@@ -65,13 +65,7 @@ def to_gemini(messages: Iterable[Message]) -> Converted[GeminiChat]:
     returned is written as `{"output": text}`, under the name of the tool whose call it answers.
     """
     writer = _GeminiWriter(list(check_iterable(messages, "messages")))
-    index = 0
-    while index < len(writer.messages):
-        expect_message(writer.messages[index], f"messages[{index}]")
-        try:
-            index += writer.write(index)
-        except RecursionError as error:
-            raise build_depth_error(f"messages[{index}]") from error
+    write_all(writer)
     return Converted(GeminiChat(writer.contents, writer.system), tuple(writer.dropped))
 
 

@@ -198,6 +198,7 @@ class ChatStream:
 
     def __init__(self) -> None:
         self._head: dict[str, Any] = {}
+        self._last: dict[str, Any] = {}
         self._choices: dict[int, dict[str, Any]] = {}
         self.error: object = None
         """The error object that the server sent instead of the rest."""
@@ -217,17 +218,22 @@ class ChatStream:
         if chunk.get("error"):
             self.error = chunk["error"]
             return
-        for key, value in chunk.items():
-            if key != "choices" and value is not None:
-                self._head[key] = value
-        for choice in chunk.get("choices") or []:
+        choices = chunk.pop("choices", None)
+        # Streams have thousands of chunks, which differ in their choices only.
+        if chunk != self._last:
+            self._last = chunk
+            self._head |= {key: value for key, value in chunk.items() if value is not None}
+        for choice in choices or ():
             self._add_choice(_expect_object(choice, "choices"))
 
     def build_answer(self) -> dict[str, Any]:
         """Return the body of the response."""
         choices = []
         for index, choice in sorted(self._choices.items()):
-            message = dict(choice["message"])
+            message = {
+                key: "".join(value) if key in _TEXT_KEYS and value is not None else value
+                for key, value in choice["message"].items()
+            }
             calls = message.pop("tool_calls", {})
             if calls:
                 message["tool_calls"] = [calls[place] for place in sorted(calls)]
@@ -236,17 +242,24 @@ class ChatStream:
 
     def _add_choice(self, choice: Mapping[str, Any]) -> None:
         index = choice.get("index", 0)
-        fresh = {"message": {"role": "assistant", "content": None}, "finish_reason": None}
-        whole = self._choices.setdefault(index if type(index) is int else 0, fresh)
+        index = index if type(index) is int else 0
+        whole = self._choices.get(index)
+        if whole is None:
+            whole = {"message": {"role": "assistant", "content": None}, "finish_reason": None}
+            self._choices[index] = whole
         for key, value in choice.items():
+            if value is None or key == "index":
+                continue
             if key == "delta":
                 _merge_delta(whole["message"], _expect_object(value or {}, "delta"))
-            elif key == "logprobs" and isinstance(value, Mapping):
-                kept = whole.setdefault("logprobs", {"content": []})
-                kept["content"] += value.get("content") or []
-            elif key == "token_ids" and isinstance(value, list):
-                whole["token_ids"] = [*whole.get("token_ids", []), *value]
-            elif key not in ("index", "logprobs", "token_ids") and value is not None:
+            elif key == "logprobs":
+                if isinstance(value, Mapping):
+                    kept = whole.setdefault("logprobs", {"content": []})
+                    kept["content"] += value.get("content") or []
+            elif key == "token_ids":
+                if isinstance(value, list):
+                    whole.setdefault("token_ids", []).extend(value)
+            else:
                 whole[key] = value
 
 
@@ -259,13 +272,18 @@ def _expect_object(value: object, where: str) -> dict[str, Any]:
 
 def _merge_delta(message: dict[str, Any], delta: Mapping[str, Any]) -> None:
     for key, value in delta.items():
-        if key in _TEXT_KEYS and isinstance(value, str):
-            message[key] = (message.get(key) or "") + value
+        if key in _TEXT_KEYS:
+            # Joined at the end: a longer and longer text would be copied with each chunk.
+            if isinstance(value, str):
+                if (parts := message.get(key)) is None:
+                    message[key] = [value]
+                else:
+                    parts.append(value)
         elif key == "tool_calls":
             calls = message.setdefault("tool_calls", {})
             for position, call in enumerate(value or []):
                 _merge_call(calls, _expect_object(call, "tool_calls"), position)
-        elif value is not None and key not in _TEXT_KEYS:
+        elif value is not None:
             message[key] = value
 
 

@@ -12,7 +12,7 @@ from assay.providers import Reply
 from assay.types import describe_error
 
 from .dialects import ANTHROPIC, Dialect, read_answer_message
-from .gateway_session import RETRY_HEADER, GatewaySession, compute_body_digest
+from .gateway_session import RETRY_HEADER, GatewaySession
 from .http_answers import NO_RETRY, CallRefused, respond_json, return_answer, stream_answer
 from .recorded_call import NO_TURNS, RecordedCall
 from .recorded_exchange import RecordedExchange
@@ -106,7 +106,7 @@ class CallHandler:
         """Answer a marked retry with the recorded answer; None if it is a new call."""
         if request.headers.get(RETRY_HEADER, "0") in ("", "0"):
             return None
-        original = session.find_original(compute_body_digest(raw))
+        original = session.find_original(dialect, body)
         if original is None:
             return None
         # The first attempt may still be running: its client gave up, not the model.

@@ -13,6 +13,7 @@ from aiohttp import web
 from assay.environments import Connections
 from assay.errors import ConfigError
 from assay.providers import ModelClient
+from assay.types import reduce_gc_frequency
 
 from .call_handler import COUNT_TOKENS_PATH, CallHandler, CallObserver, build_sealed_refusal
 from .dialects import ANTHROPIC, DIALECTS, OPENAI_CHAT, Dialect
@@ -74,6 +75,7 @@ class Gateway:
 
     async def __aenter__(self) -> Self:
         self._secrets = self._upstream.secrets
+        self._stack.enter_context(reduce_gc_frequency())
         self._stack.push_async_callback(self._handler.close)
         connections = Connections(header_s=self._settings.header_s, most_idle=_MAX_IDLE_CONNECTIONS)
         app = web.Application(
@@ -160,7 +162,6 @@ class Gateway:
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Let requests with the key of their session pass, and write errors in their API."""
-        dialect = _find_dialect(request)
         try:
             request[_SESSION_KEY] = self._authenticate(request)
             return await handler(request)
@@ -171,7 +172,7 @@ class Gateway:
             refused = CallRefused(413, f"the request has more than {most:,} bytes")
         except web.HTTPRequestTimeout:
             refused = CallRefused(408, "the request did not arrive in time")
-        return await respond_error(request, refused, dialect)
+        return await respond_error(request, refused, _find_dialect(request))
 
     def _authenticate(self, request: web.Request) -> GatewaySession:
         session = self._sessions.get(_find_session_id(request))

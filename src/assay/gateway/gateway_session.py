@@ -5,9 +5,8 @@ import hmac
 import json
 import secrets
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from hashlib import blake2b
 from typing import Any
 
 from assay.types import REDACTED, CallPurpose, Redactor, Trajectory
@@ -63,7 +62,7 @@ class GatewaySession:
         self._seed = seed
         self._sealed = False
         self._count = 0
-        self._asked: Counter[bytes] = Counter()
+        self._asked: Counter[Hashable] = Counter()
         self._tasks: set[asyncio.Task[Any]] = set()
         # Kept alive, so that errors anywhere redact the key.
         self._redactor = Redactor([self.key])
@@ -109,10 +108,11 @@ class GatewaySession:
                 data = data.replace(secret, REDACTED.encode())
         return data
 
-    def find_original(self, digest: bytes) -> RecordedCall | None:
+    def find_original(self, dialect: Dialect, body: Mapping[str, Any]) -> RecordedCall | None:
         """Return the call with the same body that a retry repeats, unless it failed."""
+        request = self._pool.split(body, dialect.list_field)
         for call in reversed(self.calls):
-            if call.digest == digest and call.error is None and call.purpose != "retry":
+            if call.request == request and call.error is None and call.purpose != "retry":
                 return call
         return None
 
@@ -125,15 +125,16 @@ class GatewaySession:
     ) -> RecordedCall:
         """Record the request of a call."""
         declared = self._collect_lineage_headers(headers)
-        digest = compute_body_digest(raw)
-        # An agent that asks the same again wants another answer.
-        seed = None if self._seed is None else self._seed + self._asked[digest]
-        self._asked[digest] += 1
+        request = self._pool.split(body, dialect.list_field)
+        seed = self._seed
+        if seed is not None:
+            # An agent that asks the same again wants another answer.
+            seed += self._asked[request.key]
+            self._asked[request.key] += 1
         call = RecordedCall(
             number=self._count,
             dialect=dialect,
-            request=self._pool.split(body, dialect.list_field),
-            digest=digest,
+            request=request,
             hide_secrets=self.hide_secrets,
             size_bytes=len(raw),
             headers=declared,
@@ -147,9 +148,9 @@ class GatewaySession:
 
     def _collect_lineage_headers(self, headers: Mapping[str, str]) -> dict[str, str]:
         kept = {
-            name.lower(): value[:_MAX_HEADER_LENGTH]
-            for name, value in headers.items()
-            if name.lower() in _LINEAGE_HEADERS or name.lower().startswith(_LINEAGE_PREFIXES)
+            name: value[:_MAX_HEADER_LENGTH]
+            for name, value in zip(map(str.lower, headers), headers.values(), strict=True)
+            if name in _LINEAGE_HEADERS or name.startswith(_LINEAGE_PREFIXES)
         }
         return {
             name: self.hide_secrets(value.encode("utf-8", "replace")).decode("utf-8", "replace")
@@ -194,8 +195,3 @@ class GatewaySession:
     def build_trajectory(self) -> Trajectory:
         """Return the calls so far as a trajectory."""
         return build_recorded_trajectory(self.calls, reason=self.limit_reached)
-
-
-def compute_body_digest(raw: bytes) -> bytes:
-    """Return the digest by which a repeated body is recognised."""
-    return blake2b(raw, digest_size=16).digest()

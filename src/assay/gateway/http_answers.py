@@ -71,18 +71,27 @@ class EventResponse:
         fixed = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
         self.response = web.StreamResponse(headers={**(headers or {}), **fixed})
         self._gone = False
+        self._held = b""
 
-    async def start(self) -> None:
-        """Send the headers."""
+    async def start(self, *, at_once: bool = False) -> None:
+        """Send the headers: at once, or together with the first bytes."""
         self._request[_STREAM_KEY] = self
+        # One packet less for each call. aiohttp has no public name for it.
+        self.response._send_headers_immediately = at_once
         try:
             await self.response.prepare(self._request)
         except ConnectionError:
             self._gone = True
 
-    async def write(self, data: bytes) -> None:
-        """Send bytes. An agent that has left is ignored: its call is recorded to the end."""
-        if not self._gone:
+    async def write(self, data: bytes, *, is_last: bool = False) -> None:
+        """Send bytes; the last ones together with the end, unless others follow.
+
+        An agent that has left is ignored: its call is recorded to the end.
+        """
+        data, self._held = self._held + data, b""
+        if is_last:
+            self._held = data
+        elif not self._gone:
             try:
                 await self.response.write(data)
             except ConnectionError:
@@ -92,7 +101,7 @@ class EventResponse:
         """End the stream."""
         if not self._gone:
             try:
-                await self.response.write_eof()
+                await self.response.write_eof(self._held)
             except ConnectionError:
                 self._gone = True
         return self.response
@@ -138,5 +147,5 @@ async def stream_answer(
     if response is None:
         response = EventResponse(request)
         await response.start()
-    await response.write(b"".join(call.dialect.write_events(answer, body)))
+    await response.write(b"".join(call.dialect.write_events(answer, body)), is_last=True)
     return await response.end()

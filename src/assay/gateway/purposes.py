@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from assay.types import CallPurpose
@@ -32,19 +33,28 @@ def classify_call(body: Mapping[str, Any], declared: DeclaredLineage | None) -> 
         return "summary"
     if (body.get("max_tokens") or body.get("max_completion_tokens")) == 1:
         return "probe"
-    instructions = "\n".join(_list_instructions(body))
-    if not body.get("tools") and _matches_purpose(_TITLE, _TITLE_WORDS, instructions):
+    asks_title, asks_summary = _read_instructions("\n".join(_list_instructions(body)))
+    if asks_title and not body.get("tools"):
         return "title"
-    if _matches_purpose(_SUMMARY, _SUMMARY_WORDS, instructions) or _matches_purpose(
-        _SUMMARY, _SUMMARY_WORDS, _find_newest_text(body)
-    ):
+    newest = _find_newest_text(body).lower()
+    if asks_summary or _matches_purpose(_SUMMARY, _SUMMARY_WORDS, newest):
         return "summary"
     return "turn"
 
 
-def _matches_purpose(pattern: re.Pattern[str], words: tuple[str, ...], text: str) -> bool:
-    # Most instructions contain none of the words, which is quicker to find out.
+# An agent sends the same instructions with every call.
+@lru_cache(maxsize=64)
+def _read_instructions(text: str) -> tuple[bool, bool]:
+    """Whether instructions ask for a title, and for a summary."""
     lowered = text.lower()
+    return (
+        _matches_purpose(_TITLE, _TITLE_WORDS, lowered),
+        _matches_purpose(_SUMMARY, _SUMMARY_WORDS, lowered),
+    )
+
+
+def _matches_purpose(pattern: re.Pattern[str], words: tuple[str, ...], lowered: str) -> bool:
+    # Most instructions contain none of the words, which is quicker to find out.
     return any(word in lowered for word in words) and pattern.search(lowered) is not None
 
 

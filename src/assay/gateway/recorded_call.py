@@ -32,9 +32,6 @@ class RecordedCall:
 
     dialect: Dialect
     request: RequestParts
-    digest: bytes
-    """Of the body as received."""
-
     hide_secrets: Callable[[bytes], bytes]
     """Returns JSON without keys."""
 

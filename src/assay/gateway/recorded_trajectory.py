@@ -1,6 +1,7 @@
 """The trajectory of a session, built from its recorded calls."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from assay.errors import AssayError
@@ -146,15 +147,14 @@ def _match_answers(
 ) -> dict[RecordedCall, int]:
     """Return the positions of answers in the conversation."""
     found: dict[RecordedCall, int] = {}
+    known = list(map(_identify_message, messages))
     start = 0
     for call in sorted(calls, key=lambda each: each.number):
         if call.reply is None or not call.succeeded:
             continue
-        wanted = _identify_message(call.reply.message)
-        for position in range(start, len(messages)):
-            if _identify_message(messages[position]) == wanted:
-                found[call], start = position, position + 1
-                break
+        with suppress(ValueError):  # the conversation does not contain the answer
+            found[call] = known.index(_identify_message(call.reply.message), start)
+            start = found[call] + 1
     return found
 
 

@@ -107,11 +107,14 @@ class Relay:
                 connector=aiohttp.TCPConnector(limit=0),
                 auto_decompress=True,
                 cookie_jar=aiohttp.DummyCookieJar(),
+                # Those of all paths of the model's API.
+                headers=template.headers,
+                timeout=aiohttp.ClientTimeout(
+                    total=None, sock_connect=_CONNECT_TIMEOUT_S, sock_read=template.timeout_s
+                ),
             )
-        headers = dict(template.headers)
-        for name in _PASSED_REQUEST_HEADERS:
-            if name in request.headers:
-                headers[name] = request.headers[name]
+        given = request.headers
+        headers = {name: given[name] for name in _PASSED_REQUEST_HEADERS if name in given}
         query = request.query_string if "beta=" in request.query_string else ""
         proxy = template.proxy
         return self._http.post(
@@ -120,9 +123,6 @@ class Relay:
             headers=headers,
             # A redirect could lead the key to another server.
             allow_redirects=False,
-            timeout=aiohttp.ClientTimeout(
-                total=None, sock_connect=_CONNECT_TIMEOUT_S, sock_read=template.timeout_s
-            ),
             proxy=None if proxy is None else proxy.url,
             proxy_headers=None if proxy is None else proxy.credentials,
         )
@@ -189,7 +189,8 @@ class Relay:
         asked: Mapping[str, Any],
     ) -> web.StreamResponse:
         response = EventResponse(request, _list_passed_headers(upstream))
-        await response.start()
+        # The headers are sent alone only where the model makes the agent wait for the first event.
+        await response.start(at_once=upstream.content.total_bytes == 0)
         reader, stream = EventReader(), call.dialect.make_stream()
         hides_usage = _hides_usage(call, asked)
         problem: str | None = None
@@ -197,7 +198,7 @@ class Relay:
             async for chunk in upstream.content.iter_any():
                 call.note_first_byte()
                 if not hides_usage:
-                    await response.write(chunk)
+                    await response.write(chunk, is_last=upstream.content.at_eof())
                 for event in reader.feed(chunk):
                     stream.add(event)
                     if hides_usage and not _is_usage_only(event):

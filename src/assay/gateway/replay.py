@@ -34,7 +34,7 @@ from .request_parts import count_common_prefix
 ReplayMissing = Literal["fail", "live"]
 """What happens to a call that is not recorded: its sample fails, or the model is asked."""
 
-_HINT = "record the run again, or ask the model: replay_missing=live"
+_HINT = "record the run again, or ask the model: replay_missing=live; see `assay docs replay`"
 
 
 class Replay:

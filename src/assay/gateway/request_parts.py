@@ -4,7 +4,7 @@ An agent sends its whole conversation with every call. In memory, equal parts ar
 trajectory, a request is written as its difference to an earlier one; `expand_request` reads it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,11 @@ class RequestParts:
     items: tuple[bytes, ...] | None
     """None: the conversation is not a list."""
 
+    @property
+    def key(self) -> Hashable:
+        """The same for equal requests."""
+        return frozenset(self.fields.items()), self.items
+
     def to_body(self) -> dict[str, Any]:
         """Return the request."""
         body = {name: from_json(value) for name, value in self.fields.items()}
@@ -44,17 +49,22 @@ class PartPool:
 
     def split(self, body: Mapping[str, Any], list_field: str) -> RequestParts:
         """Split a request, without the secrets that `clean` removes."""
-        fields = {name: self._intern(value) for name, value in body.items() if name != list_field}
         given = body.get(list_field)
-        if isinstance(given, list):
-            return RequestParts(fields, list_field, tuple(map(self._intern, given)))
-        if given is not None:
-            fields[list_field] = self._intern(given)
-        return RequestParts(fields, list_field, None)
-
-    def _intern(self, value: object) -> bytes:
-        written = self._clean(to_json(value))
-        return self._parts.setdefault(written, written)
+        items = given if isinstance(given, list) else ()
+        names = [
+            name
+            for name in body
+            if name != list_field or (given is not None and not isinstance(given, list))
+        ]
+        written = [to_json(value) for value in (*(body[name] for name in names), *items)]
+        # Searched as one: hardly a request contains a secret. No JSON contains the separator.
+        whole = b"\0".join(written)
+        if self._clean(whole) != whole:
+            written = list(map(self._clean, written))
+        parts = [self._parts.setdefault(each, each) for each in written]
+        fields = dict(zip(names, parts, strict=False))
+        conversation = tuple(parts[len(names) :]) if isinstance(given, list) else None
+        return RequestParts(fields, list_field, conversation)
 
 
 def write_difference(

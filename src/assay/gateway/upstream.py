@@ -13,6 +13,7 @@ from assay.providers import (
     build_request_template,
     connect,
     find_provider,
+    list_header_secrets,
 )
 from assay.types import Endpoint
 
@@ -34,6 +35,7 @@ _SAMPLING_NAMES = frozenset(
     | {"stop", "stop_sequences", "seed", "reasoning_effort", "parallel_tool_calls"}
     | {"presence_penalty", "frequency_penalty", "logprobs", "top_logprobs", "return_token_ids"}
 )
+_MIN_KEY_CHARS, _MIN_VALUE_CHARS = 4, 8
 _CREDENTIAL_HEADERS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key"})
 
 
@@ -58,11 +60,18 @@ class Upstream:
     def secrets(self) -> list[str]:
         """The keys that requests to the model contain."""
         found = [self.endpoint.api_key, self.endpoint.oauth_token]
-        if (template := self.build_template("")) is not None:
-            for name, value in template.headers.items():
-                if name.lower() in _CREDENTIAL_HEADERS:
-                    found += [value, value.rpartition(" ")[2]]
-        return [secret for secret in found if len(secret) >= 4]
+        if self._is_ours and find_provider(self.endpoint.provider).needs_address:
+            template = build_request_template(self.endpoint, "", timeout_s=_DEFAULT_TIMEOUT_S)
+            named = template.headers.items()
+            credentials = {k: v for k, v in named if k.lower() in _CREDENTIAL_HEADERS}
+            found += [value.rpartition(" ")[2] for value in credentials.values()]
+            # A header of any name may contain a key. Short values may be words of a conversation.
+            others = {k: v for k, v in named if k not in credentials}
+            values = list_header_secrets(self.endpoint, others)
+            found += [value for value in values if len(value) >= _MIN_VALUE_CHARS]
+        known = {secret for secret in found if len(secret) >= _MIN_KEY_CHARS}
+        # The longest first: one may contain another.
+        return sorted(known, key=len, reverse=True)
 
     def speaks(self, dialect: Dialect) -> bool:
         """Whether the model has the same API as the agent."""

@@ -12,6 +12,7 @@ from .client import ClientWrapper as ClientWrapper
 from .client import ModelClient as ModelClient
 from .clock import REAL_TIME as REAL_TIME
 from .clock import Timing as Timing
+from .concurrency import LIMIT_SHARE as LIMIT_SHARE
 from .connection import EndpointCheck as EndpointCheck
 from .connection import build_request_template as build_request_template
 from .connection import check_endpoint as check_endpoint
@@ -42,8 +43,10 @@ from .provider_table import find_provider as find_provider
 from .provider_table import is_provider as is_provider
 from .provider_table import list_providers as list_providers
 from .proxies import find_proxy as find_proxy
+from .refusal_relay import REFUSALS as REFUSALS
 from .reply import ClientSettings as ClientSettings
 from .reply import Reply as Reply
 from .reply_redaction import Redactor as Redactor
+from .reply_redaction import list_header_secrets as list_header_secrets
 from .tool_text import CallStyle as CallStyle
 from .usage_totals import UsageTotals as UsageTotals

@@ -4,11 +4,16 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from assay.errors import ConfigError
+from pydantic import ValidationError
+
+from assay.errors import ConfigError, WireError
 from assay.formats import Dropped
-from assay.types import Endpoint, Message, ToolSpec
+from assay.types import Endpoint, Message, ModelCall, ToolSpec, validate
 
 from .reply import Reply
+
+READ_ERRORS = (ValidationError, WireError, TypeError)
+"""What reading an answer of another shape raises."""
 
 _SAMPLING_FIELDS = ("temperature", "top_p", "max_tokens", "stop", "thinking", "reasoning_effort")
 _RESERVED_PARAMS = ("messages", "model", "stream", "stream_options")
@@ -25,6 +30,17 @@ class Attempt(NamedTuple):
 
     lost: Mapping[str, int] | None
     """Counts of fields that the provider's format cannot represent, by kind."""
+
+    def build_call(self, fields: dict[str, Any]) -> ModelCall:
+        """Return the record of the call, with the fields that an adapter read."""
+        fields |= {
+            "latency_s": self.latency_s,
+            "attempts": self.number,
+            "message_index": self.message_index,
+        }
+        if self.lost:
+            fields["lost"] = self.lost
+        return validate(ModelCall, fields)
 
 
 class ProviderAdapter(Protocol):
@@ -60,6 +76,13 @@ async def check_tools(client: object, tools: Sequence[ToolSpec]) -> None:
     """
     if getattr(type(client), "check_tools", None) is not None:
         await client.check_tools(tools)  # type: ignore[attr-defined]  # checked one line above
+
+
+def describe_read_error(error: Exception) -> str:
+    """Describe one of the `READ_ERRORS` without values, which may be secret."""
+    if isinstance(error, ValidationError):
+        return str(error.errors()[0]["msg"])
+    return error.message if isinstance(error, WireError) else "a value has the wrong type"
 
 
 def count_dropped_fields(lost: Iterable[Dropped]) -> dict[str, int] | None:

@@ -3,13 +3,17 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pydantic import ValidationError
-
-from assay.errors import ConfigError, WireError
+from assay.errors import ConfigError
 from assay.formats import from_anthropic, to_anthropic
 from assay.types import Endpoint, Message, ModelCall, ToolSpec, Usage
 
-from .adapter import Attempt, collect_sampling, count_dropped_fields
+from .adapter import (
+    READ_ERRORS,
+    Attempt,
+    collect_sampling,
+    count_dropped_fields,
+    describe_read_error,
+)
 from .attempt_errors import AttemptError, ErrorKind
 from .call_arguments import add_raw_arguments, split_arguments
 from .http import HttpEndpoint, encode_json_body
@@ -91,12 +95,8 @@ class AnthropicAdapter:
             )
         try:
             return Reply(_read_anthropic_message(blocks), self._build_call(answer, attempt))
-        except ValidationError as error:
-            problem = str(error.errors()[0]["msg"])
-        except WireError as error:
-            problem = error.message
-        except TypeError:
-            problem = "a value has the wrong type"
+        except READ_ERRORS as error:
+            problem = describe_read_error(error)
         raise AttemptError(ErrorKind.GARBLED, f"the answer is not a message: {problem}", 200)
 
     async def close(self) -> None:
@@ -109,13 +109,8 @@ class AnthropicAdapter:
             "model": answer.get("model") or self._model,
             "finish_reason": answer.get("stop_reason"),
             "usage": self._read_usage(answer.get("usage")),
-            "latency_s": attempt.latency_s,
-            "attempts": attempt.number,
-            "message_index": attempt.message_index,
         }
-        if attempt.lost:
-            fields["lost"] = attempt.lost
-        return ModelCall.model_validate(fields)
+        return attempt.build_call(fields)
 
     def _read_usage(self, usage: Any) -> Usage | None:
         if not isinstance(usage, dict):

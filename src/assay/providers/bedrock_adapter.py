@@ -5,13 +5,17 @@ from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pydantic import ValidationError
-
 from assay.errors import ConfigError, EndpointError, WireError
 from assay.formats import from_bedrock, to_bedrock
 from assay.types import Endpoint, Message, ModelCall, ToolSpec, Usage
 
-from .adapter import Attempt, collect_sampling, count_dropped_fields
+from .adapter import (
+    READ_ERRORS,
+    Attempt,
+    collect_sampling,
+    count_dropped_fields,
+    describe_read_error,
+)
 from .attempt_errors import AttemptError, ErrorKind, build_timeout_error
 from .bedrock_client import BedrockClient
 from .call_arguments import add_raw_arguments, split_arguments
@@ -107,12 +111,8 @@ class BedrockAdapter:
             raise AttemptError(ErrorKind.GARBLED, "the answer is JSON, but has no message", 200)
         try:
             return Reply(_read_bedrock_message(message), self._build_call(answer, attempt))
-        except ValidationError as error:
-            problem = str(error.errors()[0]["msg"])
-        except WireError as error:
-            problem = error.message
-        except TypeError:
-            problem = "a value has the wrong type"
+        except READ_ERRORS as error:
+            problem = describe_read_error(error)
         raise AttemptError(ErrorKind.GARBLED, f"the answer is not a message: {problem}", 200)
 
     async def close(self) -> None:
@@ -128,13 +128,8 @@ class BedrockAdapter:
             "model": self._model,
             "finish_reason": _FINISH_REASONS.get(str(reason), reason),
             "usage": self._read_usage(answer.get("usage")),
-            "latency_s": attempt.latency_s,
-            "attempts": attempt.number,
-            "message_index": attempt.message_index,
         }
-        if attempt.lost:
-            fields["lost"] = attempt.lost
-        return ModelCall.model_validate(fields)
+        return attempt.build_call(fields)
 
     def _read_usage(self, usage: Any) -> Usage | None:
         if not isinstance(usage, dict):

@@ -8,6 +8,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from inspect import iscoroutine
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
@@ -84,6 +85,10 @@ class CallThreads:
         self._waiting = 0
         self._ended = 0
         self._is_watching = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Another process starts threads of its own.
+        return (partial(CallThreads, role=self._role), (self._most,))
 
     async def run(self, work: Callable[[], _Value]) -> _Value:
         """Run `work` in a thread. When cancelled, the thread is abandoned and replaced."""

@@ -2,17 +2,19 @@
 
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from assay.types import Endpoint, Message, ToolSpec
 
 from .adapter import Attempt, ProviderAdapter, check_tools
 from .attempt_errors import AttemptError, ErrorKind, classify_status
-from .cache import ResponseCache
 from .clock import Timing
 from .concurrency import Limiter
 from .reply import ClientSettings, Reply
 from .reply_redaction import Redactor
+
+if TYPE_CHECKING:
+    from .cache import ResponseCache
 
 # Retries while no connection to the server has succeeded yet: about two seconds.
 _FIRST_RETRIES = 3
@@ -47,7 +49,7 @@ class ClientDeps:
     """The dependencies of a client."""
 
     limiter: Limiter
-    cache: ResponseCache | None
+    cache: "ResponseCache | None"
     timing: Timing
     where: str
     """The endpoint as it is named in errors."""
@@ -133,7 +135,7 @@ class Client:
 
     async def _ask_cached(
         self,
-        cache: ResponseCache,
+        cache: "ResponseCache",
         messages: Sequence[Message],
         tools: Sequence[ToolSpec],
         seed: int | None,

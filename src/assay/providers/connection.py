@@ -5,7 +5,7 @@ All settings are checked here, before any request.
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from assay.errors import AssayError, ConfigError
 from assay.types import Endpoint
@@ -14,18 +14,20 @@ from .adapter import InProcessAdapter, ProviderAdapter, check_extra_params, chec
 from .address import resolve_address
 from .attempt_errors import AttemptError, ErrorKind
 from .azure_address import build_azure_path
-from .cache import ResponseCache
 from .client import Client, ClientDeps
 from .clock import REAL_TIME, Timing
-from .concurrency import AdaptiveLimiter, Limiter
-from .http import HttpEndpoint, RequestTemplate
+from .concurrency import INITIAL_LIMIT, LIMIT_SHARE, AdaptiveLimiter, Limiter
 from .keys import build_credential_headers, build_key_hint
 from .model_strings import EndpointLike, to_endpoint
 from .prices import find_price
 from .provider_table import find_provider
 from .proxies import find_proxy
+from .refusal_relay import REFUSALS
 from .reply import ClientSettings
 from .reply_redaction import Redactor, build_endpoint_redactor
+
+if TYPE_CHECKING:
+    from .http import RequestTemplate
 
 
 def connect(
@@ -40,14 +42,20 @@ def connect(
     adapter = _build_adapter(endpoint, settings, timing)
     limiter: Limiter
     if settings.concurrency is not None:
-        limiter = Limiter(settings.concurrency)
+        limiter = Limiter(LIMIT_SHARE.take(settings.concurrency))
     elif isinstance(adapter, InProcessAdapter):
         limiter = Limiter(adapter.at_once)
     else:
-        limiter = AdaptiveLimiter(ceiling=settings.max_concurrency, timing=timing)
-    cache = None if settings.cache is None else ResponseCache(Path(settings.cache), endpoint)
+        ceiling, initial = map(LIMIT_SHARE.take, (settings.max_concurrency, INITIAL_LIMIT))
+        limiter = AdaptiveLimiter(ceiling=ceiling, timing=timing, initial=initial)
+    cache = None
+    if settings.cache is not None:
+        from .cache import ResponseCache
+
+        cache = ResponseCache(Path(settings.cache), endpoint)
     redactor = Redactor([endpoint.api_key, endpoint.oauth_token, *endpoint.headers.values()])
     deps = ClientDeps(limiter, cache, timing, format_endpoint_name(endpoint), redactor)
+    REFUSALS.add(deps.where, limiter)
     return Client(endpoint, settings, adapter, deps)
 
 
@@ -84,6 +92,9 @@ def _build_adapter(endpoint: Endpoint, settings: ClientSettings, timing: Timing)
         from .bedrock_adapter import BedrockAdapter
 
         return BedrockAdapter(endpoint, settings, price, timing)
+    # Not above: evaluations without a remote model start faster without it.
+    from .http import HttpEndpoint
+
     if protocol == "gemini":
         from .gemini_adapter import GeminiAdapter, build_gemini_path
 
@@ -114,8 +125,10 @@ _MISSING_MODEL_HINTS: dict[str, str] = {
 }
 
 
-def build_request_template(endpoint: Endpoint, path: str, *, timeout_s: float) -> RequestTemplate:
+def build_request_template(endpoint: Endpoint, path: str, *, timeout_s: float) -> "RequestTemplate":
     """Build the parts that the requests of an endpoint share."""
+    from .http import RequestTemplate
+
     address = resolve_address(endpoint)
     headers = {
         "Content-Type": "application/json",
@@ -187,6 +200,8 @@ async def check_endpoint(
     endpoint: EndpointLike, *, timeout_s: float = _TIMEOUT_S, timing: Timing = REAL_TIME
 ) -> EndpointCheck:
     """List the models of an endpoint. Errors of the endpoint are returned, not raised."""
+    from .http import HttpEndpoint
+
     try:
         endpoint = to_endpoint(endpoint, where="check_endpoint()")
         await connect(endpoint).close()

@@ -4,13 +4,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from pydantic import ValidationError
-
-from assay.errors import ConfigError, WireError
+from assay.errors import ConfigError
 from assay.formats import Dropped, from_gemini, to_gemini
 from assay.types import Endpoint, Message, ModelCall, ToolSpec, Usage
 
-from .adapter import Attempt, collect_sampling, count_dropped_fields
+from .adapter import (
+    READ_ERRORS,
+    Attempt,
+    collect_sampling,
+    count_dropped_fields,
+    describe_read_error,
+)
 from .attempt_errors import AttemptError, ErrorKind
 from .call_arguments import add_raw_arguments, split_arguments
 from .http import HttpEndpoint, encode_json_body
@@ -96,12 +100,8 @@ class GeminiAdapter:
         try:
             message = _read_candidate_message(candidate)
             return Reply(message, self._build_call(answer, candidate, message, attempt))
-        except ValidationError as error:
-            problem = str(error.errors()[0]["msg"])
-        except WireError as error:
-            problem = error.message
-        except TypeError:
-            problem = "a value has the wrong type"
+        except READ_ERRORS as error:
+            problem = describe_read_error(error)
         raise AttemptError(ErrorKind.GARBLED, f"the answer is not a candidate: {problem}", 200)
 
     async def close(self) -> None:
@@ -159,9 +159,6 @@ class GeminiAdapter:
             "model": answer.get("modelVersion") or self._model,
             "finish_reason": _find_gemini_finish(candidate.get("finishReason"), message),
             "usage": self._read_usage(answer.get("usageMetadata")),
-            "latency_s": attempt.latency_s,
-            "attempts": attempt.number,
-            "message_index": attempt.message_index,
         }
         if isinstance(candidate.get("finishMessage"), str):
             # Why a candidate is empty, such as the text of a call that could not be parsed.
@@ -170,9 +167,7 @@ class GeminiAdapter:
             choice = _to_openai_logprobs(candidate["logprobsResult"])
             fields["completion_ids"] = ids = completion_ids(choice)
             fields |= read_logprobs(choice, None if ids is None else len(ids))
-        if attempt.lost:
-            fields["lost"] = attempt.lost
-        return ModelCall.model_validate(fields)
+        return attempt.build_call(fields)
 
     def _read_usage(self, usage: Any) -> Usage | None:
         if not isinstance(usage, dict) or usage.get("promptTokenCount") is None:

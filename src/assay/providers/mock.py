@@ -14,7 +14,6 @@ from assay.types import Endpoint, Message, ModelCall, ToolSpec, Usage, construct
 from .adapter import Attempt
 from .attempt_errors import AttemptError, ErrorKind, build_timeout_error
 from .clock import Timing
-from .http import build_http_error
 from .prices import Price, add_cost
 from .reply import Reply
 
@@ -214,6 +213,8 @@ def _parse_simulated_error(error: Mapping[str, Any], where: str) -> AttemptError
         )
     if wait is not None and not _is_duration(wait):
         raise ConfigError("`retry_after` is not a number of seconds", where=where)
+    from .http import build_http_error  # loads what connects to servers
+
     return build_http_error(status, message, wait, "the mock simulates this denial")
 
 

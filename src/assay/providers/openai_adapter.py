@@ -102,18 +102,16 @@ class OpenAIAdapter:
             "model": answer.get("model") or self._model,
             "finish_reason": choice.get("finish_reason"),
             "usage": read_openai_usage(answer.get("usage"), self._price),
-            "latency_s": attempt.latency_s,
-            "attempts": attempt.number,
-            "message_index": attempt.message_index,
         }
+        # A server in a training may name the weights that it sampled with.
+        if isinstance(version := answer.get("weight_version"), str):
+            fields["weight_version"] = version
         logprobs = choice.get("logprobs")
         if logprobs is not None or "token_ids" in choice or "prompt_token_ids" in answer:
             fields["prompt_ids"] = prompt_ids(answer, choice)
             fields["completion_ids"] = ids = completion_ids(choice)
             fields |= read_logprobs(choice, None if ids is None else len(ids))
-        if attempt.lost:
-            fields["lost"] = attempt.lost
-        return validate(ModelCall, fields)
+        return attempt.build_call(fields)
 
 
 def _read_choice_message(wire: dict[str, Any]) -> Message:

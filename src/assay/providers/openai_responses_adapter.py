@@ -3,13 +3,17 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pydantic import ValidationError
-
-from assay.errors import ConfigError, WireError
+from assay.errors import ConfigError
 from assay.formats import read_responses_answer, to_openai_responses
-from assay.types import Endpoint, Message, ModelCall, ToolSpec, validate
+from assay.types import Endpoint, Message, ModelCall, ToolSpec
 
-from .adapter import Attempt, collect_sampling, count_dropped_fields
+from .adapter import (
+    READ_ERRORS,
+    Attempt,
+    collect_sampling,
+    count_dropped_fields,
+    describe_read_error,
+)
 from .attempt_errors import AttemptError, ErrorKind
 from .http import HttpEndpoint, encode_json_body
 from .prices import Price
@@ -86,12 +90,8 @@ class OpenAIResponsesAdapter:
         try:
             message = read_responses_answer(items, dropped)
             call = self._build_call(answer, message, attempt)
-        except ValidationError as error:
-            problem = str(error.errors()[0]["msg"])
-        except WireError as error:
-            problem = error.message
-        except TypeError:
-            problem = "a value has the wrong type"
+        except READ_ERRORS as error:
+            problem = describe_read_error(error)
         else:
             unreadable = [loss.what for loss in dropped if loss.what.startswith("unreadable")]
             if not unreadable:
@@ -119,13 +119,8 @@ class OpenAIResponsesAdapter:
             "model": answer.get("model") or self._model,
             "finish_reason": _find_finish_reason(answer, message),
             "usage": read_openai_usage(answer.get("usage"), self._price, names=("input", "output")),
-            "latency_s": attempt.latency_s,
-            "attempts": attempt.number,
-            "message_index": attempt.message_index,
         }
-        if attempt.lost:
-            fields["lost"] = attempt.lost
-        return validate(ModelCall, fields)
+        return attempt.build_call(fields)
 
 
 def _check_responses_settings(endpoint: Endpoint, where: str) -> None:

@@ -1,7 +1,6 @@
 """The cost of a call, by a dated price table that a user's file overrides."""
 
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
 
@@ -22,7 +21,8 @@ Dollars = Annotated[FiniteFloat, Field(ge=0)]
 class Price(BaseModel):
     """US dollars for a million tokens of one model."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # `defer_build`: models without a price, such as mocks, never need it.
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     input: Dollars
     output: Dollars
@@ -64,14 +64,14 @@ def add_cost(usage: Usage, price: Price | None, *, cache_writes: int = 0) -> Usa
     return usage.model_copy(update={"cost_usd": price.cost_usd(usage, cache_writes=cache_writes)})
 
 
-FREE_PRICE = Price(input=0.0, output=0.0, cached_input=0.0)
+FREE_PRICE = Price.model_construct(input=0.0, output=0.0, cached_input=0.0)
 """For models in this process. A user's table may override it."""
 
 
 class PriceTable(BaseModel):
     """Prices by `provider:model`, as stored in a file."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     dated: str | None = None
     """The day the prices were looked up."""
@@ -82,7 +82,7 @@ class PriceTable(BaseModel):
 @cache
 def load_shipped_prices() -> PriceTable:
     """Load the price table of the package."""
-    text = files("assay.providers").joinpath("prices.json").read_text("utf-8")
+    text = Path(__file__).with_name("prices.json").read_text("utf-8")
     return PriceTable.model_validate_json(text)
 
 
@@ -114,8 +114,9 @@ def find_price(endpoint: Endpoint, own: Path | None = None) -> Price | None:
     name = f"{endpoint.provider}:{endpoint.model}"
     if own is not None and (price := read_prices(Path(own)).models.get(name)) is not None:
         return price
-    if find_provider(endpoint.provider).protocol == "local":
-        return FREE_PRICE
+    protocol = find_provider(endpoint.provider).protocol
+    if protocol in ("local", "mock"):
+        return FREE_PRICE if protocol == "local" else None
     usual = find_provider(endpoint.provider).api_base
     elsewhere = endpoint.api_base is not None and endpoint.api_base.rstrip("/") != usual
     if elsewhere or endpoint.extra_params.get("service_tier") not in _PLAIN_TIERS:

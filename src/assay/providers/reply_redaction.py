@@ -1,7 +1,7 @@
 """Collect the secrets of an endpoint for redaction."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote, unquote_plus, urlsplit
 
@@ -9,7 +9,7 @@ from assay.types import REDACTED, Endpoint, Redactor
 
 from .proxies import Proxy
 
-__all__ = ["REDACTED", "Redactor", "build_endpoint_redactor"]
+__all__ = ["REDACTED", "Redactor", "build_endpoint_redactor", "list_header_secrets"]
 
 # Shorter numbers are common in error messages, and needed to understand them.
 _SHORTEST_NUMBER = 6
@@ -35,9 +35,7 @@ def build_endpoint_redactor(
             proxy.password,
             *(w for v in proxy.credentials.values() for w in _split_header_secrets(v)),
         ]
-    for name, value in headers.items():
-        if name.lower() not in _NON_SECRET_HEADERS and name not in written.get("headers", {}):
-            secrets += _split_header_secrets(value)
+    secrets += list_header_secrets(endpoint, headers)
     parts = urlsplit(endpoint.api_base or "")
     user = parts.netloc.rpartition("@")[0]
     for piece in (user, *user.split(":"), parts.query, parts.fragment):
@@ -48,6 +46,14 @@ def build_endpoint_redactor(
     for given in ("extra_params", "thinking"):
         secrets += _find_withheld_values(getattr(endpoint, given), written.get(given))
     return Redactor(secrets)
+
+
+def list_header_secrets(endpoint: Endpoint, headers: Mapping[str, str]) -> Iterator[str]:
+    """Yield the values of headers that are not written with the endpoint, whole and in parts."""
+    written = endpoint.to_dict().get("headers", {})
+    for name, value in headers.items():
+        if name.lower() not in _NON_SECRET_HEADERS and name not in written:
+            yield from _split_header_secrets(value)
 
 
 def _split_header_secrets(header: str) -> Iterator[str]:
