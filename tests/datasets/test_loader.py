@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from assay.datasets import load_samples
-from assay.datasets import loader as load
+from assay.datasets import load_samples, named_rows
 from assay.errors import ConfigError, DatasetError, MissingExtra
 from assay.types import Sample
 
@@ -133,7 +132,7 @@ def test_a_missing_library_is_named_at_the_call(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data.parquet").touch()
-    monkeypatch.setattr(load, "find_spec", lambda name: spec)
+    monkeypatch.setattr(named_rows, "find_spec", lambda name: spec)
 
     with pytest.raises(MissingExtra, match=rf"pip install 'assay-eval\[{extra}\]'"):
         load_samples(source)

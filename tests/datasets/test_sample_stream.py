@@ -263,3 +263,15 @@ def test_metadata_is_added_to_every_sample_but_changes_neither_ids_nor_rows() ->
     assert (first.id, first.input) == (plain[0].id, plain[0].input)
     assert last.metadata == {"test": "its own", "seed": 0, "row_id": own.id}
     assert own.metadata == {"test": "its own"}
+
+
+@pytest.mark.parametrize(
+    ("own", "limit", "left"), [(None, 2, 2), (1, 2, 1), (2, 1, 1), (None, 9, 3)]
+)
+def test_a_limited_stream_ends_after_the_smaller_limit(
+    own: int | None, limit: int, left: int
+) -> None:
+    stream = load_samples([{"question": each} for each in "abc"], own)
+
+    assert len(list(stream.with_limit(limit))) == left
+    assert len(list(stream)) == (3 if own is None else own)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.errors import ConfigError
-from assay.scorers import exact_answer
+from assay.scorers import exact_answer, extract_number
 from assay.types import EvaluateResult, Sample
 from make import asked, said, sample
 
@@ -42,6 +42,8 @@ RIGHT = {
     "float": ("0.30", 0.1 + 0.2),
     "percent is a unit": ("50%", 50),
     "truth": ("True", True),
+    "an option with its text": ("The answer is (B) 42 km.", "B"),
+    "an option with its text, after a full stop": ("B. 42 km", "b"),
 }
 
 WRONG = {
@@ -62,6 +64,9 @@ WRONG = {
     "one is not true": ("1", True),
     "no answer after all": ("Paris. The answer is", "Paris"),
     "an open box": (r"\boxed{29", 28),
+    "two options": ("(A) 41 or (B) 42", "A"),
+    "an option in a sentence": ("It is not (B) 42", "B"),
+    "another option": ("(B) 42", "A"),
 }
 
 
@@ -142,12 +147,14 @@ def test_an_extract_that_returns_no_text_is_reported() -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["answer ", "answer is ", "\\boxed{", "{", "#### ", "1,", ".*", "("]
+    "piece",
+    ["answer ", "answer is ", "\\boxed{", "{", "#### ", "1,", "1.111", "1 ", "1/", ".*", "("],
 )
 def test_a_hostile_response_costs_little_time(piece: str) -> None:
     started = time.process_time()
 
     judged(piece * 50_000, "29")
+    extract_number(piece * 50_000)
 
     assert time.process_time() - started < 5
 
@@ -158,3 +165,52 @@ def test_any_response_gets_a_result_with_a_reason(response: str, ground_truth: A
 
     assert result.reason
     assert result.is_score_valid is (result.score in (0.0, 1.0))
+
+
+NUMBERS = {
+    "currency": ("She pays $29.00", "29.00"),
+    "currency of LaTeX": (r"\boxed{\$18}", "18"),
+    "thousands": ("#### 1,234", "1234"),
+    "thousands of LaTeX": (r"\boxed{1{,}234}", "1234"),
+    "European separators": ("1.234,50 km", "1234.50"),
+    "a decimal point": ("1.234", "1.234"),
+    "a unit": ("He has 29 dollars left.", "29"),
+    "a unit with a slash": (r"\boxed{12\text{ km/h}}", "12"),
+    "a unit with a digit": ("The area is 12 m2, or 12 m^2", "12"),
+    "boxed": (r"First 3, then 4. \boxed{42}", "42"),
+    "marked": ("40 + 2 = 42\n#### 42", "42"),
+    "a sentence amid other numbers": ("6 and 7. The answer is 42. I checked it 3 times.", "42"),
+    "an equation": ("The answer is 6 * 7 = 42", "42"),
+    "an explanation": ("Answer: 42, since 40 + 2 = 42", "42"),
+    "an option": ("The answer is (B) 42", "42"),
+    "a fraction": ("Answer: 1/2", "0.5"),
+    "a mixed fraction": ("Answer: 2 1/2 cups", "2.5"),
+    "a fraction of LaTeX": (r"\boxed{2\frac{1}{2}}", "2.5"),
+    "a fraction without an end": ("Answer: 1/3", "1/3"),
+    "percent": (r"\boxed{25\%}", "25"),
+    "negative": ("The answer is **-3**.", "-3"),
+    "negative, with a minus sign": ("\u22127", "-7"),
+    "negative, in currency": ("-$5", "-5"),
+    "a subtraction": ("We get 10 - 5", "5"),
+    "bold": ("**42**", "42"),
+    "a full stop": ("42.", "42"),
+    "an ordinal": ("The 42 of the 3rd row", "42"),
+    "after thoughts": ("<think>12</think> It is 13", "13"),
+    "the last one": ("48 + 24 = 72 clips", "72"),
+    "no number in the sentence": ("The answer is twenty, so 20.", "20"),
+    "a code": ("Agent 007", None),
+    "a word": ("twenty", None),
+    "too long": ("1" * 1000, None),
+}
+
+
+@pytest.mark.parametrize(("response", "number"), NUMBERS.values(), ids=NUMBERS)
+def test_extracts_the_number_that_is_the_answer(response: str, number: str | None) -> None:
+    assert extract_number(response) == number
+
+
+@pytest.mark.parametrize("response", ["1, 2, 3, 42", r"\boxed{1, 2, 42}", "#### 1 or 42"])
+def test_of_several_numbers_one_is_the_answer(response: str) -> None:
+    scorer = exact_answer(extract=extract_number)
+
+    assert sum(scorer(answered(response, each)).score == 1.0 for each in (1, 2, 3, 42)) == 1

@@ -17,8 +17,8 @@ from .layouts import ANSWER_KEYS as ANSWER_KEYS
 from .layouts import ID_KEYS as ID_KEYS
 from .layouts import PROMPT_KEYS as PROMPT_KEYS
 from .loader import Source as Source
-from .loader import is_bundle as is_bundle
 from .loader import load_samples as load_samples
+from .named_rows import is_bundle as is_bundle
 from .open_file import open_bytes as open_bytes
 from .open_file import skip_line as skip_line
 from .prompt_template import PromptTemplate as PromptTemplate

@@ -108,7 +108,7 @@ def read_row(row: DatasetRow, *, index: int, original: DatasetRow | None = None)
     raise BadRow(
         f"no known layout has these columns: {keys}{more}",
         hint="name the columns `question` and `answer`, or pass adapter=, a function from this "
-        "dict to a Sample or to a dict with `prompt` and `ground_truth`",
+        "dict to a Sample or to a dict with `prompt` and `ground_truth`; see `assay docs datasets`",
     )
 
 

@@ -79,6 +79,12 @@ class SampleStream:
         """Return a stream of the same samples that allows repeated ids."""
         return SampleStream(replace(self._plan, repeats=True))
 
+    def with_limit(self, max_samples: int) -> "SampleStream":
+        """Return a stream of the first samples, which ends after `max_samples` at the latest."""
+        own = self._plan.max_samples
+        most = max_samples if own is None else min(own, max_samples)
+        return SampleStream(replace(self._plan, max_samples=most))
+
     def with_metadata(self, metadata: Mapping[str, Any]) -> "SampleStream":
         """Return a stream of the same samples with `metadata` and `row_id` in their metadata.
 

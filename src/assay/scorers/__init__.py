@@ -21,6 +21,7 @@ __all__ = [
     "check_passed",
     "checks_from",
     "exact_answer",
+    "extract_number",
     "judge",
     "prefer",
     "read_labels",

@@ -1,4 +1,5 @@
 from .answer import exact_answer as exact_answer
+from .answer import extract_number as extract_number
 from .call_spec import CallSpec as CallSpec
 from .call_spec import read_call_spec as read_call_spec
 from .caller import ScoreCaller as ScoreCaller

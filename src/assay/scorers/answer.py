@@ -7,11 +7,15 @@ from collections.abc import Callable
 from assay.errors import ConfigError
 from assay.types import EvaluateResult, Sample
 
-from .normalize import is_close, normalize_answer, normalize_number
+from .normalize import NormalizedAnswer, is_close, list_numbers, normalize_answer, normalize_number
 from .scorer_type import Scorer
 
 _ANSWER_PHRASE = re.compile(r"\banswer\b[*`]*\s*(?:is\b|:|=)[:*`]*\s*", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"[.!?](?=\s)")
+# Where the explanation of an answer begins: "42, since 40 + 2 is 42".
+_EXPLANATION = re.compile(r"[;(]|,\s|\b(?:because|since)\b")
+# The letter of one option, with its text: "(B) 42 km", "B. 42 km".
+_OPTION = re.compile(r"\(?(?P<letter>[a-j])[).:](?=\s|$)")
 _ANSWER_MARK = "####"
 _BOXED = "\\boxed{"
 # Reasons are stored with every result: a long answer must not be stored twice.
@@ -28,7 +32,8 @@ def exact_answer(*, extract: Callable[[str], str | None] | None = None) -> Score
 
     Case, spacing, quotes and closing punctuation do not count. Numbers are compared as numbers:
     "$29.00" is 29 and "1,000" is 1000. A percent sign is a unit like a currency sign: "50%" is
-    50 and is not 0.5. Digits after a leading zero are a code: "007" is not 7.
+    50 and is not 0.5. Digits after a leading zero are a code: "007" is not 7. Where the ground
+    truth is the letter of an option, the letter may be followed by the text of the option.
 
     The ground truth is a text, a number, or a list of accepted ones. A sample without one, or
     without any turn by the assistant, is not judged.
@@ -59,7 +64,7 @@ def exact_answer(*, extract: Callable[[str], str | None] | None = None) -> Score
                 elif isinstance(known, int):
                     same = answer.same_as(normalize_number(known))
                 else:
-                    same = answer.same_as(normalize_answer(known))
+                    same = answer.same_as(normalize_answer(known)) or _names_option(answer, known)
                 if same:
                     shown = f"{_quote_answer(reading)} is the expected {_quote_answer(known)}"
                     return EvaluateResult(score=1.0, reason=f"answer {shown}")
@@ -69,6 +74,38 @@ def exact_answer(*, extract: Callable[[str], str | None] | None = None) -> Score
         return EvaluateResult(score=0.0, reason=reason)
 
     return score
+
+
+def extract_number(response: str) -> str | None:
+    r"""Return the number that a response gives as its answer, or None; for `exact_answer`.
+
+    It is the number in the content of the last `\boxed{...}`, in the last line after `####` or in
+    the sentence with the last "answer is" or "answer:", and otherwise the last number of the
+    response. Units, currency signs, separators of thousands and markup do not count: "$1,234.50"
+    and "1.234,50 km/h" are 1234.5. Fractions such as "1/2" and `\frac{1}{2}` are 0.5.
+    """
+    visible = response.rpartition("</think>")[2]
+    if marked := _find_marked_answer(visible):
+        # The shorter reading: what follows the sentence explains it.
+        sentence = marked[-1]
+        claim = _EXPLANATION.split(sentence, maxsplit=1)[0]
+        # "6 * 7 = 42" is 42.
+        result = re.split("[=≈]", claim)[-1]
+        for text in (result, claim, sentence):
+            if numbers := list_numbers(text):
+                return numbers[0]
+    numbers = list_numbers(visible)
+    return numbers[-1] if numbers else None
+
+
+def _names_option(answer: NormalizedAnswer, known: str) -> bool:
+    """Whether an answer is one option, by its letter and its text, and this letter is known."""
+    options = list(_OPTION.finditer(answer.text))
+    return (
+        len(options) == 1
+        and options[0].start() == 0
+        and options[0]["letter"] == normalize_answer(known).text
+    )
 
 
 def _list_accepted_answers(ground_truth: object) -> list[str | int | float] | str:

@@ -32,15 +32,16 @@ def is_code_ref(text: str) -> bool:
     return is_code_name(text) or _FILE_REF.fullmatch(text) is not None
 
 
-def import_code_ref(ref: str, *, where: str) -> object:
+def import_code_ref(ref: str, *, where: str, folder: Path | None = None) -> object:
     """Import the object of a `FILE.py:name` or `module:name` reference.
 
-    Modules of the current folder take precedence over installed ones.
+    Files and modules are looked for in `folder`, by default the current one. Its modules take
+    precedence over installed ones.
     """
     match = _FILE_REF.fullmatch(ref)
     if match is None:
-        return import_object(ref, folders=(Path.cwd(),), where=where)
-    path = Path(match[1])
+        return import_object(ref, folders=(folder or Path.cwd(),), where=where)
+    path = Path(match[1]) if folder is None else folder / match[1]
     if not path.is_file():
         raise ConfigError("the file does not exist", where=str(path))
     found: object = import_file(path)

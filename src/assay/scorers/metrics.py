@@ -9,7 +9,7 @@ from assay.errors import ConfigError
 from assay.registry import find_plugin, list_names
 from assay.types import EvaluateResult, Sample, refuse_json_constant
 
-from .answer import exact_answer
+from .answer import exact_answer, extract_number
 from .caller import ScoreFunction
 from .scorer_type import Scorer
 
@@ -125,6 +125,11 @@ METRICS = {
             "exact_answer",
             exact_answer(),
             "the final answer is the ground truth",
+        ),
+        RegisteredMetric(
+            "numeric_answer",
+            exact_answer(extract=extract_number),
+            "the number that the response gives as its answer is the ground truth",
         ),
         RegisteredMetric(
             "contains_answer",

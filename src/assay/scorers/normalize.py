@@ -15,7 +15,21 @@ _ANSWER_NUMBER = re.compile(
     r"(?P<whole>[1-9][0-9]{0,2}(?:,[0-9]{3})+|0|[1-9][0-9]*)?"
     r"(?P<fraction>\.[0-9]*)?(?P<exponent>[eE][-+]?[0-9]{1,4})?\s?%?"
 )
+# A number amid other text. A digit after a letter or `^` belongs to a unit or a name, such as `m2`;
+# a minus after an operand is a subtraction. Both separators together show which one is the decimal
+# one: "1.234,50" is 1234.5, while "1.234" is read as in English.
+_NUMBER_IN_TEXT = re.compile(
+    r"(?<![\w.,/^])(?P<sign>(?<!\))-)?[$€£¥]?(?P<inner>-?)"
+    r"(?:(?P<european>[1-9][0-9]{0,2}(?:\.[0-9]{3})+,[0-9]{1,2})"
+    r"|(?P<plain>(?:[1-9][0-9]{0,2}(?:,[0-9]{3})+|0|[1-9][0-9]*)(?:\.[0-9]+)?|\.[0-9]+)"
+    r"(?P<exponent>[eE][-+]?[0-9]{1,4})?)"
+    r"(?:(?P<mixed>\s[1-9][0-9]*)?/(?P<divisor>[1-9][0-9]*)(?![0-9/]))?"
+    r"(?![0-9]|(?:st|nd|rd|th)\b)"
+)
+_FRACTION = re.compile(r"(?P<whole>[0-9]?)\s?\\[dt]?frac\{(?P<over>[0-9]+)\}\{(?P<under>[0-9]+)\}")
 _LATEX_WRAPPER = re.compile(r"\\(?:text|textbf|mathrm|mathbf)\{([^{}]*)\}")
+# A quotient with all digits of the precision of decimals is rounded.
+_DECIMAL_DIGITS = 28
 # Removed only as a pair around the whole answer: "(a) or (b)" keeps its brackets.
 _PAIRS = ('""', "''", "“”", "‘’", "$$", "()", "[]")
 _LATEX = (("\\$", "$"), ("\\%", "%"), ("{,}", ","), ("\\,", ""), ("\\(", ""), ("\\)", ""))
@@ -37,11 +51,42 @@ class NormalizedAnswer:
 
 def normalize_answer(answer: str) -> NormalizedAnswer:
     """Remove case, spacing, quotes, markup and closing punctuation from a text."""
-    text = " ".join(unicodedata.normalize("NFC", answer).replace("\u2212", "-").split())
+    text = _strip_wrapping(_remove_latex(answer))
+    return NormalizedAnswer(text=text.casefold(), number=_parse_answer_number(text))
+
+
+def list_numbers(text: str) -> list[str]:
+    """Return the numbers in a text in order, without units, currency signs and separators.
+
+    A fraction is a decimal number where that is exact: "1/2" and `\\frac{1}{2}` are "0.5".
+    """
+    plain = _FRACTION.sub(r"\g<whole> \g<over>/\g<under>", _remove_latex(text)).replace("**", " ")
+    return [
+        _format_match(match)
+        for match in _NUMBER_IN_TEXT.finditer(plain)
+        if len(match[0]) <= _MAX_ANSWER_DIGITS
+    ]
+
+
+def _format_match(match: re.Match[str]) -> str:
+    european = (match["european"] or "").replace(".", "").replace(",", ".")
+    digits = european or match["plain"].replace(",", "") + (match["exponent"] or "")
+    sign = "-" if match["sign"] or match["inner"] else ""
+    if match["divisor"] is None:
+        return sign + digits
+    # "2 1/2" is 2 and a half; in "1/2" the first number is divided.
+    over = Decimal(match["mixed"] or digits)
+    whole = Decimal(digits) if match["mixed"] else Decimal(0)
+    value = whole + over / Decimal(match["divisor"])
+    exact = over % Decimal(match["divisor"]) == 0 or len(str(value)) < _DECIMAL_DIGITS
+    return f"{sign}{value}" if exact else f"{sign}{match[0].lstrip('-$€£¥')}"
+
+
+def _remove_latex(text: str) -> str:
+    text = " ".join(unicodedata.normalize("NFC", text).replace("\u2212", "-").split())
     for written, plain in _LATEX:
         text = text.replace(written, plain)
-    text = _strip_wrapping(_LATEX_WRAPPER.sub(r"\1", text))
-    return NormalizedAnswer(text=text.casefold(), number=_parse_answer_number(text))
+    return _LATEX_WRAPPER.sub(r"\1", text)
 
 
 def normalize_number(value: int | float) -> NormalizedAnswer:

@@ -1,4 +1,4 @@
-"""`python: module:function`: found beside the file, called with what it names."""
+"""`python: module:function` or `FILE.py:function`: found beside the file, called by its names."""
 
 from pathlib import Path
 
@@ -43,7 +43,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def made(folder: Path, value: str) -> Checks:
     name = f"own_checks_{abs(hash(folder))}"
     (folder / f"{name}.py").write_text(MODULE)
-    text = f"checks:\n  - name: it\n    python: {value.replace('own:', f'{name}:')}\n"
+    value = value.replace("own:", f"{name}:").replace("own.py:", f"{name}.py:")
+    text = f"checks:\n  - name: it\n    python: {value}\n"
     return checks_from(written(folder, text))
 
 
@@ -55,6 +56,8 @@ def found(folder: Path, value: str) -> tuple[float | None, str | None]:
 def test_a_function_beside_the_file_is_called(folder: Path) -> None:
     assert found(folder, "own:short")[0] == 0.0
     assert found(folder, "own:half") == (0.5, "9 messages")
+    assert found(folder, "own.py:short")[0] == 0.0
+    assert found(folder, "./own.py:half") == (0.5, "9 messages")
 
 
 @pytest.mark.parametrize(("bar", "passed"), [("", False), (", at_least: 0.5", True)])
@@ -89,7 +92,9 @@ def test_a_function_that_cannot_say_is_not_judged(function: str, reason: str, fo
         ("no_such_module:f", "cannot be imported: ModuleNotFoundError"),
         ("own:LIMIT", "is a int, which cannot be called"),
         ("own:later", "is an async function"),
-        ("'os.system(1)'", "is not of the form module:function"),
+        ("'os.system(1)'", "is not of the form module:function or FILE.py:function"),
+        ("own.py:none", "does not define 'none'"),
+        ("no_such_file.py:f", "no_such_file.py: the file does not exist"),
         ("{at_least: 1}", "python.function: the field is missing"),
     ],
 )

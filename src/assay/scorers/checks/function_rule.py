@@ -1,9 +1,6 @@
-"""`python: module:function`: a check by a user's function."""
+"""`python: module:function` or `python: FILE.py:function`: a check by a user's function."""
 
 import inspect
-import pkgutil
-import re
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,16 +8,15 @@ from typing import Annotated, Any
 
 from pydantic import PlainValidator, ValidationInfo
 
+from assay.errors import ConfigError
 from assay.types import InvalidValue, Sample, error_message, quote_value
 
 from ..call_spec import CallSpec, read_call_spec
+from ..import_ref import import_code_ref, is_code_ref
 from ..outcome import read_outcome
-from ..user_modules import build_import_path
 from .check_entry import CheckEntry, CheckModel, Number, expand_short_form
 from .conversation import ConversationView
 from .findings import CheckFinding, cut_quote, mark_unscored
-
-_FUNCTION_REFERENCE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 @dataclass(frozen=True)
@@ -33,21 +29,21 @@ class CheckFunction:
 
 
 def _import_function(name: Any, info: ValidationInfo) -> CheckFunction:
-    if not isinstance(name, str) or not _FUNCTION_REFERENCE.fullmatch(name):
+    if not isinstance(name, str) or not is_code_ref(name):
         raise InvalidValue(
-            f"{quote_value(name)} is not of the form module:function",
-            hint="for example my_checks:polite",
+            f"{quote_value(name)} is not of the form module:function or FILE.py:function",
+            hint="for example my_checks:polite or my_checks.py:polite",
         )
-    # Modules beside the check file are importable, as those beside an evaluation file are.
+    # Code beside the check file is found, as that beside an evaluation file is.
     folder = (info.context or {}).get("folder", Path.cwd())
-    sys.path[:] = build_import_path([folder])
     try:
-        function = pkgutil.resolve_name(name)
-    except (Exception, SystemExit) as error:
-        # A module may also call sys.exit() when it is imported.
+        function = import_code_ref(name, folder=folder, where=name)
+    except ConfigError as error:
+        where = "" if error.where in (None, name) else f"{error.where}: "
         raise InvalidValue(
-            f"{name!r} cannot be imported: {type(error).__name__}: {error}",
-            hint="modules are searched beside the check file, then among installed packages",
+            f"{where}{error.message}",
+            hint="files and modules are searched beside the check file, then among installed "
+            "packages",
         ) from error
     if not callable(function):
         raise InvalidValue(f"{name!r} is a {type(function).__name__}, which cannot be called")

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from assay.errors import AccessDenied, ConfigError, EndpointError
 from assay.providers import ClientSettings, ModelClient, connect, format_endpoint_name
@@ -128,6 +128,10 @@ class _PanelMember:
         self._client = connect(judge, settings) if isinstance(judge, str | Endpoint) else judge
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lease: AsyncGenerator[None, None] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Another process connects for itself: connections cannot be sent to it.
+        return (_PanelMember, (self._client if self._given else self.endpoint, self._settings))
 
     @property
     def endpoint(self) -> Endpoint:
