@@ -3,6 +3,7 @@
 A page's blocks run from top to bottom in one namespace and one empty folder; the README finds
 `examples/` there, as in a clone. A block ```` ```python title=NAME ```` is also written to the file
 of that name, for the commands below it. A block after `<!-- not run: reason -->` is left out.
+Tutorials run their `$ pytest` lines too, and their files are only written.
 """
 
 import re
@@ -20,6 +21,7 @@ import pytest
 
 from assay.cli import main
 from commands import enter_folder, open_stream, read_stream
+from evaluation_sessions import call_pytest
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -28,11 +30,18 @@ MISSPELLED = ("py", "python3", "pycon", "shell-session", "sh-session")
 UNCHECKED = ("cd", "git", "make", "pip", "pytest", "python", "python3")
 """Commands a console block may show though they are not run: they need a clone or a network."""
 
+TUTORIALS = "docs/tutorials/"
+SLOW_PAGES = ("docs/tutorials/train.md",)
+"""Pages that train a model."""
+
+LONGEST_TUTORIAL = 80
+"""Lines of a tutorial that are not blank: it is read to the end in ten minutes."""
+
 LONGEST_BLOCK = 18
 """Lines of a block of the README, blank ones included: a reader takes it in at one glance."""
 
 _FENCE = re.compile(r"\s*(?P<ticks>`{3,}|~{3,})\s*(?P<language>[^\s`{]*)(?P<info>[^`]*)$")
-_TITLE = re.compile(r"\btitle=(?P<name>[\w.-]+)")
+_TITLE = re.compile(r"\btitle=(?P<quote>\"?)(?P<name>[\w.-]+)(?P=quote)")
 _NOT_RUN = re.compile(r"\s*<!--\s*not run(?P<reason>.*?)-->\s*$")
 
 
@@ -104,7 +113,9 @@ def run_page(text: str, page: str, folder: Path) -> int:
                 continue
             if block.title:
                 (folder / block.title).write_text(block.text + "\n", "utf-8")
-            if block.language == "python":
+            # A file of a tutorial is imported by the commands, as it is for the reader.
+            is_file = block.title is not None and page.startswith(TUTORIALS)
+            if block.language == "python" and not is_file:
                 run_python(block, module)
                 ran += 1
             elif block.language == "console":
@@ -144,8 +155,11 @@ def run_console(block: Block, folder: Path) -> int:
         raise block.broken("a console block starts with a line `$ command`")
     for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
         command = shlex.split(lines[start].removeprefix("$ "), comments=True)
-        if command[:1] == ["assay"]:
-            if problem := _mismatch(command[1:], "\n".join(lines[start + 1 : end]), folder):
+        is_pytest = command[:1] == ["pytest"] and block.page.startswith(TUTORIALS)
+        if is_pytest or command[:1] == ["assay"]:
+            run = _run_pytest if is_pytest else _run_assay
+            shown = "\n".join(lines[start + 1 : end])
+            if problem := _mismatch(*run(command[1:], folder), shown):
                 raise block.broken(problem, after=start)
             ran += 1
         elif not command or command[0] not in UNCHECKED:
@@ -153,11 +167,20 @@ def run_console(block: Block, folder: Path) -> int:
     return ran
 
 
-def _mismatch(arguments: list[str], shown: str, folder: Path) -> str | None:
+def _run_assay(arguments: list[str], folder: Path) -> tuple[int, str]:
     output = open_stream()
     with enter_folder(folder, {"NO_COLOR": "1"}), redirect_stdout(output), redirect_stderr(output):
         status = main(arguments)
-    shown, printed = _trimmed(shown), _trimmed(read_stream(output))
+    return status, read_stream(output)
+
+
+def _run_pytest(arguments: list[str], folder: Path) -> tuple[int, str]:
+    session = call_pytest(folder, *arguments, env={"NO_COLOR": "1"})
+    return session.status, session.output
+
+
+def _mismatch(status: int, output: str, shown: str) -> str | None:
+    shown, printed = _trimmed(shown), _trimmed(output)
     if shown in ("", "..."):
         # Where no output is shown, success is what the reader expects.
         return f"exit status {status}:\n{printed}" if status else None
@@ -171,7 +194,18 @@ def _trimmed(text: str) -> str:
     return "\n".join(line.rstrip() for line in text.splitlines()).strip("\n")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
+def name_page(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=[pytest.mark.slow] * (name_page(page) in SLOW_PAGES))
+        for page in PAGES
+    ],
+    ids=map(name_page, PAGES),
+)
 def test_what_a_page_shows_works(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,7 +213,7 @@ def test_what_a_page_shows_works(
     if page == README:
         shutil.copytree(ROOT / "examples", tmp_path / "examples")
 
-    run_page(page.read_text("utf-8"), str(page.relative_to(ROOT)), tmp_path)
+    run_page(page.read_text("utf-8"), name_page(page), tmp_path)
 
 
 BROKEN = {
@@ -279,3 +313,23 @@ def test_the_readme_runs_every_block_and_keeps_each_short() -> None:
 
     assert [block.line for block in blocks if block.not_run] == []
     assert [block.line for block in blocks if len(block.text.splitlines()) > LONGEST_BLOCK] == []
+
+
+def test_tutorials_are_short_and_listed() -> None:
+    folder = ROOT / TUTORIALS
+    index = (folder / "index.md").read_text("utf-8")
+    pages = {page.name: page.read_text("utf-8") for page in folder.glob("*.md")}
+    tutorials = sorted(pages.keys() - {"index.md"})
+
+    lengths = {name: sum(map(bool, text.splitlines())) for name, text in pages.items()}
+    assert {name for name, lines in lengths.items() if lines > LONGEST_TUTORIAL} == set()
+    assert sorted(re.findall(r"\]\(([\w-]+\.md)\)", index)) == tutorials
+
+
+def test_the_pytest_lines_of_a_tutorial_are_run(tmp_path: Path) -> None:
+    text = '```python title="test_it.py"\ndef test_it():\n    assert 0\n```\n'
+    text += "```console\n$ pytest\n...1 passed...\n```\n"
+
+    with pytest.raises(BrokenPage, match=r"1 failed"):
+        run_page(text, f"{TUTORIALS}p.md", tmp_path)
+    assert run_page(text, "p.md", tmp_path) == 1
