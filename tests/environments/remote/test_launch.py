@@ -76,8 +76,12 @@ def test_a_server_is_ready_inside_and_gone_with_its_children_afterwards() -> Non
 
 def test_a_server_without_a_health_page_is_ready_when_it_says_so() -> None:
     async def test() -> None:
-        async with launch_server(program(status=404), URL):
-            pass
+        async with (
+            launch_server(program(status=404), URL) as server,
+            aiohttp.ClientSession() as http,
+            http.get(server.url) as response,
+        ):
+            assert response.status == 404
 
     asyncio.run(test())
 
