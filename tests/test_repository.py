@@ -1,22 +1,26 @@
 """What holds for the repository as a whole: its papers, its fragments, its version."""
 
+import json
 import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 import assay
 from assay.cli.quickstart import FOLDER
 from assay.errors import DISTRIBUTION, install_command
+from assay.types import Sample
+from commands import call_main
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "assay"
 
 MADE_BY_TOOLS = re.compile(
     r"\.git|\.venv[\w-]*|\.npm-agents"
-    r"|\.\w+_cache|\.coverage.*|\.hypothesis|\.assay|__pycache__|assay-quickstart|build|dist"
+    r"|\.\w+_cache|\.coverage.*|\.hypothesis|\.assay|__pycache__|assay-quickstart|build|dist|site"
     r"|.*\.egg-info"
 )
 MACHINE_PATH = re.compile(r"(?<![\w.-])/(?:work|root|home)/")
@@ -64,9 +68,14 @@ def table_mistakes(page: str, root: Path) -> list[str]:
     source = root / "src" / "assay"
     listed = set(re.findall(r"^\| \d \| `([^`]+)` \|", page, re.MULTILINE))
     missing = [f"{unit} is not in the table" for unit in sorted(units_of(source) - listed)]
+    return missing + lost_paths(page, root)
+
+
+def lost_paths(page: str, root: Path) -> list[str]:
+    """Paths on a page that lead nowhere."""
     named = dict.fromkeys(re.findall(r"`([\w./<>-]+(?:/|\.\w+))`", page))
-    lost = [f"{path} does not exist" for path in named if not _exists(path, root, source)]
-    return missing + lost
+    source = root / "src" / "assay"
+    return [f"{path} does not exist" for path in named if not _exists(path, root, source)]
 
 
 def _exists(path: str, root: Path, source: Path) -> bool:
@@ -78,7 +87,8 @@ def _exists(path: str, root: Path, source: Path) -> bool:
 def fragment_mistakes(folder: Path) -> list[str]:
     """Changelog fragments that are misnamed, empty, or more than one paragraph."""
     mistakes = []
-    for path in sorted(folder.iterdir()):
+    # A release takes all fragments, and git keeps no empty folder.
+    for path in sorted(folder.iterdir()) if folder.exists() else ():
         text = path.read_text("utf-8").strip()
         if not FRAGMENT.fullmatch(path.name):
             mistakes.append(f"{path.name}: name it <slug>.<added|changed|fixed|removed>.md")
@@ -107,10 +117,11 @@ def test_the_index_links_every_page_once() -> None:
     assert "(docs/index.md)" in (ROOT / "README.md").read_text("utf-8")
 
 
-def test_the_index_lists_every_extra() -> None:
+def test_the_install_page_lists_every_extra() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     extras = set(project["optional-dependencies"]) - {"dev", "test"}
-    _, _, table = (ROOT / "docs" / "index.md").read_text("utf-8").partition("## Extras")
+    _, _, below = (ROOT / "docs" / "install.md").read_text("utf-8").partition("## Extras")
+    table, _, _ = below.partition("\n## ")
 
     rows = re.findall(r"^\| (`[^|]*) \|", table, re.MULTILINE)
 
@@ -121,6 +132,81 @@ def test_the_architecture_page_names_every_unit_and_only_what_exists() -> None:
     page = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
 
     assert table_mistakes(page, ROOT) == []
+
+
+def units_without_a_row(page: str, source: Path) -> list[str]:
+    """Units of which the table "to change X, open Y" opens no file."""
+    table = page.partition("## To change X, open Y")[2]
+    opened = re.findall(r"^\|[^|]*\|([^|]*)\|", table, re.MULTILINE)
+    paths = re.findall(r"`([^`]+)`", " ".join(opened))
+    return [unit for unit in sorted(units_of(source)) if not any(p.startswith(unit) for p in paths)]
+
+
+def test_the_architecture_page_leads_into_every_unit() -> None:
+    page = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+
+    assert units_without_a_row(page, SOURCE) == []
+
+
+def test_a_unit_that_no_row_opens_is_caught(tmp_path: Path) -> None:
+    repository(tmp_path, "errors.py", "stats/gate_verdict.py", "web/page.py")
+    page = "`web/`\n## To change X, open Y\n| gates | `stats/gate_verdict.py` | `errors.py` |\n"
+
+    assert units_without_a_row(page, tmp_path) == ["errors.py", "web/"]
+
+
+RECIPES = (
+    "a provider with its own API|a kind of agent|an environment|a scorer|a check rule"
+    "|a session source|an export format|a command|a page of the viewer|a page of the docs"
+)
+
+
+def test_the_recipes_for_contributors_name_files_and_a_test_that_exist() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    recipes = page.partition("## Recipes")[2].partition("\n## ")[0]
+
+    assert lost_paths(recipes, ROOT) == []
+    rows = [line.split(" | ") for line in recipes.splitlines() if line.startswith("| ")]
+    tests = {row[0].removeprefix("| "): row[2] for row in rows if len(row) == 4}
+    for recipe in RECIPES.split("|"):
+        assert "`tests/" in tests[recipe]
+
+
+def test_the_path_of_a_sample_has_the_fields_of_a_recorded_one(tmp_path: Path) -> None:
+    page = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+    example = re.search(r"```json\n(.*?)\n```", page, re.DOTALL)
+    table = page.partition("| field | written by |")[2].partition("\n\n")[0]
+    shown = re.findall(r"`(\w+)`", "".join(re.findall(r"^\|([^|]+)\|", table, re.MULTILINE)))
+    assert example is not None
+    (tmp_path / "line.jsonl").write_text(example[1])
+    words = ("eval", "line.jsonl", "--agent", "mock:echo", "--scorer", "exact_answer")
+    call_main(tmp_path, *words)
+    call_main(tmp_path, "export", "sample", "latest", "-o", "sample.jsonl")
+
+    recorded = json.loads((tmp_path / "sample.jsonl").read_text("utf-8"))
+
+    assert set(recorded) - set(shown) == set()
+    assert set(shown) - set(Sample.model_fields) == set()
+
+
+def test_hooks_run_programs_and_tests_of_the_repository_alone() -> None:
+    config = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text("utf-8"))
+
+    # Hooks of other repositories would be downloaded, in versions that differ from those of CI.
+    (repository,) = config["repos"]
+    assert repository["repo"] == "local"
+    for hook in repository["hooks"]:
+        program, *words = hook["entry"].split()
+        assert program in (".venv/bin/ruff", ".venv/bin/python")
+        assert [word for word in words if word.endswith(".py") and not (ROOT / word).exists()] == []
+
+
+def test_templates_of_issues_ask_for_something() -> None:
+    for path in (ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"):
+        form = yaml.safe_load(path.read_text("utf-8"))
+        if path.stem != "config":
+            assert {"name", "description", "body"} <= form.keys()
+            assert any(part.get("validations", {}).get("required") for part in form["body"])
 
 
 def test_changelog_fragments_are_named_and_worded_as_agreed() -> None:
@@ -228,6 +314,10 @@ def test_a_private_place_is_caught(parts: tuple[str, str], tmp_path: Path) -> No
     (found,) = private_places(tmp_path)
 
     assert found.startswith("docs/page.md:2: ")
+
+
+def test_no_fragments_are_no_mistake(tmp_path: Path) -> None:
+    assert fragment_mistakes(tmp_path / "changelog.d") == []
 
 
 def test_what_tools_leave_behind_is_not_read(tmp_path: Path) -> None:

@@ -11,15 +11,14 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "assay"
 PAGES = sorted(
     page
-    for folder in (ROOT, ROOT / "docs")
-    for page in folder.glob("*.md")
-    # The reference is made from the docstrings, which are read as texts; the viewer's page is not
-    # revised.
-    if page.name not in ("CHANGELOG.md", "reference.md", "view.md")
+    for page in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "llms.txt")
+    # Pages made from docstrings, which are read as texts.
+    if page.name not in ("CHANGELOG.md", "reference.md") and page.parent.name != "api"
 )
 
 DIALECT = re.compile(
-    r"\b(?:go(?:es|ing)? on|(?:is|are) no (?!longer|more|later|less)[a-z]+|stands?|tells?|told"
+    r"\b(?:(?:go(?:es|ing|ne)?|went) on|(?:is|are) no (?!longer|more|later|less)[a-z]+"
+    r"|stands?|tells?|told"
     r"|says?|said|nobody|somebody|whoever|held to|holds? (?:\w+ ){1,3}to|had of|lets? go"
     r"|is there already|what (?:is|was|are|were|of|it|they))\b",
     re.IGNORECASE,
@@ -36,7 +35,7 @@ WRITTEN_VALUES = ("could not tell", "too few to tell")
 """Values of fields in files that other programs read."""
 
 PAGE_DIALECT = re.compile(
-    r"\b(?:go(?:es|ing)? on|stands?|tells?|told|says?|said|nobody|somebody|whoever"
+    r"\b(?:(?:go(?:es|ing|ne)?|went) on|stands?|tells?|told|says?|said|nobody|somebody|whoever"
     r"|held to|holds? (?:\w+ ){1,3}to|had of|is there already)\b",
     re.IGNORECASE,
 )
@@ -127,6 +126,16 @@ def test_texts_use_the_words_of_the_field() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_pages_use_the_words_of_the_field(page: Path) -> None:
     assert page_dialect(page.name, page.read_text("utf-8")) == []
+
+
+def test_changelog_fragments_use_the_words_of_the_field() -> None:
+    found = [
+        problem
+        for path in sorted((ROOT / "changelog.d").glob("*.md"))
+        for problem in page_dialect(path.name, path.read_text("utf-8"))
+    ]
+
+    assert found == []
 
 
 def test_dialect_is_caught_on_a_page_and_not_in_its_code() -> None:

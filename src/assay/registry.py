@@ -23,6 +23,8 @@ PluginGroup = Literal[
     "assay.check_rules",
     "assay.session_sources",
     "assay.export_formats",
+    "assay.evals",
+    "assay.metric_sinks",
 ]
 """The groups of entry points that assay reads."""
 

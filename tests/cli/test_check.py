@@ -44,6 +44,10 @@ def given(**options: Any) -> Namespace:
         "json": False,
         "name": None,
         "resume": None,
+        "engine": None,
+        "ray_address": None,
+        "ray_env": None,
+        "workers": None,
         "quiet": True,
     }
     return Namespace(**{**plain, **options})
@@ -51,6 +55,41 @@ def given(**options: Any) -> Namespace:
 
 def write(*conversations: Sample, name: str = "s.jsonl") -> None:
     Path(name).write_text("".join(f"{each.to_json()}\n" for each in conversations))
+
+
+def test_workers_check_a_file_or_a_run_between_them(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(*(conversation(f"s{number}") for number in range(9)))
+    with Path("s.jsonl").open("a") as file:
+        file.write("not JSON\n")
+
+    # 3: a row of the file could not be read.
+    words = ("check", "s.jsonl", "--checks", "checks.yaml", "--workers", "2", "--json")
+    assert assay_main(words) == 3
+    of_file = json.loads(capsys.readouterr().out)
+    assert assay_main(("check", "latest", *words[2:])) == 0
+    of_run = json.loads(capsys.readouterr().out)
+
+    assert of_file["not_read"]["count"] == 1
+    assert of_file["run"] != of_run["run"]
+    for report in (of_file, of_run):
+        assert report["checks"] == [
+            {"name": "polite", "weight": None, "passed": 9, "failed": 0, "not_judged": 0}
+        ]
+        with Store.open(create=False) as store:
+            assert store.run(report["run"]).status == "completed"
+
+
+def test_workers_refuse_half_of_a_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(conversation("a"), conversation("b"))
+    whole = gzip.compress(Path("s.jsonl").read_bytes() * 1000)
+    Path("s.jsonl.gz").write_bytes(whole[:-20])
+
+    words = ("check", "s.jsonl.gz", "--checks", "checks.yaml", "--workers", "2", "--quiet")
+    assert assay_main(words) == 3
+
+    assert "s.jsonl.gz" in capsys.readouterr().err
 
 
 def test_exit_status_is_0_when_everything_passes(

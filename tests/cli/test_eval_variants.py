@@ -198,3 +198,115 @@ def test_a_wrong_request_runs_nothing(
     assert message in captured.err
     with Store.open() as store:
         assert store.runs() == []
+
+
+ADAPTED = """
+from assay.runner import EvalConfig
+from assay.scorers import Criterion, Rubric
+
+def adapter(row):
+    return {"prompt": row["asked"], "answer": row["known"]}
+
+config = EvalConfig(agent="mock:echo", score_fn="exact_answer")
+dataset = "asked.jsonl"
+rubric = Rubric(name="r", description="d", criteria=[Criterion(name="good", description="d")])
+"""
+
+
+@pytest.fixture
+def adapted(folder: Path) -> str:
+    (folder / "adapted.py").write_text(ADAPTED)
+    (folder / "asked.jsonl").write_text(
+        '{"asked": "a", "known": "a"}\n{"asked": "b", "known": "c"}\n'
+    )
+    (folder / "other.jsonl").write_text('{"asked": "d", "known": "d"}\n' * 3)
+    grade = {"criteria": {"good": {"reason": "r", "evidence": [], "score": 0.25}}}
+    judge = {
+        "provider": "mock",
+        "model": "script",
+        "extra_params": {"replies": [json.dumps(grade)] * 2},
+    }
+    (folder / "judge.json").write_text(json.dumps(judge))
+    return "adapted.py"
+
+
+def test_the_adapter_of_a_file_reads_its_dataset_and_another_one(adapted: str) -> None:
+    assert main(["eval", adapted, "--quiet"]) == 0
+    assert responses() == ["a", "b"]
+
+    assert main(["eval", adapted, "--dataset", "other.jsonl", "--max-samples", "2"]) == 0
+    assert responses() == ["d", "d"]
+
+
+def test_a_dataset_that_does_not_exist_is_refused(
+    adapted: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["eval", adapted, "--dataset", "none.jsonl"]) == 2
+    assert "none.jsonl: the file or folder does not exist" in capsys.readouterr().err
+
+
+def test_a_dataset_itself_takes_no_other_dataset(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--agent", "mock:echo", "--scorer", "exact_answer", "--dataset", "other.jsonl"]
+
+    assert main(["eval", "questions.csv", *words]) == 2
+    assert "--dataset has no effect: questions.csv is a dataset itself" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [[], ["--dataset", "other.jsonl"]])
+def test_only_a_hub_dataset_has_splits(
+    adapted: str, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["eval", adapted, *words, "--split", "test"]) == 2
+    assert "split='test' has no effect here" in capsys.readouterr().err
+
+
+def test_a_judge_grades_by_the_rubric_of_the_file(
+    adapted: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["eval", adapted, "--judge", "judge.json", "--quiet"]) == 0
+
+    out = capsys.readouterr().out
+    assert "score         0.250" in out
+    assert "good" in out
+
+
+def test_a_missing_judge_is_noted_where_there_is_a_rubric(
+    adapted: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["eval", adapted]) == 0
+    assert "no --judge is given" in capsys.readouterr().err
+
+    assert main(["eval", adapted, "--scorer", "exact_answer"]) == 0
+    assert "no --judge is given" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["variant_file.py", "--judge", "judge.json"], "defines no `rubric`"),
+        (["adapted.py", "--judge", "judge.json", "--scorer", "exact_answer"], "both score"),
+        (["adapted.py", "--judge", "openai:gpt-5-mini"], "the API key for openai is missing"),
+    ],
+)
+def test_a_judge_that_cannot_grade_is_refused_before_a_sample_is_run(
+    adapted: str,
+    words: list[str],
+    problem: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+
+    assert main(["eval", *words]) == 2
+    assert problem in capsys.readouterr().err
+
+
+def test_another_agent_takes_the_place_of_a_model_and_its_environment(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "with_tools.py").write_text(
+        FILE.replace("score_fn", 'environment="calculator", score_fn')
+    )
+
+    assert main(["eval", "with_tools.py", "--agent", "variant_agents.py:answer", "--quiet"]) == 0
+    assert responses() == ["city", "city", "number"]

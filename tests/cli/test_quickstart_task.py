@@ -1,12 +1,10 @@
 """The files of `assay quickstart`: where they are found, and the sums that are trained on."""
 
-import tomllib
 from pathlib import Path
 
 import pytest
 
-import assay
-from assay.cli import quickstart_task
+from assay.cli import example_files
 from assay.cli.eval_file import load_eval_file
 from assay.cli.quickstart_task import find_task_file
 from assay.datasets import load_samples
@@ -22,17 +20,8 @@ def test_a_source_tree_has_the_files_in_its_examples() -> None:
     assert find_task_file("arithmetic.py") == ROOT / "examples" / "quickstart" / "arithmetic.py"
 
 
-def test_a_wheel_has_the_files_where_they_are_looked_for_first() -> None:
-    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
-    (inside,) = wheel["targets"]["wheel"]["force-include"].items()
-
-    package = Path(assay.__file__).parent
-    assert inside[0] == "examples/quickstart"
-    assert package.parent / inside[1] == quickstart_task._TASK_FOLDERS[0] / "quickstart"
-
-
 def test_a_missing_file_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(quickstart_task, "_TASK_FOLDERS", (tmp_path,))
+    monkeypatch.setattr(example_files, "_EXAMPLE_FOLDERS", (tmp_path,))
 
     with pytest.raises(ConfigError, match=r"the task file train_sums\.py is not installed"):
         find_task_file("train_sums.py")

@@ -73,7 +73,7 @@ def test_each_option_of_an_evaluation_is_repeated_or_not_about_the_run() -> None
     left = declared - set(assay.cli.resume._EVAL_RESUME_OPTIONS)
 
     assert left == {
-        *("help", "file", "bundle", "trust"),  # the evaluation itself
+        *("help", "file", "bundle", "trust", "list"),  # the evaluation itself
         *("resume", "rescore", "take_over", "allow_changed_dataset"),  # how it is resumed
         *("shard", "run"),  # which name the run themselves
         *("json", "quiet", "grace"),

@@ -68,6 +68,24 @@ def test_recorded_rollouts_are_scored_again_as_a_new_run(
     assert len((folder / "asked.txt").read_text().split()) == 4
 
 
+def test_workers_score_each_rollout_once_and_resume(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "broken").touch()
+    assert score("--workers", "2", "--quiet") == 3
+    command = capsys.readouterr().err.splitlines()[-1].strip()
+    assert "--workers 2" in command
+    (folder / "broken").unlink()
+
+    assert main(shlex.split(command)[1:]) == 0
+
+    with Store.open(create=False) as store:
+        new, old = store.runs()
+        assert (new.spec.name, new.status) == ("old rescored", "completed")
+        assert [row.sample_id for row in store.run(new.id).results()] == ["q0", "q1", "q2", "q3"]
+        assert new.spec.config["rescored"] == old.id
+
+
 def test_several_scorers_are_metrics(capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from assay.store.writer import WriterSettings
 from assay.types import Sample
 from commands import call_main, run_process
 from evaluation_sessions import call_pytest
@@ -121,11 +122,11 @@ def peak_of_check(folder: Path, count: int) -> int:
 
 
 def test_memory_stays_flat(folder: Path) -> None:
-    # Both fill the queue of samples that wait to be written.
-    few, many = peak_of_check(folder, 1500), peak_of_check(folder, 4500)
+    few, many = peak_of_check(folder, 1500), peak_of_check(folder, 6000)
 
-    # 3000 more samples are 60 MB as text alone.
-    assert many - few < 20_000_000
+    # 4500 more samples are 94 MB as text alone. The queue of samples that wait to be written may be
+    # full in one check and almost empty in the other, as the machine is busy.
+    assert many - few < WriterSettings().waiting_bytes
 
 
 IN_PYTEST = """

@@ -120,6 +120,24 @@ def test_nested_subagents_of_claude_code_are_child_trajectories(tmp_path: Path) 
 
 
 @pytest.mark.slow
+def test_subagents_of_opencode_are_child_trajectories(tmp_path: Path) -> None:
+    require("opencode")
+
+    (sample,) = run_agent("opencode", ["openai"], tmp_path, task="subagents")
+
+    trajectory = get_trajectory(sample)
+    branches = [(each.reason, each.parent, each.decided_by) for each in trajectory.branches]
+    # Its subagents start no others.
+    assert branches == [("root", None, "declared"), *[("subagent", 0, "declared")] * 2]
+    children = [child for _, child in trajectory.list_subagents()]
+    assert [[message.text for message in child.messages[1:]] for child in children] == [
+        ["This is depth-1, part 0.", "Finished at depth 1."],
+        ["This is depth-1, part 1.", "Finished at depth 1."],
+    ]
+    assert trajectory.messages[-1].text == "Finished at depth 0."
+
+
+@pytest.mark.slow
 def test_a_compaction_of_codex_is_a_fork_with_a_higher_window(tmp_path: Path) -> None:
     require("codex")
     agent = "codex:-c model_auto_compact_token_limit=50000"

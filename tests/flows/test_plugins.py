@@ -40,7 +40,7 @@ def assay(folder: Path, installed: Path, *words: str) -> Ended:
     return run_process(folder, *words, PYTHONPATH=f"{SOURCE}:{installed}")
 
 
-def test_doctor_lists_all_seven_with_their_package(installed: Path, tmp_path: Path) -> None:
+def test_doctor_lists_all_of_them_with_their_package(installed: Path, tmp_path: Path) -> None:
     text = assay(tmp_path, installed, "doctor")
     found = assay(tmp_path, installed, "doctor", "--json")
 
@@ -58,6 +58,8 @@ def test_doctor_lists_all_seven_with_their_package(installed: Path, tmp_path: Pa
         "check_rules": "max_words",
         "session_sources": "acme",
         "export_formats": "acme-pairs",
+        "evals": "politeness",
+        "metric_sinks": "csv",
     }
     assert foreign == {
         group: [{"name": name, "origin": "acme-assay 1.0", "error": None}]
@@ -113,7 +115,7 @@ def test_an_evaluation_names_an_agent_with_settings_and_lists_scorers(
     }
 
 
-def test_sessions_are_read_checked_and_exported(installed: Path, tmp_path: Path) -> None:
+def test_the_commands_of_the_page_use_its_names(installed: Path, tmp_path: Path) -> None:
     turns = {"short": "Fine.", "long": "It is fine, as far as I can see."}
     (tmp_path / "recorded.txt").write_text(
         "".join(
@@ -127,10 +129,11 @@ def test_sessions_are_read_checked_and_exported(installed: Path, tmp_path: Path)
 
     ended = [assay(tmp_path, installed, *line.split(), "--json") for line in commands]
 
-    assert [each.returncode for each in ended] == [0, 1, 0], [each.stderr for each in ended]
-    assert [line.split()[0] for line in commands] == ["ingest", "check", "export"]
+    assert [each.returncode for each in ended] == [0, 0, 1, 0], [each.stderr for each in ended]
+    assert [line.split()[0] for line in commands] == ["eval", "ingest", "check", "export"]
     tally = {"passed": 1, "failed": 1, "not_judged": 0}
-    assert json.loads(ended[1].stdout)["checks"] == [{"name": "max_words", "weight": None, **tally}]
+    assert json.loads(ended[0].stdout)["summary"]["score"]["interval"]["mean"] == 0.5
+    assert json.loads(ended[2].stdout)["checks"] == [{"name": "max_words", "weight": None, **tally}]
     rows = [json.loads(line) for line in (tmp_path / "pairs.jsonl").read_text().splitlines()]
     assert rows == [{"question": "How is it?", "answer": text} for text in turns.values()]
 

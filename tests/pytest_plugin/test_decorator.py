@@ -64,6 +64,7 @@ def test_rows_that_can_be_read_once_are_kept() -> None:
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no samples": ({}, "the test has no samples"),
     "a misspelled option": ({"treshold": 1}, "unknown option 'treshold'.*did you mean 'threshold'"),
+    "the dataset by a name": ({"dataset": "x.csv"}, "'dataset'.*dataset as the first argument"),
     "an option of no name": ({"xyzzy": 1}, "the options are adapter, agent, batch"),
     "a threshold in words": ({"threshold": "0.5"}, "threshold='0.5' is not a number"),
     "a threshold of True": ({"threshold": True}, "threshold=True is not a number"),

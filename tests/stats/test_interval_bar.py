@@ -45,3 +45,14 @@ def test_the_range_is_the_scale_of_the_run(
     scores: list[float], bounds: tuple[float, float] | None, scale: tuple[float, float]
 ) -> None:
     assert find_score_range(summarise(run(*scores), bounds=bounds)) == scale
+
+
+def test_ends_and_thresholds_of_svg_are_short_numbers() -> None:
+    drawn = draw_svg_bar(HALF, (-2 / 3, 2 / 3), threshold=0.0)
+
+    assert [part.partition("<")[0] for part in drawn.split('">')[1:]][-3:] == [
+        "0",
+        "-0.667",
+        "0.667",
+    ]
+    assert ">0.99<" not in draw_svg_bar(HALF, (0.0, 1.0), threshold=0.99)

@@ -78,7 +78,8 @@ class ScriptedModel:
         if shell is None:
             return Message(role="assistant", content="A title")
         if self._task == "subagents" and subagent and depth < _MAX_DEPTH and calls < 2 - depth:
-            return self._call(subagent, self._describe_subagent(depth + 1, calls))
+            kind = "general" if subagent == "task" else "general-purpose"
+            return self._call(subagent, self._describe_subagent(depth + 1, calls, kind))
         if self._task == "subagents" and (depth or calls):
             return Message(role="assistant", content=f"Finished at depth {depth}.")
         if calls and last.role == "tool":
@@ -88,11 +89,11 @@ class ScriptedModel:
         command = REPAIR_COMMAND if self._task == "docs" else SHELL_COMMAND
         return self._call(shell, _build_shell_arguments(tools[shell], command))
 
-    def _describe_subagent(self, depth: int, calls: int) -> dict[str, Any]:
+    def _describe_subagent(self, depth: int, calls: int, kind: str) -> dict[str, Any]:
         return {
             "description": f"Part {calls}",
             "prompt": f"This is depth-{depth}, part {calls}.",
-            "subagent_type": "general-purpose",
+            "subagent_type": kind,
             "run_in_background": False,
         }
 

@@ -20,7 +20,14 @@ Ended = subprocess.CompletedProcess[str]
 
 # Settings and keys of whoever runs the suite.
 _HIDDEN = (
-    *("ASSAY_STORE", "ASSAY_HOME", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"),
+    *(
+        "ASSAY_STORE",
+        "ASSAY_HOME",
+        "PYTEST_ADDOPTS",
+        "OPENAI_API_KEY",
+        "ANTHROPIC_API_KEY",
+        "GEMINI_API_KEY",
+    ),
     *(
         "GOOGLE_API_KEY",
         "AZURE_OPENAI_API_KEY",

@@ -6,8 +6,8 @@ import subprocess
 import sys
 import textwrap
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Mapping, Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,8 @@ import pytest
 
 from assay.types import Sample
 from commands import build_environment, enter_folder, open_stream, read_stream
+
+_EXAMPLES = Path(__file__).parents[2] / "examples"
 
 HEAD = """
 import asyncio, os, pytest
@@ -91,6 +93,7 @@ def call_pytest(folder: Path, *options: str, env: Mapping[str, str] | None = Non
     try:
         with (
             enter_folder(folder, env or {}),
+            _forget_examples(),
             redirect_stdout(output),
             redirect_stderr(output),
         ):
@@ -98,6 +101,26 @@ def call_pytest(folder: Path, *options: str, env: Mapping[str, str] | None = Non
     finally:
         gc.unfreeze()
     return Session(folder, int(status), read_stream(output), folder / "junit.xml")
+
+
+@contextmanager
+def _forget_examples() -> Iterator[None]:
+    """Hide imported files of `examples/` from a session.
+
+    A wheel contains some of them. In an editable installation pytest takes them for modules of our
+    plugin, and warns if they are imported before it can rewrite their assertions.
+    """
+    examples = {
+        name: module
+        for name, module in sys.modules.items()
+        if str(vars(module).get("__file__", "")).startswith(f"{_EXAMPLES}/")
+    }
+    for name in examples:
+        del sys.modules[name]
+    try:
+        yield
+    finally:
+        sys.modules.update(examples)
 
 
 def start(

@@ -197,3 +197,24 @@ class MisbehavingServer:
         sample = str(json.loads(body)["messages"][-1]["content"]) if body else ""
         self._numbers[sample] += 1
         return Call(sample, self._numbers[sample], first.split(" ")[1], headers, body)
+
+
+class Gate:
+    """Answers so many calls of a server; the others wait until it is opened."""
+
+    def __init__(self, server: MisbehavingServer, *, answered: int) -> None:
+        self._left = answered
+        self._is_open = False
+        server.react = self._react
+
+    def open(self) -> None:
+        self._is_open = True
+
+    async def _react(self, exchange: Exchange) -> None:
+        self._left -= 1
+        waits = self._left < 0
+        while waits and not self._is_open:
+            if exchange.is_gone:
+                return
+            await asyncio.sleep(0.005)
+        await exchange.echo()

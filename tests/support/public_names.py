@@ -55,14 +55,15 @@ PUBLIC = {
         Plugin PluginEntry find_plugin list_names list_plugin_names list_plugins
     """,
     "assay.runner": """
-        EvalConfig EvalReport Progress RescoreOptions Resume RunSamples Shard ShardReport Stop
-        evaluate evaluate_sync run_shard
+        EvalConfig EvalReport Progress RaySettings RescoreOptions Resume RunSamples Shard
+        ShardReport Stop evaluate evaluate_sync run_shard
         rescore show_progress
     """,
     "assay.scorers": """
         Calibration Checks Criterion Judge JudgeSettings PairJudge PairTally RegisteredMetric
         Rubric ScoreFunction Scorer VertexJudge calibrate check_passed checks_from exact_answer
-        judge prefer read_labels read_rubric reward_function rubric_names vertex_judge
+        extract_number judge prefer read_labels read_rubric reward_function rubric_names
+        vertex_judge
     """,
     "assay.sessions": """
         Children RecordedSession SampleOptions SessionChoice SessionMeta SessionReading
@@ -80,8 +81,9 @@ PUBLIC = {
         Store StoreSettings TableGroup TablePage TableQuery TableRow sample_key
     """,
     "assay.train": """
-        ChatTokenizer ForkedRollout GRPOConfig GRPOResult Lora MemoryEstimate MetricsFile
-        Retokenizer SFTConfig SFTResult StepMetrics TokenSource TrainingSession
+        ChatTokenizer ForkedRollout GRPOConfig GRPOResult Lora MemoryEstimate MetricSink MetricsFile
+        PolicyWeights ReloadVLLM Retokenizer SFTConfig SFTResult StepMetrics TokenSource
+        TrackedTraining TrainingSession UploadWeights
         agent_rollout_to_sample agent_rollout_to_samples character_model estimate_memory
         grpo_train grpo_train_async retokenize_sample sft_train token_source tokenize_sample
     """,

@@ -50,6 +50,7 @@ COMMANDS = {
     "env": "serve environments to rollouts elsewhere",
     "gateway": "record the model calls of any agent as sessions",
     "doctor": "check the installation, the store and the endpoints",
+    "docs": "open the documentation of this version in a browser, or print a page",
 }
 """Each command is the module of its name in this folder."""
 

@@ -52,6 +52,17 @@ def add_count(parser: ArgumentParser, name: str, help: str, *, default: int | No
     parser.add_argument(name, type=parse_count, default=default, metavar="N", help=text)
 
 
+def add_report_to_option(parser: ArgumentParser) -> None:
+    """Declare `--report-to`, the trackers of a training."""
+    parser.add_argument(
+        "--report-to",
+        action="append",
+        metavar="TRACKER",
+        help="also write the metrics for tensorboard, wandb, mlflow or trackio, on this machine "
+        "only (repeatable)",
+    )
+
+
 def add_grace_option(parser: ArgumentParser, what: str) -> None:
     """Declare `--grace`, the time for samples or rollouts to end after Ctrl-C."""
     parser.add_argument(

@@ -7,7 +7,7 @@ import sys
 from argparse import ArgumentError, ArgumentParser, Namespace
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -56,13 +56,14 @@ from .output import (
     sanitize_lines,
 )
 from .progress_bar import choose_display
+from .ray_options import ENGINE_OPTIONS, add_engine_options, read_engine_options
 from .resume import format_options, format_resume_hint, join_resume_command
 from .signals import exit_interrupted, run_until_stopped
 from .store_option import add_store_option, build_next_command, find_store_location
 
 _CERTIFY_RESUME_OPTIONS = (
     "agent runner tools judge dataset max_samples seed timeout_s concurrency latency_concurrency "
-    "warmup store output sign passphrase_env valid_days"
+    f"warmup store output sign passphrase_env valid_days {' '.join(ENGINE_OPTIONS)}"
 ).split()
 _CERTIFY_RESUME_FLAGS = dict.fromkeys(("allow_private", "allow_outside", "fail_on_warn"), False)
 # A failure comes before an inconclusive result: resuming the other agents cannot change it.
@@ -86,6 +87,7 @@ def configure(parser: ArgumentParser) -> None:
         "--resume", metavar="RUN", help="resume a run; recorded answers are not requested again"
     )
     add_grace_option(parser, "samples")
+    add_engine_options(parser)
     add_store_option(parser)
     add_report_options(parser, quiet=True)
 
@@ -149,9 +151,14 @@ def _run_certifications(args: Namespace) -> int:
         return EXIT_FAIL
     # User code may print; stdout is for the report.
     with TemporaryDirectory(prefix="assay-") as folder, redirect_output_to_stderr():
+        loaded = frozenset(sys.modules)
         plans = plan_certifications(
             args.manifest, build_certify_settings(args), agent=args.agent, folder=Path(folder)
         )
+        if (engine := read_engine_options(args, ignore=loaded)) is not None:
+            plans = tuple(
+                replace(plan, settings=replace(plan.settings, engine=engine)) for plan in plans
+            )
         if args.resume is not None and len(plans) > 1:
             raise ConfigError("--resume applies to one agent", hint="choose it with --agent")
         # All agents are checked before the first call is paid for.

@@ -21,6 +21,7 @@ from assay.providers import PROVIDERS, EndpointCheck, check_endpoint, find_provi
 from assay.registry import PluginEntry, list_plugins
 from assay.scorers import METRICS, RULES, find_check_rule, find_metric
 from assay.sessions import SESSION_SOURCES, find_session_source
+from assay.train import METRIC_SINKS, find_metric_sink
 from assay.types import Endpoint
 
 from .arguments import add_report_options
@@ -33,12 +34,13 @@ from .output import (
     redirect_output_to_stderr,
     sanitize_to_line,
 )
+from .ready_evals import find_eval_plugin, find_own_evals
 from .resume import redact_option_value
 from .store_option import add_store_option, find_store_location, open_store
 
 _REQUIREMENT = re.compile(r"""(?P<package>[\w.-]+).*;.*extra\s*==\s*['"](?P<extra>[\w-]+)['"]""")
-# Users do not install it.
-_DEVELOPMENT_EXTRAS = frozenset({"dev"})
+# Users do not install them.
+_DEVELOPMENT_EXTRAS = frozenset({"dev", "docs", "test"})
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -209,6 +211,8 @@ def list_all_plugins() -> dict[str, list[PluginEntry]]:
             "assay.session_sources", SESSION_SOURCES, find_session_source
         ),
         "export_formats": list_plugins("assay.export_formats", FORMATS, find_format),
+        "evals": list_plugins("assay.evals", find_own_evals(), find_eval_plugin),
+        "metric_sinks": list_plugins("assay.metric_sinks", METRIC_SINKS, find_metric_sink),
     }
 
 
@@ -217,6 +221,7 @@ _GROUP_LABELS = {
     "check_rules": "check rules",
     "session_sources": "sources",
     "export_formats": "formats",
+    "metric_sinks": "trackers",
 }
 
 

@@ -24,6 +24,7 @@ from .output import (
     print_report,
     write_samples,
 )
+from .ray_options import ENGINE_OPTIONS, add_engine_options, read_engine_options
 from .recorded_scores import ScoringRequest, score_recorded
 from .resume import format_options, format_resume_hint, join_resume_command
 from .sample_input import is_sample_file, refuse_to_overwrite
@@ -35,6 +36,7 @@ _JUDGE_CONCURRENCY = 20
 _JUDGE_RESUME_OPTIONS = (
     *("rubric", "backend", "endpoint", "key_env", "panel", "votes", "project", "location"),
     *("labels", "max_samples", "concurrency", "name", "store", "allow_plain_http"),
+    *ENGINE_OPTIONS,
 )
 _JUDGE_DEFAULTS = {
     "backend": "llm",
@@ -66,6 +68,7 @@ def configure(parser: ArgumentParser) -> None:
     add_count(parser, "--concurrency", "judge N samples at once", default=_JUDGE_CONCURRENCY)
     parser.add_argument("--name", help="name of the new run")
     parser.add_argument("--resume", metavar="RUN", help="resume an interrupted judge run")
+    add_engine_options(parser)
     add_store_option(parser)
     add_report_options(parser, quiet=True)
 
@@ -127,6 +130,7 @@ def _judge_samples(
         max_samples=args.max_samples,
         concurrency=args.concurrency,
         resume=args.resume,
+        engine=read_engine_options(args),
     )
     request = ScoringRequest(args.target, stream, scorer, options, args.quiet, add_cost)
     return score_recorded(request, store, within=scorer)

@@ -82,6 +82,16 @@ def has_colour(stream: TextIO | None) -> bool:
     return not os.environ.get("NO_COLOR") and not os.environ.get("CI")
 
 
+def has_browser() -> bool:
+    """Whether a browser window can appear in front of the user."""
+    if not sys.stdout.isatty() or os.environ.get("SSH_CONNECTION"):
+        return False
+    if sys.platform in ("win32", "darwin"):
+        return True
+    # Without a display Python would start a browser for text in this terminal.
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
 def format_lines(lines: Iterable[Line], stream: TextIO | None) -> str:
     """Sanitize and join lines, with their styles where the stream shows them."""
     coloured = has_colour(stream)

@@ -104,7 +104,7 @@ def _compare_and_export(stages: "list[Stage]", args: Namespace, store: Store) ->
             build_next_command(args, "show", last.id),
             build_next_command(args, "compare", first.id, last.id),
             "assay quickstart --train",
-            "assay eval FILE.py: your own model and score (docs/commands.md, docs/pytest.md)",
+            "assay eval FILE.py: your own model and score (see `assay docs evaluate`)",
         ),
     )
 

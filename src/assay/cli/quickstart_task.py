@@ -8,19 +8,15 @@ from assay.errors import ConfigError
 from assay.runner import EvalConfig, EvalReport, Stop, evaluate
 from assay.store import Store
 
+from .example_files import list_examples
 from .progress_bar import choose_display
 from .signals import exit_interrupted, run_until_stopped
-
-_PACKAGE = Path(__file__).parents[1]
-# A wheel contains the files beside the units; a source tree has them beside `src`.
-_TASK_FOLDERS = (_PACKAGE / "examples", _PACKAGE.parents[1] / "examples")
 
 
 def find_task_file(name: str) -> Path:
     """Return a file of `examples/quickstart`. Raises `ConfigError` if it is not installed."""
-    for folder in _TASK_FOLDERS:
-        if (path := folder / "quickstart" / name).is_file():
-            return path
+    for path in list_examples("quickstart", name):
+        return path
     raise ConfigError(f"the task file {name} is not installed", hint="install assay again")
 
 

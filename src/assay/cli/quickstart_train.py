@@ -119,7 +119,7 @@ class _QuickstartTraining:
                     self.args, "compare", sampled.before.run_id, sampled.after.run_id
                 ),
                 build_next_command(self.args, "show", grpo.run_id),
-                "assay train grpo FILE.py: your own model and score (docs/training.md)",
+                "assay train grpo FILE.py: your own model and score (see `assay docs training`)",
             ),
         )
 

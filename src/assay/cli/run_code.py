@@ -16,6 +16,9 @@ from .resume import redact_option_value
 RECORDED_OPTIONS = ("model", "key_env", "repeats", "seed", "name")
 """Options that define a run and are not part of the evaluation file."""
 
+REPLACING_OPTIONS = "agent prompt scorer workspace setup check dataset split judge".split()
+"""Options that replace parts of the evaluation file."""
+
 # A process with more has imported far more than an evaluation, and the list bloats the run.
 _MAX_RECORDED_MODULES = 1000
 
@@ -68,5 +71,4 @@ def read_run_code(config: dict[str, Any]) -> RunCode | None:
 
 def replaces_parts(args: Namespace) -> bool:
     """Whether options replace parts of the evaluation file, which a bundle of its code lacks."""
-    names = ("agent", "scorer", "prompt", "workspace", "setup", "check")
-    return any(getattr(args, name) is not None for name in names)
+    return any(getattr(args, name) is not None for name in REPLACING_OPTIONS)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from assay.runner import Steps, Training
+from assay.runner import RecordedEvaluation, Steps, Training
 from assay.stats import average
 
 from .output import format_field, measure_line_width
@@ -11,6 +11,7 @@ from .output import format_field, measure_line_width
 _MAX_TABLE_LINES = 12
 # Widths of columns; in a narrow terminal the last ones are left out, --json has them all.
 _ROLLOUT_COLUMNS = ("<13", ">9", ">9", "<18", ">8", ">12", ">9")
+_EVALUATION_COLUMNS = ("<13", ">9", ">9", "<18", ">8", "<70")
 _UPDATE_COLUMNS = ("<13", ">9", ">12", ">11", ">11", ">11", ">11")
 # The metrics of a step in the table of updates, in the order of its columns.
 _UPDATE_METRICS = ("loss", "kl", "entropy", "clip_fraction", "grad_norm")
@@ -22,7 +23,7 @@ def format_training(training: Training) -> list[str]:
     more = f", and {training.unfinished} rollouts of another" if training.unfinished else ""
     lines = [format_field("steps", f"{len(steps)}{more}")]
     if not steps:
-        return lines
+        return [*lines, *_format_evaluation_table(training.evaluations)]
     together, first, last = _merge_steps(steps), steps[0].reward, steps[-1].reward
     failed, unjudged = together.failed, together.not_judged
     # Rounded up, so that the tables never have more lines.
@@ -35,6 +36,7 @@ def format_training(training: Training) -> list[str]:
         format_field("rollouts", f"{together.rollouts}, {failed} failed, {unjudged} not judged"),
         *_format_rollout_table(groups),
         *_format_update_table(groups),
+        *_format_evaluation_table(training.evaluations),
     ]
 
 
@@ -76,6 +78,25 @@ def _format_update_table(groups: Sequence[Steps]) -> Iterator[str]:
         values = map(group.read_metric, _UPDATE_METRICS)
         means = ("-" if mean is None else f"{mean:.3g}" for mean in map(average, values))
         yield _format_row(_UPDATE_COLUMNS, group.range, sum(updated) if updated else "-", *means)
+
+
+def _format_evaluation_table(evaluations: Sequence[RecordedEvaluation]) -> Iterator[str]:
+    if not evaluations:
+        return
+    best = max((each.score.mean for each in evaluations if each.score.mean is not None), default=0)
+    yield _format_row(_EVALUATION_COLUMNS, "evaluated", "judged", "score", "  95 %", "", "run")
+    for each in evaluations:
+        score = each.score
+        known = score.low is not None and score.high is not None
+        yield _format_row(
+            _EVALUATION_COLUMNS,
+            f"step {each.step}",
+            each.judged,
+            "none" if score.mean is None else f"{score.mean:.3f}",
+            f"  {score.low:.3f} to {score.high:.3f}" if known else "  unknown",
+            "best  " if score.mean == best else "",
+            each.run_id,
+        )
 
 
 def _format_row(columns: Sequence[str], *cells: object) -> str:

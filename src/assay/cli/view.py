@@ -3,7 +3,6 @@
 import os
 import secrets
 import signal
-import sys
 import threading
 import webbrowser
 from argparse import ArgumentParser, Namespace
@@ -17,7 +16,7 @@ from assay.providers import is_loopback
 from assay.store import Store
 
 from .arguments import add_flag
-from .output import print_message
+from .output import has_browser, print_message
 from .store_option import add_store_option, open_store
 
 TOKEN_VARIABLE = "ASSAY_VIEW_TOKEN"
@@ -137,17 +136,7 @@ def _serve(store: Store, args: Namespace, stop: threading.Event) -> None:
         # One line and nothing else: scripts read the address from stdout.
         print(address, flush=True)
         print_message(f"showing {store.where}; press Ctrl-C to stop")
-        if not args.no_open and _has_browser():
+        if not args.no_open and has_browser():
             # In a thread: starting a browser can take seconds.
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
         stop.wait()
-
-
-def _has_browser() -> bool:
-    """Whether a browser window can appear in front of the user."""
-    if not sys.stdout.isatty() or os.environ.get("SSH_CONNECTION"):
-        return False
-    if sys.platform in ("win32", "darwin"):
-        return True
-    # Without a display Python would start a browser for text in this terminal.
-    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

@@ -81,7 +81,7 @@ _OPENAI_MIN_ROWS = 10
 
 _VERL_SFT = InferredColumns(
     exact=("messages[].tool_calls[].function.arguments", "tools[].function"),
-    hint="verl renders padded keys as null: read the file with the class in docs/export.md, "
+    hint="verl renders padded keys as null: read the file with the class of `assay docs export`, "
     "or export samples with the same tools and arguments to a file of their own",
 )
 

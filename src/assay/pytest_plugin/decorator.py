@@ -283,6 +283,8 @@ def _check_test_options(samples: Any, options: dict[str, Any]) -> None:
     for name in sorted(options.keys() - _KNOWN_OPTIONS):
         near = difflib.get_close_matches(name, sorted(_KNOWN_OPTIONS), n=1)
         known = f"the options are {', '.join(sorted(_KNOWN_OPTIONS))}"
+        if name in ("data", "dataset", "rows"):
+            known = "pass the dataset as the first argument"
         raise ConfigError(
             f"unknown option {name!r}",
             where=_DECORATOR_WHERE,

@@ -209,7 +209,8 @@ class Comparison(ReportSection):
         return (
             f"<p><b>{escape_html(self._describe_conclusion())}</b></p>"
             f"<p>{escape_html(self._describe_difference())}</p>"
-            f"{draw_svg_bar(difference, (-reach, reach))}<p>{pairs}</p>{left_out}{''.join(tables)}"
+            f"{draw_svg_bar(difference, (-reach, reach), threshold=0.0)}"
+            f"<p>{pairs}</p>{left_out}{''.join(tables)}"
         )
 
     def _format_pair_cells(self, pair: Pair) -> tuple[str, ...]:

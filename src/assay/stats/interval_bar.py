@@ -8,6 +8,8 @@ from .summary import RunSummary
 _SVG_WIDTH, _SVG_HEIGHT = 320, 26
 # Room for the dot of a mean at either end.
 _SVG_MARGIN = 6
+# Nearer to an end, a label would be written over that of the end.
+_LABEL_SHARE = 0.15
 
 
 def find_score_range(summary: RunSummary) -> Bounds:
@@ -70,7 +72,7 @@ def draw_svg_bar(interval: Interval, scale: Bounds, *, threshold: float | None =
 
     def write(value: float, anchor: str) -> str:
         style = f'y="24" font-size="10" fill="gray" text-anchor="{anchor}"'
-        return f'<text x="{find_x(value)}" {style}>{value:g}</text>'
+        return f'<text x="{find_x(value)}" {style}>{value:.3g}</text>'
 
     parts = [draw_line(*scale, "silver", 2)]
     if interval.low is not None and interval.high is not None:
@@ -79,6 +81,8 @@ def draw_svg_bar(interval: Interval, scale: Bounds, *, threshold: float | None =
     if threshold is not None and scale[0] <= threshold <= scale[1]:
         at = find_x(threshold)
         parts.append(f'<line x1="{at}" x2="{at}" y1="0" y2="16" stroke="crimson"/>')
+        if _LABEL_SHARE < find_share(threshold, scale) < 1 - _LABEL_SHARE:
+            parts.append(write(threshold, "middle"))
     parts += [write(scale[0], "start"), write(scale[1], "end")]
     title = f"<title>{format_interval(interval)}</title>"
     size = f'width="{_SVG_WIDTH}" height="{_SVG_HEIGHT}"'

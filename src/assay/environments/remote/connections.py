@@ -109,6 +109,8 @@ class Connections:
 
 async def read_body(request: "web.Request") -> bytes:
     """Read the body of a request. A timeout is answered with 408."""
+    if request.content.is_eof():
+        return await request.read()  # it has arrived
     try:
         async with asyncio.timeout(_BODY_TIMEOUT_S):
             return await request.read()

@@ -103,7 +103,7 @@ def _make_unsupported_error(what: str, hint: str | None = None) -> ConfigError:
     return ConfigError(
         f"{what} of eval-protocol is not supported by assay",
         where=_OPTIONS_WHERE,
-        hint=hint or "docs/compat.md lists the supported options",
+        hint=hint or "`assay docs compat` lists the supported options",
     )
 
 
