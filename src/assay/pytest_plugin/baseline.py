@@ -88,11 +88,18 @@ def compare_with_baseline(
     # A test whose baseline has no samples has no pairs.
     compared = dict.fromkeys(bounds, compare([], []))
     # The samples of a test are adjacent in the file, so that they need not be kept in memory.
-    by_test = groupby(read_rows(baseline), lambda sample: (sample.model_extra or {}).get("test"))
+    by_test = groupby(read_rows(baseline), lambda row: str((row.model_extra or {}).get("test")))
     for test, samples in by_test:
         if test in bounds:
             new = _read_scores(now[test].samples())
             compared[test] = compare(_read_scores(samples), new, bounds=bounds[test])
+    for test, comparison in compared.items():
+        if before[test].get("judged") and not comparison.baseline_judged:
+            raise ConfigError(
+                f"the samples of the test {test} are missing beside the summary",
+                where=str(baseline),
+                hint=_UPDATE_HINT,
+            )
     own = {test: now[test].record.tolerance for test in compared}
     allowed = {test: tolerance if own[test] is None else own[test] for test in compared}
     # A tolerance is a fixed rule without a p-value: such tests are not part of the correction.
