@@ -97,6 +97,17 @@ def test_a_baseline_without_its_samples_does_not_pass(tmp_path: Path) -> None:
     assert "the samples of the test test_evals.py::test_gone are missing beside" in told
 
 
+def test_a_summary_with_a_slash_at_its_end_is_written(tmp_path: Path) -> None:
+    write_tests(tmp_path, EVALUATIONS)
+    call_pytest(tmp_path, BASELINE, "--assay-update-baseline")
+
+    session = call_pytest(tmp_path, BASELINE, "--assay-summary=out/", env={"SCORE": "0"})
+
+    assert session.status == 1
+    assert session.outcomes == {"test_kept": "failure", "test_gone": "passed"}
+    assert (tmp_path / "out").is_file()
+
+
 def test_what_a_killed_session_left_is_told_and_not_mixed_in(tmp_path: Path) -> None:
     write_tests(
         tmp_path,

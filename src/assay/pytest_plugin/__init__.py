@@ -261,9 +261,9 @@ def _has_session_files(config: "pytest.Config") -> bool:
     # Workers of pytest-xdist do not conclude a session; without a folder no evaluation ran.
     if hasattr(config, "workerinput"):
         return False
-    home = f"{config.getoption('--assay-summary')}.parts"
+    summary = config.rootpath / config.getoption("--assay-summary")
     session: str = config._assay_session  # type: ignore[attr-defined]  # ours
-    return (config.rootpath / home / session).is_dir()
+    return os.path.isdir(summary.with_name(f"{summary.name}.parts") / session)
 
 
 def _get_evaluations(config: "pytest.Config") -> "Evaluations":

@@ -151,7 +151,7 @@ def read_summary_file(path: Path) -> dict[str, Any]:
 
 
 def _check_test_entry(test: Any) -> dict[str, Any]:
-    """Raise `TypeError` for a test of which a comparison could not read what it needs."""
+    """Return a test of a summary. Raises `TypeError` if it cannot be compared."""
     name = test["test"]
     config, judged = test.get("config") or {}, test.get("judged", 0)
     if not isinstance(name, str) or not isinstance(config, dict):

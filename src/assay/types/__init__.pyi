@@ -59,6 +59,7 @@ from .private_files import FILE_MODE as FILE_MODE
 from .private_files import FOLDER_MODE as FOLDER_MODE
 from .private_files import SHARED_FILE_MODE as SHARED_FILE_MODE
 from .private_files import SHARED_FOLDER_MODE as SHARED_FOLDER_MODE
+from .private_files import check_file_target as check_file_target
 from .private_files import create_private as create_private
 from .private_files import make_private_folder as make_private_folder
 from .private_files import open_private as open_private

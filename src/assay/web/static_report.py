@@ -18,7 +18,7 @@ from assay.errors import ConfigError
 from assay.runner import RunReport, build_run_report
 from assay.stats import find_score_range
 from assay.store import Run, Store, TableQuery, TableRow, now
-from assay.types import Sample, write_private
+from assay.types import Sample, check_file_target, write_private
 
 from .charts import draw_element
 from .compare_page import MAX_RUNS, CompareView, build_comparison, find_commit
@@ -111,8 +111,7 @@ def write_static_report(
 
 def check_report_target(target: Path, *, force: bool) -> None:
     """Raise `ConfigError` when a report cannot or must not be written to this file."""
-    if target.is_dir():
-        raise ConfigError(f"{target} is a folder", hint="pass a file name, such as report.html")
+    check_file_target(target)
     if target.exists() and not force:
         raise ConfigError(f"{target} already exists", hint="pass --force to overwrite it")
     if not target.parent.is_dir():
