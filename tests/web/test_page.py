@@ -10,9 +10,8 @@ from assay.store import Run, Store
 from assay.web import ViewServer, failures_page, page, value_cache
 from assay.web.failure_groups import BadResults, find_bad_results
 from assay.web.page import encode_segment
-from page_requests import ask_json
+from page_requests import ask, ask_json
 from recorded_pages import record_run, total
-from view_requests import fetch, fetch_json
 
 IDS = ("plain-1", "a/b", "100%", "a%2Fb", "what? #1", "ü&=+", "..", "<b>")
 
@@ -46,11 +45,11 @@ def test_a_page_that_takes_long_shows_so_and_appears_by_itself(
     with Store.open(tmp_path / "assay.db") as store, ViewServer(store) as viewer:
         record_run(store, "slow", [total(0, 0)])
 
-        status, headers, text = fetch(viewer, "/failures?run=slow")
+        status, headers, text = ask(viewer, "/failures?run=slow")
         assert (status, headers["refresh"]) == (202, "1")
         assert "results are read for the first time" in text
         proceed.set()
 
         # Programs get the values, however long they take.
-        assert fetch_json(viewer, "/api/failures?run=slow")["results"] == 1
-        assert fetch(viewer, "/failures?run=slow")[0] == 200
+        assert ask_json(viewer, "/api/failures?run=slow")["results"] == 1
+        assert ask(viewer, "/failures?run=slow")[0] == 200
