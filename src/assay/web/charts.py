@@ -16,16 +16,12 @@ _BARS_WIDTH, _BARS_HEIGHT = 200, 44
 
 def draw_element(name: str, *children: Markup | str, **attributes: object) -> Markup:
     """Return an element with escaped attributes; `class_` and `stroke_width` become their names."""
-    words = Markup("").join(
-        Markup(' {}="{}"').format(key.rstrip("_").replace("_", "-"), _format_attribute(value))
-        for key, value in attributes.items()
-    )
+    words = Markup("")
+    for key, value in attributes.items():
+        shown = f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else value
+        words += Markup(' {}="{}"').format(key.rstrip("_").replace("_", "-"), shown)
     inner = Markup("").join(escape(child) for child in children)
     return Markup("<{0}{1}>{2}</{0}>").format(name, words, inner)
-
-
-def _format_attribute(value: object) -> object:
-    return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else value
 
 
 def draw_interval(

@@ -2,10 +2,10 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, TypeVar
 from urllib.parse import quote, unquote
 
 from jinja2 import Environment
@@ -57,6 +57,7 @@ class ViewContext:
     """Set when the server shuts down, so that live streams end."""
 
 
+_ModelT = TypeVar("_ModelT", bound=PageModel)
 ReadPage = Callable[[Store, Request], PageModel]
 """Builds the model of a page from the store and the parameters of a request."""
 
@@ -161,11 +162,25 @@ def find_run(store: Store, wanted: str) -> Run:
         raise HTTPException(404, error.message) from None
 
 
-def read_number(request: Request, name: str) -> int | None:
+def read_number(request: Request, name: str, *, low: int = 0, high: int = 10**9) -> int | None:
     """Return a parameter of the query that is a whole number; None without it."""
     text = read_parameter(request, name)
     if not text:
         return None
-    if not (text.isascii() and text.isdecimal() and len(text) < 18):
-        raise ConfigError(f"the parameter {name!r} must be a number, not {text[:40]!r}")
+    if not (text.isascii() and text.isdecimal() and len(text) < 18 and low <= int(text) <= high):
+        raise ConfigError(f"{name} must be a whole number from {low} to {high}, not {text[:40]!r}")
     return int(text)
+
+
+def read_choice(request: Request, name: str, choices: Sequence[str]) -> str | None:
+    """Return a parameter of the query that is one of a few words; None without it."""
+    text = read_parameter(request, name)
+    if text and text not in choices:
+        raise ConfigError(f"{name} must be one of {', '.join(choices)}, not {text[:60]!r}")
+    return text or None
+
+
+def copy_fields(model: type[_ModelT], source: object, **others: Any) -> _ModelT:
+    """Build a model from the attributes of the same names, and from `others`."""
+    names = model.model_fields.keys() - others.keys()
+    return model(**{name: getattr(source, name) for name in names}, **others)

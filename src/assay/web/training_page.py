@@ -7,7 +7,6 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from assay.errors import ConfigError
 from assay.runner import Steps, Training, read_training
 from assay.stats import Comparison, Interval, compare, format_number, mean_interval
 from assay.store import ResultRow, Run, RunStatus, Store
@@ -20,7 +19,7 @@ from .page import (
     build_page_routes,
     encode_segment,
     find_run,
-    read_parameter,
+    read_number,
     read_segment,
 )
 from .value_cache import ValueCache, build_run_key
@@ -188,7 +187,7 @@ def read_training_page(store: Store, request: Request) -> TrainingView:
     if found is None:
         raise HTTPException(404, f"run {run.id!r} is not a training")
     settings = run.spec.config["training"]
-    step = _read_step_parameter(request)
+    step = read_number(request, "step")
     listed = [] if step is None else _read_rollouts(run, step, settings)
     plain = found.plain()
     steps = tuple(StepFigures(**each) for each in plain["steps"])
@@ -206,15 +205,6 @@ def read_training_page(store: Store, request: Request) -> TrainingView:
         rollouts=tuple(_describe_rollouts(listed, settings))[:_MAX_ROLLOUTS],
         rollouts_left_out=max(len(listed) - _MAX_ROLLOUTS, 0),
     )
-
-
-def _read_step_parameter(request: Request) -> int | None:
-    text = read_parameter(request, "step")
-    if not text:
-        return None
-    if not (text.isascii() and text.isdecimal() and len(text) < 10):
-        raise ConfigError(f"step must be a whole number, not {text[:60]!r}")
-    return int(text)
 
 
 @dataclass(frozen=True)
