@@ -169,3 +169,41 @@ def test_messages_as_json_are_read_and_other_json_is_the_answer(
 def test_a_prompt_that_cannot_be_an_argument_is_a_failure_of_the_agent() -> None:
     with pytest.raises(AgentFault, match="could not be started"):
         run_command("echo {prompt}", "a\0b")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "./agent.sh",
+        "sh agent.sh --fast",
+        "sh -c 'cd /; sh agent.sh'",
+        f"{sys.executable} -m agent_module",
+        f"{sys.executable} -m agent_package",
+        "cat --config agent.yaml",
+    ],
+)
+def test_the_identity_covers_the_files_that_the_command_names(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "agent_package").mkdir()
+    names = ("agent.sh", "agent_module.py", "agent_package/__main__.py", "agent.yaml")
+    for name in names:
+        (tmp_path / name).write_text("#!/bin/sh\necho one\n")
+        (tmp_path / name).chmod(0o755)
+    first, same = CommandAgent(line).identity, CommandAgent(line).identity
+
+    for name in names:
+        (tmp_path / name).write_text("#!/bin/sh\necho two\n")
+
+    assert first == same != CommandAgent(line).identity
+    assert CommandAgent(line).identity != CommandAgent(f"{line} x").identity
+
+
+def test_installed_programs_and_large_files_are_not_part_of_the_identity(tmp_path: Path) -> None:
+    model = tmp_path / "model.gguf"
+    with model.open("wb") as file:
+        file.truncate(17 * 1024 * 1024)
+
+    assert len(CommandAgent(f"{sys.executable} -c 1").identity.split()) == 2
+    assert len(CommandAgent(f"echo {model}").identity.split()) == 2

@@ -33,19 +33,22 @@ AGENT_NAMES = ("cmd", "http", "https", *CODING_AGENT_NAMES, *PROVIDERS)
 """The beginnings of agent strings that plug-ins cannot use as names."""
 
 
-def resolve_agent(ref: object, *, where: str = "agent") -> Agent | Endpoint:
+def resolve_agent(
+    ref: object, *, where: str = "agent", folders: tuple[Path, ...] = ()
+) -> Agent | Endpoint:
     """Return the agent that `ref` names, or the endpoint of a model.
 
     `ref` is an `Agent`, an `Endpoint`, a function that takes the sample, or a string:
     `provider:model[@URL]`, `cmd:COMMAND`, `http://host/v1` (a server with the chat-completions
     protocol), `http://host/ask#answer=PATH` (any JSON service), `FILE.py:function`,
     `module:function`, a coding agent as `claude-code` or `claude-code:ARGUMENTS`, or a plug-in as
-    `NAME` or `NAME:SETTINGS`. Raises `ConfigError` for anything else.
+    `NAME` or `NAME:SETTINGS`. Code is looked for in `folders`, by default the current one. Raises
+    `ConfigError` for anything else.
     """
     if isinstance(ref, Endpoint) or is_agent(ref):
         return ref
     if isinstance(ref, str):
-        return _resolve_agent_string(ref.strip(), where)
+        return _resolve_agent_string(ref.strip(), where, folders)
     if callable(ref) and not isinstance(ref, type):
         return FunctionAgent(ref)
     if isinstance(ref, type):
@@ -135,7 +138,7 @@ def _build_plugin_agent(text: str) -> Agent | Endpoint:
     raise plugin.build_error(f"the plug-in returned a `{type(found).__name__}`, not an agent")
 
 
-def _resolve_agent_string(text: str, where: str) -> Agent | Endpoint:
+def _resolve_agent_string(text: str, where: str, folders: tuple[Path, ...]) -> Agent | Endpoint:
     if text.startswith(COMMAND_PREFIX):
         from .command_agent import CommandAgent  # loads what starts processes
 
@@ -152,7 +155,7 @@ def _resolve_agent_string(text: str, where: str) -> Agent | Endpoint:
     if is_agent_plugin(text):
         return _build_plugin_agent(text)
     if is_code_ref(text):
-        found = import_code_ref(text, where=where)
+        found = import_code_ref(text, where=where, folders=folders)
         if isinstance(found, str):
             raise ConfigError(f"{text!r} is a string, not an agent", where=where)
         if callable(found) and not isinstance(found, type) and not is_agent(found):
