@@ -85,7 +85,10 @@ class EvalInvocation:
         stop = Stop(grace_s=self.args.grace)
         if (workers := count_workers(self.config, self.args)) is not None:
             task = WorkerTask(self.args, variant=self.variant)
-            pool = WorkerPool(task, workers, store=store, display=display, stop=stop)
+            limit = self.config.max_cost_usd
+            pool = WorkerPool(
+                task, workers, store=store, display=display, stop=stop, max_cost_usd=limit
+            )
             run_id = self.args.run or create_run_id(self.config.name)
             if self.resume is not None:
                 run_id = store.run(self.resume.run_id).id

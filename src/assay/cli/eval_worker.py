@@ -1,7 +1,7 @@
 """A worker process of `--workers`: executes one shard and reports its outcome.
 
-Messages are lines of JSON: the task and the refusals of other workers come on stdin, the refusals
-of this one and its outcome leave on stdout.
+Messages are lines of JSON. The task, requests to stop, grants of the budget and the refusals of
+other workers come on stdin; costs, the refusals of this one and its outcome leave on stdout.
 """
 
 import json
@@ -17,7 +17,7 @@ from typing import BinaryIO
 from assay.datasets import SkippedRows
 from assay.errors import AssayError
 from assay.providers import LIMIT_SHARE, REFUSALS
-from assay.runner import Shard
+from assay.runner import BUDGET, Shard
 
 from .check import check_shard
 from .eval_file import is_eval_file
@@ -39,15 +39,16 @@ def main() -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
     task = WorkerTask.decode(received.readline())
-    threading.Thread(target=_receive_refusals, args=(received,), daemon=True).start()
 
-    def send_refusal(endpoint: str, pause_s: float) -> None:
+    def send(**message: object) -> None:
         # One system call for a line, which those of other threads cannot interrupt. Without the
         # parent nobody reads it, and this process ends.
         with suppress(OSError):
-            os.write(sent, encode_message(refused=[endpoint, pause_s]))
+            os.write(sent, encode_message(**message))
 
-    REFUSALS.open(send_refusal)
+    REFUSALS.open(lambda endpoint, pause_s: send(refused=[endpoint, pause_s]))
+    BUDGET.open(lambda message: send(budget=message))
+    threading.Thread(target=_receive_messages, args=(received,), daemon=True).start()
     outcome = run_task(task)
     with os.fdopen(sent, "wb") as stream:
         stream.write(outcome.encode())
@@ -57,7 +58,8 @@ def main() -> None:
 
 def run_task(task: WorkerTask) -> WorkerOutcome:
     """Execute a shard. An error becomes a part of the outcome."""
-    shard = replace(Shard.parse(task.shard, task.run), failed_before=task.failed_before)
+    shard = Shard.parse(task.shard, task.run)
+    shard = replace(shard, is_worker=True, failed_before=task.failed_before)
     # Also for the clients that the user's code connects, such as those of judges.
     LIMIT_SHARE.set(shard.number - 1, shard.count)
     try:
@@ -87,8 +89,18 @@ def _evaluate_shard(task: WorkerTask, shard: Shard) -> SkippedRows:
     return report.skipped
 
 
-def _receive_refusals(messages: BinaryIO) -> None:
-    for line in messages:
-        REFUSALS.receive(*json.loads(line)["refused"])
+def _receive_messages(lines: BinaryIO) -> None:
+    stops = 0
+    for line in lines:
+        match json.loads(line):
+            case {"refused": [endpoint, pause_s]}:
+                REFUSALS.receive(endpoint, pause_s)
+            case {"budget": answer}:
+                BUDGET.receive(answer)
+            case {"stop": level}:
+                # As Ctrl-C in a command of its own: once to finish samples, twice to stop now.
+                while stops < level:
+                    stops += 1
+                    os.kill(os.getpid(), signal.SIGINT)
     # The pipe ends when the parent has ended.
     os.kill(os.getpid(), signal.SIGTERM)

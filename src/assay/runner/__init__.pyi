@@ -61,6 +61,9 @@ from .session_label import build_session_label as build_session_label
 from .shard import Shard as Shard
 from .shard_run import ShardReport as ShardReport
 from .shard_run import run_shard as run_shard
+from .shared_budget import BUDGET as BUDGET
+from .shared_budget import BudgetLedger as BudgetLedger
+from .shared_budget import BudgetMessage as BudgetMessage
 from .sync_evaluation import evaluate_sync as evaluate_sync
 from .training_report import RecordedEvaluation as RecordedEvaluation
 from .training_report import Steps as Steps

@@ -210,6 +210,7 @@ class EvalEngine:
                 self._fatal = error
                 return
             if job is None:
+                admission.withdraw()
                 return
             if reason is not None:
                 # Checked after reading a job: a run without further jobs was not cut short.

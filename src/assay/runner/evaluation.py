@@ -113,15 +113,22 @@ class PreparedEvaluation:
 
 
 def prepare_evaluation(
-    dataset: Source | SampleStream, config: EvalConfig, replay: "Replay | None"
+    dataset: Source | SampleStream,
+    config: EvalConfig,
+    replay: "Replay | None",
+    *,
+    must_count: bool = False,
 ) -> PreparedEvaluation:
-    """Find every mistake in the request before a run is created or anything is paid for."""
+    """Find every mistake in the request before a run is created or anything is paid for.
+
+    With `must_count`, the samples are counted unless that takes a download or the only pass.
+    """
     with reduce_gc_frequency():
         config.check_agent_needs()
         _check_price(config)
         client = connect_model(config, replay)
         samples = _open_sample_stream(dataset, config)
-        spec = _build_run_spec(samples, config, _count_samples(samples, config))
+        spec = _build_run_spec(samples, config, _count_samples(samples, config, must_count))
         return PreparedEvaluation(config, client, samples, spec, replay)
 
 
@@ -182,7 +189,12 @@ async def _join_shard(
         )
     changed = shard.allow_changed_dataset
     spec = replace(prepared.spec, id=shard.run_id)
-    run = store.join_run(spec, shard=str(shard), allow_changed_dataset=changed)
+    run = store.join_run(
+        spec,
+        shard=str(shard),
+        allow_changed_dataset=changed,
+        allow_changed_total=shard.allows_changed_total,
+    )
     read: Iterable[Sample] = prepared.samples
     if not run.is_new:
         try:
@@ -336,7 +348,7 @@ def _open_sample_stream(dataset: Source | SampleStream, config: EvalConfig) -> S
     return dataset if config.max_samples is None else dataset.with_limit(config.max_samples)
 
 
-def _count_samples(samples: SampleStream, config: EvalConfig) -> int | None:
+def _count_samples(samples: SampleStream, config: EvalConfig, must_count: bool) -> int | None:
     """Count the samples, if that is possible up front. Raises `ConfigError` for a wrong prompt."""
     prepare = config.prepare_messages
     template = prepare if isinstance(prepare, PromptTemplate) else None
@@ -346,7 +358,9 @@ def _count_samples(samples: SampleStream, config: EvalConfig) -> int | None:
     # Reading the whole file first finds a bad row before any model call is paid for.
     is_mock = config.endpoint is not None and config.endpoint.provider == "mock"
     pays = config.rolls_out and not is_mock
-    if samples.file is not None and (pays or template is not None or config.uses_workspace):
+    in_memory = must_count and samples.total is not None
+    must_count = must_count or pays or template is not None or config.uses_workspace
+    if in_memory or (samples.file is not None and must_count):
         return sum(1 for _ in checked)
     if template is not None and not samples.reads_once:
         # A dataset of a hub is not downloaded twice: its rows have the same fields.

@@ -301,12 +301,12 @@ class Run(RunReader):
             query = "UPDATE assay_run SET status = ? WHERE run_no = ? AND status <> ?"
             transaction.execute(query, "failed", self._run_no, "running")
 
-    def record_total(self, total: int) -> None:
-        """Record the number of samples, if it was unknown when the run was started or joined."""
+    def record_total(self, total: int, *, overwrite: bool = False) -> int:
+        """Record the number of samples, unless it is known already. Return the recorded number."""
+        new = "?" if overwrite else "coalesce(total, ?)"
+        query = f"UPDATE assay_run SET total = {new} WHERE run_no = ? RETURNING total"
         with self._database.write_transaction() as transaction:
-            transaction.execute(
-                "UPDATE assay_run SET total = ? WHERE run_no = ?", total, self._run_no
-            )
+            return int(transaction.execute(query, total, self._run_no).scalar())
 
     def _require_lease(self, where: str) -> Lease:
         if self._lease is None:
