@@ -50,6 +50,21 @@ def run(*arguments: str) -> int:
     return main(["train", "grpo", "lamp_training.py", *arguments])
 
 
+def test_a_file_that_imports_torch_is_not_imported_without_it(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "lamp_training.py").write_text("import torch\n" + FILE)
+    monkeypatch.setitem(sys.modules, "torch", None)
+
+    assert run() == 2
+
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [
+        "training needs the package `torch`",
+        "  hint: pip install 'assay-eval[train]'",
+    ]
+
+
 def test_a_training_says_what_came_of_it_and_where_to_look(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

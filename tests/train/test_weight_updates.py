@@ -1,7 +1,7 @@
 """Weights on their way to a server: what is sent, in which order, and what is refused."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +28,16 @@ def policy_weights(step: int = 3) -> PolicyWeights:
 
 
 class Recorder:
-    """A server that notes each request, and fails those to one path."""
+    """A server that notes each request, and fails those to one path.
 
-    def __init__(self, failing: str | None = None) -> None:
+    It answers `/reset_prefix_cache` with the contents of `resets`, then with nothing.
+    """
+
+    def __init__(self, failing: str | None = None, *, resets: Sequence[Any] = ()) -> None:
         self.requests: list[tuple[str, str, Any]] = []
         self.keys: set[str | None] = set()
         self._failing = failing
+        self._resets = list(resets)
 
     async def answer(self, request: web.Request) -> web.Response:
         json = request.content_type == "application/json" and request.can_read_body
@@ -42,6 +46,9 @@ class Recorder:
         self.keys.add(request.headers.get("Authorization"))
         if request.path == self._failing:
             return web.json_response({"error": "out of memory"}, status=500)
+        if request.path == "/reset_prefix_cache":
+            status, content = self._resets.pop(0) if self._resets else (200, None)
+            return web.Response() if content is None else web.json_response(content, status=status)
         return web.json_response({})
 
     def run(self, update: Callable[[Endpoint], Awaitable[None]], **fields: Any) -> None:
@@ -127,6 +134,39 @@ def test_vllm_stays_paused_when_it_cannot_load(tmp_path: Path) -> None:
 
     assert [path for _, path, _ in server.requests] == ["/pause?mode=wait", "/collective_rpc"]
     assert "VLLM_SERVER_DEV_MODE=1" in str(caught.value)
+
+
+BUSY = [(200, {"success": False}), (200, False), (503, {"error": "requests are running"})]
+
+
+@pytest.fixture
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("assay.train.weight_updates._RESET_WAITS_S", (0.0, 0.0, 0.0))
+
+
+@pytest.mark.usefixtures("no_waiting")
+@pytest.mark.parametrize("answer", [(200, None), (200, {"success": True})])
+def test_a_cache_that_is_still_in_use_is_reset_again_before_vllm_resumes(
+    answer: Any, tmp_path: Path
+) -> None:
+    update, server = ReloadVLLM(tmp_path / "weights"), Recorder(resets=[*BUSY, answer])
+
+    server.run(lambda endpoint: update(policy_weights(3), endpoint))
+
+    paths = [path for _, path, _ in server.requests]
+    assert paths == ["/pause?mode=wait", "/collective_rpc", *["/reset_prefix_cache"] * 4, "/resume"]
+
+
+@pytest.mark.usefixtures("no_waiting")
+def test_vllm_stays_paused_when_it_keeps_prefixes_of_the_old_weights(tmp_path: Path) -> None:
+    busy = [(200, {"success": False})] * 4
+    update, server = ReloadVLLM(tmp_path / "weights"), Recorder(resets=busy)
+
+    with pytest.raises(TrainingError, match=r"reset_prefix_cache: .*old weights.*false") as caught:
+        server.run(lambda endpoint: update(policy_weights(3), endpoint))
+
+    assert "restart" in str(caught.value)
+    assert [path for _, path, _ in server.requests][-1] == "/reset_prefix_cache"
 
 
 @pytest.mark.parametrize(("failures", "waits"), [(0, []), (2, [1, 2]), (7, [1, 2, 4, 8, 16, 32])])

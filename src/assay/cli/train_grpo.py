@@ -28,6 +28,7 @@ from assay.train import (
     TrainingEvent,
     TrainingSession,
     TrainingStarted,
+    check_training_packages,
     find_best,
     grpo_train_async,
 )
@@ -157,6 +158,8 @@ def load_train_file(
         raise ConfigError("the training is not a Python file", where=target, hint=hint)
     if not path.is_file():
         raise ConfigError("the file does not exist", where=target)
+    # Before the file, which may import torch itself: its traceback would not say what to install.
+    check_training_packages()
     defined = dict(vars(import_file(path)))
     for name in ("config", "prompts"):
         if name not in defined:

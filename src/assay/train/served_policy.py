@@ -6,10 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from statistics import fmean
+from typing import Any
 
 from assay.errors import ConfigError, TrainingError
 from assay.providers import ClientSettings, ClientWrapper, ModelClient, Reply, connect
-from assay.types import Message, ModelCall, Sample, ToolSpec
+from assay.types import Endpoint, Message, ModelCall, Sample, ToolSpec
 
 from .batches import RolloutGroup
 from .grpo_config import GRPOConfig, build_server_endpoint
@@ -23,7 +25,13 @@ _VERSION = re.compile(r"step-([0-9]{1,12})")
 _MAX_LOGPROB_GAP = 0.3
 # A restarted server has its first weights until the next update: one such step is survived.
 _MAX_STALE_STEPS = 2
+# Of the trained model, in nats: a server that has the new weights cannot answer as before.
+_REAL_CHANGE = 0.01
+# Batches of other sizes change the last bits of a logprob.
+_SAME_LOGPROB = 1e-5
 _PROBE = Message(role="user", content="Hello")
+# Asked after every update, so it is short.
+_MAX_PROBE_TOKENS = 16
 
 
 class EveryRolloutStale(TrainingError):
@@ -65,31 +73,85 @@ class ServedPolicy:
         settings = ClientSettings(concurrency=config.concurrency)
         self.client = ServedClient(connect(self._endpoint, settings))
         self._stale_steps = 0
+        self._seen: tuple[ModelCall, list[float]] | None = None
+        """The last different answer to the probe, and the policy's own logprobs of its tokens."""
 
     async def start(self, step: int) -> None:
         """Send the weights and try one call. Raises `ConfigError` for an unfit server."""
         try:
             # Not patiently: before a training begins, nothing is lost.
             await self._push(step, self._update_weights)
-            reply = await self.client.complete([_PROBE], seed=self._config.seed)
+            call = await self._ask_probe()
             where = str(self._endpoint.api_base)
-            check_recorded_tokens(reply.call, where=where)
-            if self._config.importance_cap is not None:
-                gap = await asyncio.to_thread(self._measure_logprob_gap, reply.call)
-                check_logprob_gap(gap, where=where)
+            check_recorded_tokens(call, where=where)
+            check_tokenizer(call, self._policy.local.tokenizer, where=where)
+            if problem := await asyncio.to_thread(self._find_other_weights, call, f"step-{step}"):
+                raise ConfigError(
+                    f"the server does not sample with the weights of the trained model: {problem}",
+                    where=where,
+                    hint="serve the model that `model_name` names, and check `update_weights`; vLLM"
+                    " needs --logprobs-mode processed_logprobs at another temperature than 1",
+                )
         except BaseException:
             await self.client.close()
             raise
 
     async def push(self, step: int) -> None:
-        """Make the server sample with the policy's present weights, as those of `step`."""
-        await self._push(step, partial(update_patiently, self._update_weights))
+        """Make the server sample with the policy's present weights, as those of `step`.
+
+        Raises `TrainingError` if it still answers with other weights afterwards.
+        """
+        await self._push(step, partial(update_patiently, self._update_and_check))
 
     async def _push(self, step: int, update: WeightUpdate) -> None:
         model = await asyncio.to_thread(self._policy.weights.merge)
         weights = PolicyWeights(f"step-{step}", model, self._policy.local.tokenizer)
         await update(weights, self._endpoint)
         self.client.version = weights.version
+
+    async def _update_and_check(self, weights: PolicyWeights, endpoint: Endpoint) -> None:
+        # Twice: a server that was restarted just after the update has its first weights again.
+        for _ in range(2):
+            await self._update_weights(weights, endpoint)
+            call = await self._ask_probe()
+            problem = await asyncio.to_thread(self._find_other_weights, call, weights.version)
+            if problem is None:
+                return
+        raise TrainingError(
+            f"the server ignored the update to {weights.version!r}: {problem}",
+            where=str(endpoint.api_base),
+            hint="check that `update_weights` reaches every process that answers, and resume",
+        )
+
+    async def _ask_probe(self) -> ModelCall:
+        tokens = min(self._config.max_tokens, _MAX_PROBE_TOKENS)
+        endpoint = self._endpoint.model_copy(update={"max_tokens": tokens})
+        # A client of its own: rollouts in flight do not delay it, and its version is the server's.
+        async with connect(endpoint) as client:
+            return (await client.complete([_PROBE], seed=self._config.seed)).call
+
+    def _find_other_weights(self, call: ModelCall, version: str) -> str | None:
+        """Return what shows that other weights than the policy's answered; None: nothing does."""
+        if call.weight_version not in (None, version):
+            return f"it answers as {call.weight_version!r}"
+        if not (call.prompt_ids and call.completion_ids and call.logprobs):
+            return None  # an empty answer shows nothing
+        own = self._compute_own_logprobs(call)
+        if own is None:
+            return "it returned token ids that the trained model does not have"
+        seen = self._seen
+        if seen is None or not _is_same_answer(call, seen[0]):
+            self._seen = (call, own)
+        elif _compute_gap(own, seen[1]) > _REAL_CHANGE:
+            return "its logprobs are still the same, though those of the trained model changed"
+        gap = _compute_gap(own, call.logprobs)
+        # With `top_p` or `top_k` they are those of a cut distribution. A gap may be no number.
+        if self._config.importance_cap is not None and not gap <= _MAX_LOGPROB_GAP:
+            return (
+                f"its logprobs differ from those of the trained model by {gap:.2f} on average, "
+                f"more than {_MAX_LOGPROB_GAP}"
+            )
+        return None
 
     def drop_stale(self, collected: StepRollouts, step: int) -> StepRollouts:
         """Return the rollouts that step may learn from. Raises `EveryRolloutStale`."""
@@ -109,7 +171,7 @@ class ServedPolicy:
             )
         return kept
 
-    def _measure_logprob_gap(self, call: ModelCall) -> float | None:
+    def _compute_own_logprobs(self, call: ModelCall) -> list[float] | None:
         import torch
 
         ids = [*(call.prompt_ids or ()), *(call.completion_ids or ())]
@@ -120,8 +182,18 @@ class ServedPolicy:
         with torch.no_grad(), self._policy.local.limit_threads(), self._policy.local.autocast():
             logits = model(input_ids=given[:, :-1], use_cache=False).logits[0, -count:]
         own = (logits.float() / self._config.temperature).log_softmax(-1)
-        own = own.gather(-1, given[0, -count:, None])[:, 0].cpu()
-        return float((own - torch.tensor(call.logprobs or ())).abs().mean())
+        found: list[float] = own.gather(-1, given[0, -count:, None])[:, 0].tolist()
+        return found
+
+
+def _compute_gap(one: Sequence[float], other: Sequence[float]) -> float:
+    return fmean(abs(a - b) for a, b in zip(one, other, strict=True))
+
+
+def _is_same_answer(one: ModelCall, other: ModelCall) -> bool:
+    pairs = zip(one.logprobs or (), other.logprobs or (), strict=False)
+    same_ids = (one.prompt_ids, one.completion_ids) == (other.prompt_ids, other.completion_ids)
+    return same_ids and all(abs(a - b) <= _SAME_LOGPROB for a, b in pairs)
 
 
 def check_recorded_tokens(call: ModelCall, *, where: str) -> None:
@@ -132,33 +204,28 @@ def check_recorded_tokens(call: ModelCall, *, where: str) -> None:
         "`logprobs`": call.logprobs,
     }
     if missing := [name for name, value in fields.items() if not value]:
+        left_out = (call.model_extra or {}).get("logprobs_left_out")
+        reason = "" if left_out is None else f" that can be used: {left_out}"
         raise ConfigError(
-            f"the server cannot be trained against: its answer has no {' and no '.join(missing)}",
+            f"the server cannot be trained against: its answer has no {' and no '.join(missing)}"
+            f"{reason}",
             where=where,
             hint="use a server that honours `return_token_ids` and `logprobs`, such as vLLM or "
             "examples/serve",
         )
 
 
-def check_logprob_gap(gap: float | None, *, where: str) -> None:
-    """Raise `ConfigError` if the server samples from another distribution than the policy's.
-
-    `gap` is the mean difference of logprobs; None: the server has other tokens.
-    """
-    if gap is None:
+def check_tokenizer(call: ModelCall, tokenizer: Any, *, where: str) -> None:
+    """Raise `ConfigError` if the prompt that the server read is not the text that was sent."""
+    # As the trained model's tokenizer has it: it may not know every character.
+    text = tokenizer.decode(tokenizer.encode(_PROBE.text, add_special_tokens=False)).strip()
+    read = tokenizer.decode(list(call.prompt_ids or ()))
+    if text not in read:
         raise ConfigError(
-            "the server returned token ids that the trained model does not have",
+            f"the server has another tokenizer than the trained model, which reads {text!r} as "
+            f"{read[:80]!r} in the token ids of the server",
             where=where,
-            hint="serve the model that `model_name` names",
-        )
-    # A gap that is not a number is above, too.
-    if not gap <= _MAX_LOGPROB_GAP:
-        raise ConfigError(
-            f"the server's logprobs differ from those of the trained model by {gap:.2f} on "
-            f"average, more than {_MAX_LOGPROB_GAP}",
-            where=where,
-            hint="serve the same model; vLLM needs --logprobs-mode processed_logprobs at another "
-            "temperature than 1",
+            hint="serve the model and the tokenizer that `model_name` names",
         )
 
 

@@ -1,6 +1,7 @@
 """How new weights reach the server that samples: the hook, and one for each of two servers."""
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +13,10 @@ from assay.types import Endpoint
 
 from .checkpoints import remove_folder, write_folder
 
-_MAX_ERROR_CHARACTERS = 300
+_MAX_ANSWER_CHARACTERS = 300
 _RETRY_WAITS_S = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+# vLLM frees the blocks of its last answers a moment after it has sent them.
+_RESET_WAITS_S = (0.1, 0.5, 1.0, 2.0, 4.0)
 
 
 @dataclass(frozen=True)
@@ -127,7 +130,7 @@ class ReloadVLLM:
             await requests.send("POST", f"{root}/pause?mode=wait", hint=_VLLM_HINT)
             # A server whose update failed stays paused: it may hold parts of both versions.
             await requests.send("POST", f"{root}/collective_rpc", json=reload, hint=_VLLM_HINT)
-            await requests.send("POST", f"{root}/reset_prefix_cache", hint=_VLLM_HINT)
+            await _reset_prefix_cache(requests, f"{root}/reset_prefix_cache")
             await requests.send("POST", f"{root}/resume", hint=_VLLM_HINT)
         await asyncio.to_thread(self._remove_others, weights.version)
 
@@ -141,6 +144,26 @@ _VLLM_HINT = (
     "start vLLM with VLLM_SERVER_DEV_MODE=1, on a machine that can read the folder; restart it if "
     "it stays paused"
 )
+
+
+async def _reset_prefix_cache(requests: "_Requests", url: str) -> None:
+    for wait_s in (*_RESET_WAITS_S, None):
+        refusal: TrainingError | None = None
+        try:
+            answer = await requests.send("POST", url, hint=_VLLM_HINT)
+        except TrainingError as error:
+            answer, refusal = "", error
+        # Some versions answer with nothing, others with `success`. A cache in use is not reset, and
+        # the status is 200 all the same.
+        if refusal is None and not re.search(r"\bfalse\b", answer):
+            return
+        if wait_s is not None:
+            await asyncio.sleep(wait_s)
+    raise refusal or TrainingError(
+        f"the server keeps prefixes that the old weights computed: it answered {answer!r}",
+        where=url,
+        hint="end other uses of the server, and restart it: it is still paused",
+    )
 
 
 class _Requests:
@@ -161,16 +184,19 @@ class _Requests:
     async def __aexit__(self, *_: object) -> None:
         await self._http.close()
 
-    async def send(self, method: str, url: str, *, hint: str, **body: Any) -> None:
-        """Send one request. Raises `TrainingError` if it fails, `EndpointError` if unanswered."""
+    async def send(self, method: str, url: str, *, hint: str, **body: Any) -> str:
+        """Return the answer to a request, cut short.
+
+        Raises `TrainingError` if it is an error, and `EndpointError` if there is none.
+        """
         from aiohttp import ClientError
 
         where = url.partition("?")[0]
         try:
             async with self._http.request(method, url, **body) as answer:
+                text = (await answer.text(errors="replace"))[:_MAX_ANSWER_CHARACTERS]
                 if answer.status < 300:
-                    return
-                text = (await answer.text(errors="replace"))[:_MAX_ERROR_CHARACTERS]
+                    return text
                 problem = f"HTTP {answer.status}: {text}"
         except (ClientError, TimeoutError, OSError) as error:
             raise EndpointError(
