@@ -255,6 +255,26 @@ def test_search_works_in_pages_that_are_opened_as_files(site: Path, watched: Wat
     assert [url for url in watched.requests if not url.startswith(("file:", "data:"))] == []
 
 
+@pytest.mark.slow
+def test_the_copy_button_copies_commands_without_prompt_and_output(
+    site: Path, watched: WatchedPage
+) -> None:
+    page = watched.page
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.goto((site / "index.html").as_uri())
+    copied = []
+    # The script of the theme adds them.
+    buttons = page.locator("article :is(.md-clipboard, .md-code__button)")
+    buttons.nth(1).wait_for()
+    for button in buttons.all():
+        button.click()
+        copied.append(page.evaluate("navigator.clipboard.readText()"))
+
+    code, commands = copied
+    assert code.startswith("from assay import EvalConfig\n")
+    assert commands == "pip install assay-eval\nassay eval capitals.py"
+
+
 @pytest.fixture
 def list_files() -> Callable[[Path], dict[str, str]]:
     """What the hook of the wheel adds."""
