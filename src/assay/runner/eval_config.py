@@ -46,7 +46,7 @@ from assay.types import (
     stable_id,
 )
 
-from .ray_settings import RaySettings
+from .engines.ray_settings import RaySettings
 from .replay_source import describe_replay
 from .seeds import derive_environment_seed, derive_sampling_seed
 

@@ -26,14 +26,14 @@ from assay.store import (
 from assay.types import Sample, compute_file_sha256, reduce_gc_frequency, stable_id
 
 from .agent_gateway import find_agent_gateway
-from .engine import EvalEngine
+from .engines.in_process import EvalEngine
+from .engines.ray_settings import refuse_file_store
 from .eval_config import EvalConfig
 from .eval_report import EvalReport, ReplayCounts, build_eval_report
 from .git_commit import read_git_commit
 from .kept_rollouts import KeptRollouts, iterate_reused_runs
 from .opening_messages import check_opening
 from .peers import Peers
-from .ray_settings import refuse_file_store
 from .replay_source import connect_model, open_replay
 from .rollout_job import RolloutJob, build_rollout_jobs
 from .run_progress import Progress, ProgressCallback, RunControl, Stop
@@ -227,7 +227,7 @@ async def open_engine(
     if config.engine is None:
         yield lambda run: build_engine
         return
-    from .ray_cluster import RayCluster
+    from .engines.ray_cluster import RayCluster
 
     async with RayCluster(config, store, dataset_folder) as cluster:
         yield cluster.build_engine

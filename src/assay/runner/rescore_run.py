@@ -12,12 +12,12 @@ from assay.scorers import ScoreFunction
 from assay.store import ResultRow, Run, RunSpec, Store, sample_key
 from assay.types import Boundary, Sample, reduce_gc_frequency, stable_id
 
-from .engine import EvalEngine
+from .engines.in_process import EvalEngine
+from .engines.ray_settings import RaySettings, refuse_file_store
 from .eval_config import EvalConfig
 from .eval_report import EvalReport, build_eval_report
 from .evaluation import Resume, create_run_id, execute_jobs, open_engine, start_or_resume
 from .peers import Peers
-from .ray_settings import RaySettings, refuse_file_store
 from .rollout_job import RolloutJob
 from .run_progress import Progress, ProgressCallback, RunControl, Stop
 from .shard import Shard
