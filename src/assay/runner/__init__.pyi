@@ -1,7 +1,9 @@
 from .agent_gateway import find_agent_gateway as find_agent_gateway
 from .engines.in_process import EvalEngine as EvalEngine
+from .engines.ray_settings import EngineRef as EngineRef
 from .engines.ray_settings import RaySettings as RaySettings
 from .engines.ray_settings import ShippedCode as ShippedCode
+from .engines.ray_settings import read_engine as read_engine
 from .engines.ray_settings import refuse_file_store as refuse_file_store
 from .eval_config import EvalConfig as EvalConfig
 from .eval_config import PrepareMessages as PrepareMessages
