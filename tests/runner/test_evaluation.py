@@ -476,7 +476,7 @@ def test_a_sample_that_cannot_be_recorded_ends_the_run_and_costs_no_other(
     async def at_once(sample: Sample) -> bool:
         return True  # without a thread: the three end in one turn of the event loop
 
-    monkeypatch.setattr("assay.runner.engine.build_result_row", spoiled)
+    monkeypatch.setattr("assay.runner.engines.in_process.build_result_row", spoiled)
 
     with pytest.raises(ValueError, match="no entry for this one"):
         run(rows(3), EvalConfig(endpoint=ECHO, score_fn=at_once), store=store)

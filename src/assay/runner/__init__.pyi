@@ -1,5 +1,10 @@
 from .agent_gateway import find_agent_gateway as find_agent_gateway
-from .engine import EvalEngine as EvalEngine
+from .engines.in_process import EvalEngine as EvalEngine
+from .engines.ray_settings import EngineRef as EngineRef
+from .engines.ray_settings import RaySettings as RaySettings
+from .engines.ray_settings import ShippedCode as ShippedCode
+from .engines.ray_settings import read_engine as read_engine
+from .engines.ray_settings import refuse_file_store as refuse_file_store
 from .eval_config import EvalConfig as EvalConfig
 from .eval_config import PrepareMessages as PrepareMessages
 from .eval_config import check_max_cost as check_max_cost
@@ -20,9 +25,6 @@ from .label_counts import count_labels as count_labels
 from .progress_line import format_duration as format_duration
 from .progress_line import format_progress as format_progress
 from .progress_line import show_progress as show_progress
-from .ray_settings import RaySettings as RaySettings
-from .ray_settings import ShippedCode as ShippedCode
-from .ray_settings import refuse_file_store as refuse_file_store
 from .record_run import record_samples as record_samples
 from .replay_source import is_recording_file as is_recording_file
 from .replay_source import open_recording as open_recording

@@ -46,7 +46,7 @@ from assay.types import (
     stable_id,
 )
 
-from .ray_settings import RaySettings
+from .engines.ray_settings import EngineRef, RaySettings, read_engine
 from .replay_source import describe_replay
 from .seeds import derive_environment_seed, derive_sampling_seed
 
@@ -101,15 +101,8 @@ class _EngineField:
     def __get__(self, config: "EvalConfig | None", kind: type | None = None) -> RaySettings | None:
         return None if config is None else config.__dict__.get("_engine")
 
-    def __set__(self, config: "EvalConfig", given: RaySettings | Literal["ray"] | None) -> None:
-        found = RaySettings() if given == "ray" else given
-        if not isinstance(found, RaySettings | None):
-            raise ConfigError(
-                f"engine={found!r} is unknown",
-                where="EvalConfig",
-                hint="pass 'ray' or RaySettings(...), or omit it to run in this process",
-            )
-        config.__dict__["_engine"] = found
+    def __set__(self, config: "EvalConfig", given: EngineRef | None) -> None:
+        config.__dict__["_engine"] = read_engine(given, where="EvalConfig")
 
 
 @accept_environment_alias("environment_factory")

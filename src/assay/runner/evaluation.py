@@ -26,14 +26,14 @@ from assay.store import (
 from assay.types import Sample, compute_file_sha256, reduce_gc_frequency, stable_id
 
 from .agent_gateway import find_agent_gateway
-from .engine import EvalEngine
+from .engines.in_process import EvalEngine
+from .engines.ray_settings import EngineRef, refuse_file_store
 from .eval_config import EvalConfig
 from .eval_report import EvalReport, ReplayCounts, build_eval_report
 from .git_commit import read_git_commit
 from .kept_rollouts import KeptRollouts, iterate_reused_runs
 from .opening_messages import check_opening
 from .peers import Peers
-from .ray_settings import refuse_file_store
 from .replay_source import connect_model, open_replay
 from .rollout_job import RolloutJob, build_rollout_jobs
 from .run_progress import Progress, ProgressCallback, RunControl, Stop
@@ -67,16 +67,19 @@ class Resume:
     """Abort if the prompt of a recorded sample has changed since."""
 
 
-async def evaluate(
+async def evaluate(  # noqa: PLR0913  # an evaluation, and where it runs
     dataset: Source | SampleStream,
     config: EvalConfig,
     *,
     store: Store | str | Path | None = None,
+    engine: EngineRef | None = None,
     resume: Resume | str | None = None,
     watch: ProgressCallback | None = None,
     stop: Stop | None = None,
 ) -> EvalReport:
     """Roll out and score every sample, recording each durably as it ends.
+
+    `engine` executes the samples in place of that of `config`.
 
     A failure is data: it is attributed to its boundary and kept with its sample, and the other
     samples continue. Raises errors that affect the whole run: an unreadable dataset, a refused
@@ -84,6 +87,8 @@ async def evaluate(
     reached. Samples recorded before the error are kept, and the run can be resumed.
     """
     stop = stop or Stop()
+    if engine is not None:
+        config = replace(config, engine=engine)
     given = Resume(resume) if isinstance(resume, str) else resume
     with open_replay(config, store) as (config, replay):
         prepared = prepare_evaluation(dataset, config, replay)
@@ -239,7 +244,7 @@ async def open_engine(
     if config.engine is None:
         yield lambda run: build_engine
         return
-    from .ray_cluster import RayCluster
+    from .engines.ray_cluster import RayCluster
 
     async with RayCluster(config, store, dataset_folder) as cluster:
         yield cluster.build_engine

@@ -5,19 +5,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Literal
 
 from assay.errors import ConfigError
 from assay.scorers import ScoreFunction
 from assay.store import ResultRow, Run, RunSpec, Store, sample_key
 from assay.types import Boundary, Sample, reduce_gc_frequency, stable_id
 
-from .engine import EvalEngine
+from .engines.in_process import EvalEngine
+from .engines.ray_settings import EngineRef, refuse_file_store
 from .eval_config import EvalConfig
 from .eval_report import EvalReport, build_eval_report
 from .evaluation import Resume, create_run_id, execute_jobs, open_engine, start_or_resume
 from .peers import Peers
-from .ray_settings import RaySettings, refuse_file_store
 from .rollout_job import RolloutJob
 from .run_progress import Progress, ProgressCallback, RunControl, Stop
 from .shard import Shard
@@ -54,7 +53,7 @@ class RescoreOptions:
     stops_early: bool = True
     """Whether to stop the new run when none of its samples succeeds."""
 
-    engine: RaySettings | Literal["ray"] | None = None
+    engine: EngineRef | None = None
     """Where samples are scored, as in `EvalConfig`."""
 
 

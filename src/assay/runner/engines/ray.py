@@ -14,12 +14,12 @@ from assay.scorers import Judge
 from assay.store import Run, Writer
 from assay.types import Failure, Usage
 
-from .engine import EvalEngine
-from .eval_config import EvalConfig
+from ..eval_config import EvalConfig
+from ..rollout_job import RolloutJob
+from ..run_progress import RunControl
+from .in_process import EvalEngine
 from .ray_cluster import RayCluster, StartedWorker, WorkerDied, call_worker
 from .ray_worker import JobReport, SentJob
-from .rollout_job import RolloutJob
-from .run_progress import RunControl
 
 _MAX_BATCH = 32
 # Larger arguments of a call take the way through Ray's object store.

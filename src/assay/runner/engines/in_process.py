@@ -43,15 +43,15 @@ from assay.types import (
     set_unchecked,
 )
 
-from .early_stop import Admission, EarlyStop, ObservedClient
-from .environment_result import add_environment_steps, read_environment_result
-from .eval_config import EvalConfig
-from .replay_source import conclude_replay
-from .rollout_function import RolloutFunctionAgent
-from .rollout_job import RolloutJob
-from .run_progress import RunControl
-from .sample_cost import compute_sample_cost, compute_trajectory_cost
-from .sent_messages import digest_messages, prepare_messages
+from ..early_stop import Admission, EarlyStop, ObservedClient
+from ..environment_result import add_environment_steps, read_environment_result
+from ..eval_config import EvalConfig
+from ..replay_source import conclude_replay
+from ..rollout_function import RolloutFunctionAgent
+from ..rollout_job import RolloutJob
+from ..run_progress import RunControl
+from ..sample_cost import compute_sample_cost, compute_trajectory_cost
+from ..sent_messages import digest_messages, prepare_messages
 
 _Awaited = TypeVar("_Awaited")
 

@@ -22,8 +22,8 @@ from assay.providers import PROVIDERS
 from assay.scorers import hash_loaded_files
 from assay.store import Run, Store
 
-from .engine import EvalEngine
-from .eval_config import EvalConfig
+from ..eval_config import EvalConfig
+from .in_process import EvalEngine
 from .ray_settings import RaySettings, ShippedCode, split_address
 
 _PROBE_S = 5.0
@@ -110,7 +110,7 @@ class RayCluster:
 
     def build_engine(self, run: Run) -> Callable[..., EvalEngine]:
         """Return what builds the engine of a run on these workers."""
-        from .ray_engine import RayEngine
+        from .ray import RayEngine
 
         return partial(RayEngine, self, run)
 

@@ -1,10 +1,12 @@
 """The settings of a run on Ray: what is refused before a cluster is started."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from assay.certify import CertifySettings
 from assay.errors import ConfigError
 from assay.runner import (
     EvalConfig,
@@ -35,10 +37,20 @@ def test_a_sqlite_store_is_refused_and_not_created(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_evaluate_takes_the_engine_as_a_word(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot record into a SQLite file"):
+        evaluate_sync(_ROWS, build_config(None), store=tmp_path / "runs.db", engine="ray")
+
+
+def test_a_certification_takes_the_engine_as_a_word() -> None:
+    assert CertifySettings(engine="ray").engine == RaySettings()
+
+
+@pytest.mark.parametrize("build", [build_config, lambda engine: CertifySettings(engine=engine)])
 @pytest.mark.parametrize("engine", ["dask", 4, RaySettings])
-def test_an_unknown_engine_is_refused(engine: object) -> None:
+def test_an_unknown_engine_is_refused(engine: object, build: Callable[[object], object]) -> None:
     with pytest.raises(ConfigError, match=r"engine=.* is unknown"):
-        build_config(engine)
+        build(engine)
 
 
 @pytest.mark.parametrize("address", ["ray://host:1", "host", "host:", ":1", "host:99999", "auto"])

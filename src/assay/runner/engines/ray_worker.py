@@ -28,15 +28,15 @@ from assay.scorers import Judge, Spending, build_import_path, import_file
 from assay.store import InsertRow, KeptRollout, Run, Store, Writer, sample_key
 from assay.types import Boundary, Failure, Sample, Usage
 
-from .agent_gateway import find_agent_gateway
-from .early_stop import EarlyStop, ObservedClient
-from .engine import EvalEngine
-from .eval_config import EvalConfig
-from .evaluation import use_workspaces
-from .kept_rollouts import iterate_reused_runs
-from .rescore_run import clear_score
-from .rollout_job import RolloutJob
-from .run_progress import Progress, RunControl, Stop
+from ..agent_gateway import find_agent_gateway
+from ..early_stop import EarlyStop, ObservedClient
+from ..eval_config import EvalConfig
+from ..evaluation import use_workspaces
+from ..kept_rollouts import iterate_reused_runs
+from ..rescore_run import clear_score
+from ..rollout_job import RolloutJob
+from ..run_progress import Progress, RunControl, Stop
+from .in_process import EvalEngine
 from .sealed_message import MessageReader
 
 # Results that end within this time are reported together: a remote call costs more than a result.
@@ -461,7 +461,7 @@ ASSAY_FILES = "the files of assay"
 
 def _digest_own_files() -> str:
     # An editable install has the same version whatever its files are.
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
         digest.update(path.relative_to(root).as_posix().encode())
