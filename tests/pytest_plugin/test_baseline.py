@@ -77,6 +77,8 @@ def test_nothing_in_common_is_said() -> None:
     found = compare_test(rows(1.0), rows(None), tolerance=0.0)
 
     assert (found.regressed, found.text) == (False, "no sample is judged in both")
+    aborted = compare_test(rows(1.0), [], tolerance=0.0)
+    assert not aborted.regressed
 
 
 def test_a_baseline_of_other_samples_compares_nothing_and_fails() -> None:

@@ -155,7 +155,8 @@ def judge_test(
     difference = comparison.difference.mean
     missing = comparison.missing_in_b.count
     note = f"; {format_plural(missing, 'baseline sample')} missing" if missing else ""
-    if difference is None and missing and comparison.baseline_judged:
+    others = comparison.missing_in_a.count
+    if difference is None and missing and others and comparison.baseline_judged:
         # Other samples, or other ids: nothing was compared, and nobody would notice a fall.
         text = f"no sample of the baseline is in this session; {_UPDATE_HINT}"
         return TestComparison(test, None, True, text)
