@@ -18,7 +18,7 @@ from .check_entry import (
 )
 from .conditions import ConditionOrValue, quote_json
 from .conversation import AgentScope, AnsweredCall, ConversationView
-from .findings import CheckFinding, cut_excerpt, mark_unscored
+from .findings import CheckFinding, combine_findings, cut_excerpt, mark_unscored
 from .json_paths import JsonPath, parse_json_path
 from .targets import Scope, Turn
 
@@ -153,28 +153,21 @@ class ToolArgsMatch(ToolRule):
             others = _describe_calls(reading.list_calls(self.scope))
             return CheckFinding(False, f"no call{self.limits.words}; {others}")
         every = self.tool_args_match.of == "every"
-        first: CheckFinding | None = None
-        for call in calls:
-            problem = None
-            if call.asked.malformed:
-                problem = "its arguments are not a JSON object"
-            for path, condition in () if problem else self.tool_args_match.args.items():
-                values = path.find(call.asked.arguments)
-                missed = [condition.problem(value) for _, value in values]
-                if not values:
-                    problem = f"the argument {path.source!r} is missing"
-                elif None not in missed:
-                    problem = f"{path.source!r} {missed[0]}"
-                if problem:
-                    break
-            reason = f"{call.place} calls {_describe_call(call)}: {problem or 'matches'}"
-            found = CheckFinding(problem is None, reason)
-            if found.passed is not every:
-                return found
-            first = first or found
-        assert first is not None  # there is a call
-        more = f"; the same of {len(calls) - 1} more" if len(calls) > 1 else ""
-        return CheckFinding(first.passed, first.reason + more)
+        return combine_findings(map(self._judge_call, calls), every=every)
+
+    def _judge_call(self, call: AnsweredCall) -> CheckFinding:
+        problem = "its arguments are not a JSON object" if call.asked.malformed else None
+        for path, condition in () if problem else self.tool_args_match.args.items():
+            values = path.find(call.asked.arguments)
+            missed = [condition.problem(value) for _, value in values]
+            if not values:
+                problem = f"the argument {path.source!r} is missing"
+            elif None not in missed:
+                problem = f"{path.source!r} {missed[0]}"
+            if problem:
+                break
+        reason = f"{call.place} calls {_describe_call(call)}: {problem or 'matches'}"
+        return CheckFinding(problem is None, reason)
 
 
 class OneToolRule(ToolRule):
