@@ -107,16 +107,14 @@ def find_author() -> str:
         name = found.stdout.decode(errors="replace").strip()
     except (OSError, subprocess.SubprocessError):
         name = ""
-    return (name or _find_account())[:200]
+    if not name:
+        try:
+            import pwd  # not on Windows
 
-
-def _find_account() -> str:
-    try:
-        import pwd
-
-        return pwd.getpwuid(os.getuid()).pw_name
-    except (ImportError, KeyError):
-        return ""
+            name = pwd.getpwuid(os.getuid()).pw_name
+        except (ImportError, KeyError):
+            name = ""
+    return name[:200]
 
 
 def read_label(run: Run, key: str, author: str) -> LabelView:

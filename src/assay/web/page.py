@@ -175,7 +175,7 @@ def read_choice(request: Request, name: str, choices: Sequence[str]) -> str | No
     return text or None
 
 
-def copy_fields(model: type[_ViewT], source: object, **others: Any) -> _ViewT:
+def copy_fields(model: type[_ViewT], source: object, /, **others: Any) -> _ViewT:
     """Build a model from the attributes of the same names, and from `others`."""
     names = model.model_fields.keys() - others.keys()
     return model(**{name: getattr(source, name) for name in names}, **others)

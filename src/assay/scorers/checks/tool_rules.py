@@ -69,7 +69,8 @@ class ToolCalled(ToolRule):
         reasons = []
         for name in self.tool_called.tool:
             own = [call for call in calls if call.name == name]
-            reason = _describe_times(name, own)
+            times = "once, in" if len(own) == 1 else f"{len(own)} times, first in"
+            reason = f"{name!r} was {f'called {times} {own[0].place}' if own else 'not called'}"
             if len(own) < least or (most is not None and len(own) > most):
                 wanted = f"at least {least}" if len(own) < least else f"at most {most}"
                 others = "" if own else f"; {_describe_calls(calls)}"
@@ -227,14 +228,6 @@ class NoToolErrors(OneToolRule):
             )
             return mark_unscored(f"the record does not show whether tools failed: {where}")
         return CheckFinding(True, f"{_format_tool_calls(calls)}, none failed")
-
-
-def _describe_times(name: str, calls: list[AnsweredCall]) -> str:
-    if not calls:
-        return f"{name!r} was not called"
-    if len(calls) == 1:
-        return f"{name!r} was called once, in {calls[0].place}"
-    return f"{name!r} was called {len(calls)} times, first in {calls[0].place}"
 
 
 def _format_tool_calls(calls: list[AnsweredCall]) -> str:
