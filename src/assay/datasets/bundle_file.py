@@ -149,10 +149,16 @@ class Bundle:
     @classmethod
     def open(cls, path: Path) -> Self:
         """Read and check a whole bundle without writing anything. Raises `DatasetError`."""
-        manifest, digest = _read_manifest(path)
+        # Named, so that the archive stays open while its first member is read.
+        members = read_archive(path)
+        member, pieces = next(members, (None, iter(())))
+        if member is None or member.name != MANIFEST:
+            raise build_bundle_error(path, f"its first member is not {MANIFEST}")
+        data = b"".join(pieces)
+        manifest = _parse_manifest(path, data)
         for _ in _check_members(path, manifest):
             pass
-        return cls(path, manifest, digest)
+        return cls(path, manifest, compute_sha256(data))
 
     def extract(self, folder: Path, *, only: frozenset[str] | None = None) -> None:
         """Write the members into an empty folder.
@@ -193,15 +199,6 @@ class _ResultLines(JsonLines):
 
     def where(self, position: int) -> str:
         return f"{self.bundle}:{RESULTS}:{position}"
-
-
-def _read_manifest(path: Path) -> tuple[BundleManifest, str]:
-    for member, pieces in read_archive(path):
-        if member.name != MANIFEST:
-            break
-        data = b"".join(pieces)
-        return _parse_manifest(path, data), compute_sha256(data)
-    raise build_bundle_error(path, f"its first member is not {MANIFEST}")
 
 
 def _parse_manifest(path: Path, data: bytes) -> BundleManifest:

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow
+from pyarrow.parquet import ParquetFile
+
 from assay.errors import BadRow, DatasetError
 
 from .json_text import find_duplicate
@@ -26,8 +29,6 @@ class ParquetTable:
         return f"{self.path}[{position}]"
 
     def __iter__(self) -> Iterator[tuple[int, RowOutcome]]:
-        import pyarrow
-
         try:
             yield from self._read_rows()
         except (pyarrow.ArrowException, OSError) as error:
@@ -38,11 +39,16 @@ class ParquetTable:
             ) from error
 
     def _read_rows(self) -> Iterator[tuple[int, RowOutcome]]:
-        from pyarrow.parquet import ParquetFile
-
         position = 0
         with ParquetFile(self.path) as file:
-            self._refuse_repeated_columns(file.schema_arrow.names)
+            # `to_pylist` makes dicts, which would silently keep the last of two equal columns.
+            repeated = find_duplicate(file.schema_arrow.names)
+            if repeated is not None:
+                raise DatasetError(
+                    f"two columns are named {repeated!r}",
+                    where=str(self.path),
+                    hint="rename one of them",
+                )
             for batch in file.iter_batches(batch_size=_BATCH_ROWS):
                 # Measured in Arrow: Python objects are several times as large.
                 small = batch.nbytes <= self.limits.max_row_bytes
@@ -61,13 +67,3 @@ class ParquetTable:
         for number, row in enumerate(batch.to_pylist(), start=position):
             where = self.where(number)
             yield number, check_row(row, where=where, max_depth=self.limits.max_depth)
-
-    def _refuse_repeated_columns(self, names: list[str]) -> None:
-        # `to_pylist` makes dicts, which would silently keep the last of two equal columns.
-        repeated = find_duplicate(names)
-        if repeated is not None:
-            raise DatasetError(
-                f"two columns are named {repeated!r}",
-                where=str(self.path),
-                hint="rename one of them",
-            )

@@ -181,9 +181,6 @@ class _OutputReader:
             return read_message_list([value["message"]], self.dropped)
         if classify_message(value) is not None:
             return self._read_message(value)
-        return self._read_answer(value)
-
-    def _read_answer(self, value: Mapping[str, Any]) -> _Read:
         for key in ANSWER_KEYS:
             if isinstance(value.get(key), str):
                 drop_fields(value, (key, "usage"), "output", self.dropped)

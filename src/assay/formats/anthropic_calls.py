@@ -93,17 +93,15 @@ def read_messages_conversation(body: Mapping[str, Any]) -> list[Message]:
     """
     turns = expect_sequence(body.get("messages") or [], "messages")
     messages = from_anthropic([], system=body.get("system") or None)
-    for is_system, run in groupby(turns, _is_system_turn):
+    for is_system, run in groupby(
+        turns, lambda turn: isinstance(turn, Mapping) and turn.get("role") == "system"
+    ):
         if is_system:
             for turn in run:
                 messages += from_anthropic([], system=turn.get("content") or "")
         else:
             messages += from_anthropic(list(run))
     return messages
-
-
-def _is_system_turn(turn: object) -> bool:
-    return isinstance(turn, Mapping) and turn.get("role") == "system"
 
 
 def _read_tool(tool: object, where: str, dropped: list[Dropped]) -> ToolSpec:
@@ -142,6 +140,8 @@ def write_messages_answer(answer: ModelAnswer) -> dict[str, Any]:
         {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments}
         for call in message.tool_calls
     ]
+    usage = answer.usage or Usage()
+    cached = usage.cached_tokens or 0
     return {
         "id": f"msg_{answer.id}",
         "type": "message",
@@ -150,19 +150,13 @@ def write_messages_answer(answer: ModelAnswer) -> dict[str, Any]:
         "content": blocks,
         "stop_reason": _STOP_REASONS[answer.finish_reason],
         "stop_sequence": None,
-        "usage": _write_messages_usage(answer.usage),
-    }
-
-
-def _write_messages_usage(usage: Usage | None) -> dict[str, int]:
-    # The API has no place for unknown counts.
-    known = usage or Usage()
-    cached = known.cached_tokens or 0
-    return {
-        "input_tokens": max((known.input_tokens or 0) - cached, 0),
-        "cache_creation_input_tokens": 0,
-        "cache_read_input_tokens": cached,
-        "output_tokens": known.output_tokens or 0,
+        # The API has no place for unknown counts.
+        "usage": {
+            "input_tokens": max((usage.input_tokens or 0) - cached, 0),
+            "cache_creation_input_tokens": 0,
+            "cache_read_input_tokens": cached,
+            "output_tokens": usage.output_tokens or 0,
+        },
     }
 
 

@@ -14,6 +14,7 @@ from .model_request import (
     build_free_text_tool,
     build_translation_error,
     collect_settings,
+    read_answer_format,
     wrap_free_text_calls,
 )
 from .openai_chat import from_openai_chat, to_openai_chat
@@ -53,7 +54,10 @@ def read_chat_request(body: Mapping[str, Any]) -> ModelRequest:
         settings["stop"] = (stop,) if isinstance(stop, str) else tuple(stop)
     if (choice := body.get("tool_choice")) is not None:
         settings["tool_choice"] = _read_tool_choice(choice)
-    if (schema := _read_response_format(body.get("response_format"))) is not None:
+    schema = read_answer_format(
+        body.get("response_format"), "response_format", nested="json_schema"
+    )
+    if schema is not None:
         settings["response_schema"] = schema
     tools, free_text = _read_chat_tools(body.get("tools") or [], dropped)
     return ModelRequest(
@@ -106,20 +110,6 @@ def _read_tool_choice(choice: object) -> str | dict[str, str]:
         if isinstance(nested, Mapping) and isinstance(nested.get("name"), str):
             return {"name": nested["name"]}
     raise build_translation_error("tool_choice")
-
-
-def _read_response_format(given: object) -> dict[str, Any] | None:
-    if given is None:
-        return None
-    data = expect_mapping(given, "response_format")
-    if data.get("type") == "text":
-        return None
-    if data.get("type") == "json_object":
-        return {"name": "answer", "schema": {}}
-    if data.get("type") == "json_schema":
-        schema = expect_mapping(data.get("json_schema"), "response_format.json_schema")
-        return {"name": schema.get("name") or "answer", "schema": schema.get("schema") or {}}
-    raise build_translation_error("response_format")
 
 
 def write_chat_answer(answer: ModelAnswer) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from .model_request import (
     collect_settings,
     get_free_text,
     join_namespace,
+    read_answer_format,
     wrap_free_text_calls,
 )
 from .openai_responses import read_responses_items
@@ -56,7 +57,7 @@ def read_responses_request(body: Mapping[str, Any]) -> ModelRequest:
     if reasoning.get("effort") is not None:
         settings["reasoning_effort"] = reasoning["effort"]
     text = expect_mapping(body.get("text") or {}, "text")
-    if (schema := _read_text_format(text.get("format"))) is not None:
+    if (schema := read_answer_format(text.get("format"), "text.format")) is not None:
         settings["response_schema"] = schema
     for name, given in (("reasoning.summary", reasoning), ("text.verbosity", text)):
         if given.get(name.partition(".")[2]) is not None:
@@ -158,19 +159,6 @@ def _read_responses_choice(choice: object) -> str | dict[str, str]:
     if isinstance(choice, Mapping) and choice.get("type") in ("function", "custom"):
         return {"name": expect_text(choice.get("name"), "tool_choice.name")}
     raise build_translation_error("tool_choice")
-
-
-def _read_text_format(given: object) -> dict[str, Any] | None:
-    if given is None:
-        return None
-    data = expect_mapping(given, "text.format")
-    if data.get("type") == "text":
-        return None
-    if data.get("type") == "json_object":
-        return {"name": "answer", "schema": {}}
-    if data.get("type") == "json_schema":
-        return {"name": data.get("name") or "answer", "schema": data.get("schema") or {}}
-    raise build_translation_error("text.format")
 
 
 def write_responses_answer(answer: ModelAnswer) -> dict[str, Any]:

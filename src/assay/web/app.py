@@ -29,7 +29,7 @@ from . import (
     training_page,
     transcript_pair_page,
 )
-from .page import ViewContext, find_context
+from .page import ViewContext, render_page
 from .render import build_templates
 from .security import AccessRules, SecurityMiddleware
 
@@ -106,14 +106,5 @@ def _show_internal_error(request: Request, error: Exception) -> Response:
 def _show_error(request: Request, status: int, message: str, hint: str | None = None) -> Response:
     if request.url.path.startswith("/api/"):
         return JSONResponse({"error": message, "hint": hint}, status)
-    context = find_context(request)
-    text = context.templates.get_template("error.html").render(
-        status=status,
-        message=message,
-        hint=hint,
-        section=None,
-        page_token=context.page_token,
-        where=context.store.where,
-        address=request.url.path,
-    )
+    text = render_page(request, "error.html", None, status=status, message=message, hint=hint)
     return Response(text, status, media_type="text/html")

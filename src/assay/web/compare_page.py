@@ -177,7 +177,10 @@ def build_comparison(
 ) -> CompareView:
     """Build the comparison of two or more runs, with a page of the samples to show."""
     rows = [run.row() for run in runs]
-    joined = find_joined(store, runs, rows)
+    # Computed again only after one of the runs has changed.
+    key = tuple(part for row in rows for part in build_run_key(store, row))
+    results = sum(row.totals.recorded for row in rows)
+    joined = _JOINED.get(key, lambda: join_runs(runs), results=results)
     counts = {each: joined.table.count(each) for each in get_args(Show)}
     if show is None:
         show = "flipped" if counts["flipped"] else "all"
@@ -199,13 +202,6 @@ def build_comparison(
         next=listed[-1] if more else None,
         query=urlencode([("run", run.id) for run in runs]),
     )
-
-
-def find_joined(store: Store, runs: Sequence[Run], rows: Sequence[RunRow]) -> JoinedRuns:
-    """Return the joined runs, computed again only after one of them has changed."""
-    key = tuple(part for row in rows for part in build_run_key(store, row))
-    results = sum(row.totals.recorded for row in rows)
-    return _JOINED.get(key, lambda: join_runs(runs), results=results)
 
 
 def describe_compared_runs(rows: Sequence[RunRow]) -> tuple[ComparedRun, ...]:

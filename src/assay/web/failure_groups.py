@@ -93,7 +93,7 @@ def find_bad_results(run: Run, summary: RunSummary) -> BadResults:
         else each.distribution.highest
         for name, each in summary.metrics.items()
     }
-    for row in _read_table_rows(run, (_FAILED, worse)):
+    for row in read_table_rows(run, TableQuery(_FAILED), TableQuery(worse)):
         sample = BadSample(
             run.id,
             row.key,
@@ -123,18 +123,6 @@ def find_bad_results(run: Run, summary: RunSummary) -> BadResults:
         for error in list_tool_errors(body.messages):
             found.add("tool", error, sample)
     return found
-
-
-def _read_table_rows(run: Run, filters: Sequence[str]) -> Iterator[TableRow]:
-    table = run.table()
-    for query in map(TableQuery, filters):
-        after: str | None = None
-        while True:
-            page = table.read_page(query, size=_ROWS_PER_PAGE, after=after)
-            yield from page.rows
-            after = page.next
-            if after is None:
-                break
 
 
 def read_bodies(run: Run, samples: Sequence[BadSample]) -> Iterator[tuple[BadSample, Sample]]:
@@ -168,3 +156,16 @@ def is_tool_error(message: Message) -> bool:
         or details.get("status") == "error"
         or (type(code) is int and code != 0)
     )
+
+
+def read_table_rows(run: Run, *queries: TableQuery) -> Iterator[TableRow]:
+    """Yield the rows of several tables of a run, a page at a time."""
+    table = run.table()
+    for query in queries:
+        after: str | None = None
+        while True:
+            page = table.read_page(query, size=_ROWS_PER_PAGE, after=after)
+            yield from page.rows
+            after = page.next
+            if after is None:
+                break

@@ -142,7 +142,7 @@ def read_failures(store: Store, request: Request) -> FailuresView:
     """Read the bad results of the runs of a request, or of the newest runs."""
     runs = _choose_runs(store, request)
     found = [_find_results(store, run) for run in runs]
-    by, value = _read_group(request)
+    by, value = _read_chosen_group(request)
     start = read_number(request, "start") or 0
     groups = _merge_groups(found)
     chosen = _select_samples(found, groups, by, value)
@@ -219,7 +219,7 @@ def _find_results(store: Store, run: Run) -> BadResults:
     )
 
 
-def _read_group(request: Request) -> tuple[GroupedBy | None, str | None]:
+def _read_chosen_group(request: Request) -> tuple[GroupedBy | None, str | None]:
     by = cast(GroupedBy | None, read_choice(request, "by", get_args(GroupedBy)))
     return by, read_parameter(request, "value") if by else None
 
@@ -260,7 +260,7 @@ def _read_chosen(store: Store, request: Request) -> Iterator[Sample]:
     """Yield the whole samples of a request, one at a time."""
     runs = _choose_runs(store, request)
     found = [_find_results(store, run) for run in runs]
-    by, value = _read_group(request)
+    by, value = _read_chosen_group(request)
     chosen = _select_samples(found, _merge_groups(found) if by else [], by, value)
     by_id = {run.id: run for run in runs}
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from markupsafe import Markup, escape
 from pydantic import ConfigDict, Field, FiniteFloat, ValidationError
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -106,16 +107,14 @@ def find_author() -> str:
         name = found.stdout.decode(errors="replace").strip()
     except (OSError, subprocess.SubprocessError):
         name = ""
-    return (name or _find_account())[:200]
+    if not name:
+        try:
+            import pwd  # not on Windows
 
-
-def _find_account() -> str:
-    try:
-        import pwd
-
-        return pwd.getpwuid(os.getuid()).pw_name
-    except (ImportError, KeyError):
-        return ""
+            name = pwd.getpwuid(os.getuid()).pw_name
+        except (ImportError, KeyError):
+            name = ""
+    return name[:200]
 
 
 def read_label(run: Run, key: str, author: str) -> LabelView:
@@ -151,8 +150,6 @@ def read_labels_page(store: Store, request: Request) -> LabelsView:
 
 async def _write_label(request: Request) -> Response:
     """Store a label. The security rules have checked origin, token and size of the request."""
-    from starlette.concurrency import run_in_threadpool
-
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         return JSONResponse({"error": "the label must be sent as application/json"}, 415)
     body = await request.body()

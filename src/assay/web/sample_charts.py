@@ -17,7 +17,10 @@ def draw_steps(rewards: Sequence[float | None]) -> Markup:
     if not rewards:
         return Markup("")
     size = -(-len(rewards) // _MAX_BARS)
-    bars = [_add_up(rewards[at : at + size]) for at in range(0, len(rewards), size)]
+    bars: list[float | None] = []
+    for at in range(0, len(rewards), size):
+        part = [each for each in rewards[at : at + size] if each is not None]
+        bars.append(sum(part) if len(part) == len(rewards[at : at + size]) else None)
     known = [bar for bar in bars if bar is not None]
     high, low = max((0.0, *known)), min((0.0, *known))
     span = (high - low) or 1.0
@@ -70,8 +73,3 @@ def draw_steps(rewards: Sequence[float | None]) -> Markup:
         role="img",
         aria_label=f"rewards of {count}",
     )
-
-
-def _add_up(rewards: Sequence[float | None]) -> float | None:
-    known = [reward for reward in rewards if reward is not None]
-    return sum(known) if len(known) == len(rewards) else None

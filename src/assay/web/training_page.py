@@ -7,8 +7,8 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from assay.runner import Steps, Training, read_training
-from assay.stats import Comparison, Interval, compare, format_number, mean_interval
+from assay.runner import Training, read_training
+from assay.stats import Comparison, compare, format_number, mean_interval
 from assay.store import ResultRow, Run, RunStatus, Store
 from assay.train import compute_advantages
 from assay.types import Sample, build_label
@@ -266,11 +266,20 @@ def _compare_ends(run: Run, training: Training, settings: Mapping[str, Any]) -> 
     if len(steps) < 2:
         return None
     size = max(len(steps) // 5, 1)
-    before, after = (_average_steps(part) for part in (steps[:size], steps[-size:]))
+    ends = (steps[:size], steps[-size:])
+    before, after = (
+        mean_interval(total / count for step in part for total, count in step.rewards.values())
+        for part in ends
+    )
     paired: Comparison | None = None
     if settings["zero_variance"] != "resample":
-        ends = [{each.first for each in part} for part in (steps[:size], steps[-size:])]
-        paired = compare(*(_select_rows(run, wanted, settings) for wanted in ends), limit=0)
+        sides: list[list[ResultRow]] = []
+        for part in ends:
+            wanted = {each.first for each in part}
+            rows = [row for row in run.results() if _find_step(row, settings) in wanted]
+            # Sorted by sample: a prompt may be in several steps, and pairs are made by sample.
+            sides.append(sorted(rows, key=lambda row: row.sample_id))
+        paired = compare(*sides, limit=0)
     return RewardChange(
         steps=size,
         before=before.mean,
@@ -286,17 +295,6 @@ def _compare_ends(run: Run, training: Training, settings: Mapping[str, Any]) -> 
         p_value=None if paired is None else paired.p_value,
         conclusion="not compared" if paired is None else str(paired.conclusion),
     )
-
-
-def _average_steps(steps: Sequence[Steps]) -> Interval:
-    prompts = (each for step in steps for each in step.rewards.values())
-    return mean_interval(total / count for total, count in prompts)
-
-
-def _select_rows(run: Run, steps: set[int], settings: Mapping[str, Any]) -> list[ResultRow]:
-    # Sorted by sample: a prompt may be in several steps, and pairs are made by sample.
-    rows = [row for row in run.results() if _find_step(row, settings) in steps]
-    return sorted(rows, key=lambda row: row.sample_id)
 
 
 def _thin_out(steps: Sequence[StepFigures]) -> Sequence[StepFigures]:

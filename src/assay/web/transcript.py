@@ -165,14 +165,20 @@ class TranscriptView:
 
     def __init__(self, messages: Sequence[Message], calls: Iterable[ModelCall] = ()) -> None:
         self.messages = messages
-        self._calls = {call.message_index: call for call in calls if call.message_index is not None}
-        self._results = _pair_results(messages)
-        paired = {each for places in self._results.values() for each in places}
+        self.model_calls = {
+            call.message_index: call for call in calls if call.message_index is not None
+        }
+        """The model calls by the positions of the messages that they made."""
+
+        self.results = _pair_results(messages)
+        """The positions of the messages that answer a call, by those of its message and itself."""
+
+        paired = {each for places in self.results.values() for each in places}
         self.places = [place for place in range(len(messages)) if place not in paired]
         """The positions of the messages that are turns of their own."""
 
         self._owners = {
-            result: call for call, results in self._results.items() for result in results
+            result: call for call, results in self.results.items() for result in results
         }
 
     def find_turn(self, number: int) -> int | None:
@@ -212,14 +218,6 @@ class TranscriptView:
             next=last if last < len(self.places) else None,
         )
 
-    def results_of(self, place: int, position: int) -> list[int]:
-        """Return the positions of the messages that answer a call of a message."""
-        return self._results.get((place, position), [])
-
-    def call_of(self, place: int) -> ModelCall | None:
-        """Return the model call that made a message, if it is recorded."""
-        return self._calls.get(place)
-
 
 def read_part(message: Message, part: str) -> str | None:
     """Return the whole text of a part of a message; None for an unknown part."""
@@ -248,7 +246,7 @@ class _TurnBuilder:
         self._left = _MAX_PAGE_CHARS
 
     def build(self, place: int) -> Turn:
-        message, call = self._transcript.messages[place], self._transcript.call_of(place)
+        message, call = self._transcript.messages[place], self._transcript.model_calls.get(place)
         usage = None if call is None else call.usage
         attachments = self._list_attachments(message)
         is_result = message.role in _TOOL_ROLES
@@ -288,7 +286,7 @@ class _TurnBuilder:
             malformed=call.malformed,
             results=tuple(
                 self._build_result(each)
-                for each in self._transcript.results_of(place, position)[:_MAX_CALLS]
+                for each in self._transcript.results.get((place, position), [])[:_MAX_CALLS]
             ),
         )
 
