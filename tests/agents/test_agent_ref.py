@@ -204,3 +204,16 @@ def test_a_plugin_that_gives_no_agent_is_refused(ref: str, message: str) -> None
 def test_a_plugin_does_not_replace_a_provider_or_a_command() -> None:
     assert resolve_agent("mock:echo") == Endpoint(provider="mock", model="echo")
     assert isinstance(resolve_agent("cmd:cat"), CommandAgent)
+
+
+def test_a_file_that_is_not_a_reference_is_refused_with_the_reference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("agent.py", "agent.sh"):
+        (tmp_path / name).touch()
+
+    with pytest.raises(ConfigError, match=r"name its function: agent\.py:NAME"):
+        resolve_agent("agent.py")
+    with pytest.raises(ConfigError, match=r"run it: cmd:\./agent\.sh"):
+        resolve_agent("./agent.sh")

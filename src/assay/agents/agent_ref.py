@@ -1,6 +1,7 @@
 """What `agent=` accepts: agents, functions, models, commands, URLs and references to code."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -165,11 +166,11 @@ def _resolve_agent_string(text: str, where: str, folders: tuple[Path, ...]) -> A
 
     # The string is not shown: it may be an address with a key.
     close = get_close_matches(text.partition(":")[0], AGENT_NAMES, n=1)
-    raise ConfigError(
-        "the string does not name an agent",
-        where=where,
-        hint=f"did you mean {close[0]}:...?" if close else _AGENT_HINT,
-    )
+    hint = f"did you mean {close[0]}:...?" if close else _AGENT_HINT
+    if os.path.isfile(text):
+        is_python = text.endswith(".py")
+        hint = f"name its function: {text}:NAME" if is_python else f"run it: {COMMAND_PREFIX}{text}"
+    raise ConfigError("the string does not name an agent", where=where, hint=hint)
 
 
 def _resolve_url(text: str, where: str) -> Agent | Endpoint:

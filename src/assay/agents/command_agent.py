@@ -66,7 +66,13 @@ class CommandAgent:
             seconds = time.perf_counter() - started
         end.raise_for_status()
         text = end.stdout.decode("utf-8", "replace").rstrip("\r\n")
-        return build_trajectory(_parse_messages(text) or text, context, seconds)
+        trajectory = build_trajectory(_parse_messages(text) or text, context, seconds)
+        wrong = text.count("\ufffd") - end.stdout.count("\ufffd".encode())
+        return (
+            trajectory.model_copy(update={"dropped": {"output that is not UTF-8": wrong}})
+            if wrong
+            else trajectory
+        )
 
 
 def _parse_messages(text: str) -> object | None:
@@ -108,10 +114,16 @@ def _split_command_line(command: str) -> list[str]:
             hint="write it after the colon: cmd:./agent --flag",
         )
     if shutil.which(argv[0]) is None:
+        problem, hint = "was not found", "check that it is in PATH"
+        if len(argv) > 1 and _is_file(command):
+            hint = f"quote a path with spaces: {COMMAND_PREFIX}{shlex.quote(command)}"
+        elif _is_file(argv[0]):
+            problem = "is not executable"
+            hint = f"run chmod +x {argv[0]}, or name its interpreter, as in cmd:sh {argv[0]}"
+        elif os.sep in argv[0]:
+            hint = "check its path, which is relative to the current folder"
         raise ConfigError(
-            f"the program {argv[0]!r} was not found",
-            where=f"{COMMAND_PREFIX}{command}",
-            hint="check that it is in PATH",
+            f"the program {argv[0]!r} {problem}", where=f"{COMMAND_PREFIX}{command}", hint=hint
         )
     # The program runs in another folder: files of this one need absolute paths. A program without
     # a slash is looked up in PATH.

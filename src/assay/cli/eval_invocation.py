@@ -58,9 +58,8 @@ class EvalInvocation:
             build_next_command(self.args, "show", run.id),
             build_next_command(self.args, "compare", baseline, run.id),
         )
-        failures = tuple(run.failure_groups())
         resume = self._build_resume_command(run.id)
-        return EvalCommandReport(report, run.read_retries(), resume, commands, failures)
+        return EvalCommandReport.build(report, run, resume=resume, next=commands)
 
     def run_shard(
         self, store: RunTrackingStore, display: Display, shard: Shard

@@ -53,7 +53,9 @@ Line = str | Styled | Sequence[str | Styled]
 
 def sanitize_to_line(text: str) -> str:
     """Return `text` on one line, with control, format and unknown characters as U+FFFD."""
-    return "".join(map(_replace_control_character, " ".join(text.split())))
+    # The hint of an error has a line of its own; without it the text needs a separator.
+    words = text.replace("\n  hint: ", "; hint: ").split()
+    return "".join(map(_replace_control_character, " ".join(words)))
 
 
 def sanitize_lines(text: str) -> str:

@@ -27,12 +27,11 @@ def wait_for_run(store: Store, args: Namespace) -> int:
         print_message(_describe_unfinished(args, run))
         return EXIT_INCONCLUSIVE
     show = build_next_command(args, "show", run.id)
-    report = EvalCommandReport(
+    report = EvalCommandReport.build(
         build_eval_report(run, store, reopen=store, interrupted=False),
-        run.read_retries(),
+        run,
         resume="start the shards again, with the same command",
         next=(show,),
-        failures=tuple(run.failure_groups()),
     )
     print_report(args, report.lines(), report.plain())
     if report.problem is not None:

@@ -82,9 +82,8 @@ def main(args: Namespace) -> int:
                 build_next_command(args, "show", run.id),
                 build_next_command(args, "compare", args.run, run.id),
             )
-            failures = tuple(run.failure_groups())
             resume = _build_score_command(args, run.id)
-            ending = EvalCommandReport(report, run.read_retries(), resume, commands, failures)
+            ending = EvalCommandReport.build(report, run, resume=resume, next=commands)
     return print_run_summary(ending, args)
 
 

@@ -44,6 +44,7 @@ from .run_progress import RunControl as RunControl
 from .run_progress import Stop as Stop
 from .run_report import ListedSample as ListedSample
 from .run_report import LowScores as LowScores
+from .run_report import NotJudged as NotJudged
 from .run_report import ReasonGroup as ReasonGroup
 from .run_report import RunReport as RunReport
 from .run_report import build_run_label as build_run_label
@@ -52,6 +53,7 @@ from .run_report import describe_run as describe_run
 from .run_report import find_body as find_body
 from .run_report import find_reason as find_reason
 from .run_report import group_low_scores as group_low_scores
+from .run_report import group_not_judged as group_not_judged
 from .run_report import list_worst as list_worst
 from .run_report import normalize_reason as normalize_reason
 from .run_report import read_summary as read_summary

@@ -59,7 +59,11 @@ def import_code_ref(ref: str, *, where: str, folders: tuple[Path, ...] = ()) -> 
     names = ref.rpartition(":")[2]
     for name in names.split("."):
         if not hasattr(found, name):
-            own = [each for each in vars(found) if not each.startswith("_")]
+            own = [
+                each
+                for each, value in vars(found).items()
+                if not each.startswith("_") and not isinstance(value, ModuleType)
+            ]
             raise ConfigError(
                 f"{path.name} does not define {names!r}",
                 where=where,

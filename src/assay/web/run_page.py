@@ -190,6 +190,7 @@ class RunView(PageModel):
     """The recording that the run replayed."""
 
     failures: tuple[dict[str, Any], ...]
+    not_judged: dict[str, Any]
     low_scores: dict[str, Any]
     training: dict[str, Any] | None
     samples: tuple[dict[str, Any], ...]
