@@ -1,7 +1,13 @@
 """`assay runs wait` and `copy`: when they end, and with which status."""
 
 import json
+import time
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
 
 from assay.cli import main
 from assay.store import Store
@@ -53,6 +59,86 @@ def test_a_run_that_does_not_exist_is_refused_or_waited_for(tmp_path: Path) -> N
 
     assert (typo.returncode, early.returncode) == (2, 3)
     assert "run 'nightly' does not exist after 0.01 s" in early.stderr
+
+
+def replace_sleep(monkeypatch: pytest.MonkeyPatch, act: Callable[[float], object]) -> None:
+    """Act instead of waiting. Only the command: the writer of a store sleeps as well."""
+    clock = SimpleNamespace(monotonic=time.monotonic, sleep=act)
+    monkeypatch.setattr("assay.cli.runs_wait.time", clock)
+
+
+def abort_run(folder: Path) -> None:
+    with Store.open(folder / "a.db") as store:
+        run = store.join_run(spec(total=2), shard="1/1")
+        record(run, [broken(1)])
+        run.finish("failed")
+
+
+def test_an_aborted_run_has_ended(tmp_path: Path) -> None:
+    abort_run(tmp_path)
+
+    done = call_main(tmp_path, "runs", "wait", "run-1", "--store", "a.db")
+
+    assert done.returncode == 3
+    assert "run 'run-1' was aborted: 0 of 2 recorded" in done.stderr
+    assert "start the shards again" in done.stderr
+
+
+def test_a_run_that_was_aborted_before_is_waited_for_until_the_timeout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    abort_run(tmp_path)
+
+    def restart(seconds: float) -> None:
+        write_run(tmp_path, scored(0), scored(1))
+
+    replace_sleep(monkeypatch, restart)
+    done = call_main(tmp_path, "runs", "wait", "run-1", "--store", "a.db", "--timeout", "60")
+
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_run_that_is_aborted_while_it_is_waited_for_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    abort_run(tmp_path)
+    with Store.open(tmp_path / "a.db") as store:
+        moments = iter(
+            [
+                lambda: store.join_run(spec(total=2), shard="1/1"),
+                lambda run: run.finish("failed"),
+            ]
+        )
+        run: list[Any] = []
+        replace_sleep(monkeypatch, lambda seconds: run.append(next(moments)(*run)))
+        done = call_main(tmp_path, "runs", "wait", "run-1", "--store", "a.db", "--timeout", "600")
+
+    assert done.returncode == 3
+    assert "was aborted" in done.stderr
+
+
+def test_waiting_without_any_process_is_reported_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_run(tmp_path, scored(0))
+    monkeypatch.setattr("assay.cli.runs_wait._IDLE_S", -1.0)
+    monkeypatch.setattr("assay.cli.runs_wait._POLL_S", 0.01)
+
+    done = call_main(tmp_path, "runs", "wait", "run-1", "--store", "a.db", "--timeout", "0.2")
+
+    assert done.stderr.count("no process executes run 'run-1'; waiting for its shards") == 1
+
+
+def test_a_run_that_is_deleted_meanwhile_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_run(tmp_path, scored(0))
+    with Store.open(tmp_path / "a.db") as store:
+        replace_sleep(monkeypatch, lambda seconds: store.delete_run("run-1"))
+        done = call_main(tmp_path, "runs", "wait", "run-1", "--store", "a.db")
+
+    assert done.returncode == 2
+    assert "run 'run-1' was deleted" in done.stderr
 
 
 def test_runs_are_copied_to_another_store(tmp_path: Path) -> None:
