@@ -11,6 +11,7 @@ import pytest
 
 from assay.cli import main
 from assay.store import Store
+from assay.types import AgentSession, Endpoint
 from commands import call_main
 from store_runs import broken, record, scored, spec
 
@@ -152,3 +153,34 @@ def test_runs_are_copied_to_another_store(tmp_path: Path) -> None:
         (found,) = json.loads(done.stdout)["copied"]
         assert (found["id"], found["results"], found["present"]) == ("run-1", copied, present)
     assert main(["runs", "--store", str(tmp_path / "b.db")]) == 0
+
+
+def test_all_runs_and_sessions_are_copied(tmp_path: Path) -> None:
+    write_run(tmp_path, scored(0), scored(1))
+    with Store.open(tmp_path / "a.db") as store:
+        store.start_run(spec("run-2")).finish("interrupted")
+        endpoint = Endpoint(provider="mock", model="echo")
+        store.save_session(AgentSession(id="alone", endpoint=endpoint, messages=[]))
+
+    done = call_main(tmp_path, "runs", "copy", "--all", "--to", "b.db", "--store", "a.db")
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[:3] == [
+        "run-1: copied 2 results; 0 results already present",
+        "run-2: copied 0 results; 0 results already present",
+        "copied 1 session of no run",
+    ]
+    with Store.open(tmp_path / "b.db") as copy:
+        assert [row.id for row in copy.runs()] == ["run-2", "run-1"]
+        assert copy.has_session("alone")
+
+
+@pytest.mark.parametrize("runs", [[], ["run-1", "--all"]])
+def test_runs_or_all_of_them_must_be_named(tmp_path: Path, runs: list[str]) -> None:
+    write_run(tmp_path, scored(0))
+
+    done = call_main(tmp_path, "runs", "copy", *runs, "--to", "b.db", "--store", "a.db")
+
+    assert done.returncode == 2
+    assert "takes the ids of runs, or --all" in done.stderr
+    assert not (tmp_path / "b.db").exists()
