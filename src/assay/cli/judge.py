@@ -136,7 +136,7 @@ def judge_shard(args: Namespace, shard: Shard) -> tuple[SkippedRows | None, Spen
     scorer = build_judge(args)
     stream = _open_samples(args) if is_sample_file(args.target) else None
     with RunTrackingStore.open(find_store_location(args), create=False) as store:
-        request = _build_request(args, scorer, stream)
+        request = _build_judge_request(args, scorer, stream)
         return score_recorded_shard(request, shard, store, within=scorer), scorer.spending
 
 
@@ -150,7 +150,7 @@ def _judge_samples(
     stream: SampleStream | None,
     store: RunTrackingStore,
 ) -> EvalReport:
-    request = _build_request(args, scorer, stream)
+    request = _build_judge_request(args, scorer, stream)
     if args.workers is None or request.options.engine is not None:
         return score_recorded(request, store, within=scorer)
     task = WorkerTask(args, command="judge")
@@ -162,7 +162,7 @@ def _judge_samples(
     return report
 
 
-def _build_request(
+def _build_judge_request(
     args: Namespace, scorer: Judge | VertexJudge, stream: SampleStream | None
 ) -> ScoringRequest:
     def add_cost(progress: Progress) -> Progress:
