@@ -128,6 +128,8 @@ class Run(RunReader):
         with self._database.read_transaction() as transaction:
             holder = find_live_holders(transaction).get(self._run_no)
             row = transaction.execute(f"{RUN_QUERY} WHERE r.run_no = ?", self._run_no).first()
+        if row is None:
+            raise ConfigError(f"run {self.id!r} was deleted", where=self._database.where)
         return parse_run_row(row, holder)
 
     @property
