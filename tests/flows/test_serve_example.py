@@ -12,6 +12,8 @@ import torch
 from safetensors.torch import save
 
 from assay.providers import connect
+from assay.train import GRPOConfig, TrainingSession, character_model, grpo_train
+from assay.train.training_session import StepFinished, TrainingEvent
 from assay.types import Endpoint, Message
 from served_models import CHAT_SERVER, serving
 from word_models import word_model
@@ -39,8 +41,6 @@ def to_bytes(model: Any) -> bytes:
 
 
 def test_a_process_answers_with_ids_and_logprobs_and_takes_weights(tmp_path: Path) -> None:
-    from assay.train import character_model
-
     first, other = (character_model("abc", hidden=16, layers=1, seed=seed) for seed in (0, 1))
     first.model.save_pretrained(tmp_path / "model")
     first.tokenizer.save_pretrained(tmp_path / "model")
@@ -70,6 +70,65 @@ def test_a_process_answers_with_ids_and_logprobs_and_takes_weights(tmp_path: Pat
     assert found.gather(-1, whole[0, -len(ids) :, None])[:, 0].tolist() == pytest.approx(
         logprobs, abs=1e-4
     )
+
+
+@pytest.mark.slow
+def test_a_training_waits_for_a_server_that_was_killed_and_restarted(tmp_path: Path) -> None:
+    local = character_model("abc 0123456789", hidden=16, layers=1, seed=0)
+    local.model.save_pretrained(tmp_path / "model")
+    local.tokenizer.save_pretrained(tmp_path / "model")
+    processes: list[subprocess.Popen[str]] = []
+
+    def start(port: int) -> str:
+        command = [sys.executable, str(CHAT_SERVER), "model", "--device", "cpu", "--port"]
+        processes.append(
+            subprocess.Popen([*command, str(port)], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+        )
+        # Read only by the first: the training itself waits for the second.
+        output = processes[-1].stdout
+        assert output is not None
+        return "" if port else output.readline().removeprefix("serving at ").strip()
+
+    url = start(0)
+
+    def watch(event: TrainingEvent) -> None:
+        if isinstance(event, StepFinished) and event.metrics.step == 2:
+            processes[0].kill()
+            processes[0].wait()
+            start(int(url.rpartition(":")[2].partition("/")[0]))
+
+    config = GRPOConfig(
+        model_name="letters",
+        output=tmp_path / "out",
+        num_steps=5,
+        prompts_per_step=2,
+        group_size=4,
+        max_tokens=6,
+        learning_rate=1e-2,
+        server=url,
+        max_staleness=1,
+    )
+    try:
+        result = grpo_train(
+            config,
+            [{"id": str(number), "prompt": f"say a {number}"} for number in range(4)],
+            lambda sample: float(sample.response.count("a")),
+            model=local,
+            session=TrainingSession(store=tmp_path / "store.db", watch=watch),
+        )
+        found = request("GET", f"{url}/weights")
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
+
+    assert len(processes) == 2
+    assert found == (200, {"version": "step-5"})
+    assert len(result.steps) == 5
+    # Rollouts that were in flight may have failed; those of the last step cannot.
+    assert (result.steps[-1].valid, result.steps[-1].stale) == (8, 0)
 
 
 def test_a_server_for_other_machines_needs_a_key() -> None:
