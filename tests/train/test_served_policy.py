@@ -33,6 +33,7 @@ from assay.train.served_policy import (
 )
 from assay.train.training_session import (
     RolloutFinished,
+    ServerUnreachable,
     StepFinished,
     TrainingEvent,
     TrainingSession,
@@ -497,6 +498,30 @@ def test_an_update_that_fails_ends_the_training_and_a_resume_makes_no_rollout_tw
     assert {step.stale for step in rest.steps} == {0}
     with Store.open(tmp_path / "store.db") as store:
         assert len(list(store.run(rest.run_id).samples())) == 32
+
+
+def test_a_stop_ends_the_wait_for_an_unreachable_server_with_a_checkpoint(tmp_path: Path) -> None:
+    stop, events, upload = Stop(grace_s=0), list[TrainingEvent](), UploadWeights()
+
+    async def update(weights: PolicyWeights, endpoint: Endpoint) -> None:
+        if weights.version == "step-2":
+            raise EndpointError("no connection", where="http://here")
+        await upload(weights, endpoint)
+
+    def watch(event: TrainingEvent) -> None:
+        events.append(event)
+        if isinstance(event, ServerUnreachable):
+            stop.request()
+
+    with serving(word_model([], seed=7)) as served:
+        session = TrainingSession(store=tmp_path / "store.db", watch=watch, stop=stop)
+        cut = train_served(tmp_path, served.url, update_weights=update, session=session)
+        session = TrainingSession(store=tmp_path / "store.db", resume=True)
+        rest = train_served(tmp_path, served.url, session=session)
+
+    assert ServerUnreachable("http://here", "no connection", 1.0) in events
+    assert (cut.interrupted, len(cut.steps)) == (True, 2)
+    assert [step.found for step in rest.steps] == [0, 0, 0]
 
 
 @pytest.mark.parametrize("ahead", [0, 1])

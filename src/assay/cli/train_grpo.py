@@ -23,6 +23,7 @@ from assay.train import (
     GRPOConfig,
     GRPOResult,
     RolloutFinished,
+    ServerUnreachable,
     StepFinished,
     StepMetrics,
     TrainingEvent,
@@ -271,6 +272,9 @@ class _TrainingMonitor:
             self._display.show(self._learned, self._steps, rolling)
         elif isinstance(event, CheckpointSaved):
             self._display.print_line(f"checkpoint {event.path}")
+        elif isinstance(event, ServerUnreachable):
+            tries = f"the next try is in {event.retry_s:.0f} s"
+            self._display.print_line(f"{event.where}: {event.reason}; {tries}")
         elif isinstance(event, EvaluationFinished):
             best = ", the best so far" if event.is_best and event.evaluation.step else ""
             self._display.print_line(f"evaluation {format_evaluation(event.evaluation)}{best}")
