@@ -80,6 +80,19 @@ def test_the_wait_for_an_unreachable_server_is_shown(
     assert "http://here: no connection; the next try is in 0 s" in capsys.readouterr().err
 
 
+def test_options_name_the_server_and_how_far_it_samples_ahead(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with serving(lamp_model(seed=7)) as served:
+        assert run("--server", served.url, "--max-staleness", "1", "--json") == 0
+
+        last = json.loads(capsys.readouterr().out)["last"]
+        assert last["weight_versions"].keys() <= {"step-0", "step-1"}
+        assert served.versions == ["step-0", "step-1", "step-2"]
+    assert run("--max-staleness", "1") == 2
+    assert "`max_staleness` has no effect without `server`" in capsys.readouterr().err
+
+
 def test_a_file_that_imports_torch_is_not_imported_without_it(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
