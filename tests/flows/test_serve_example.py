@@ -182,6 +182,8 @@ def test_other_weights_are_refused_and_the_old_ones_stay(
         ({"response_format": {"type": "json_object"}}, "response_schema"),
         ({"messages": "hello"}, "messages"),
         ({"temperature": -1}, "temperature"),
+        ({"max_tokens": 0}, "max_tokens: "),
+        ({"seed": "x"}, "`seed` is not a whole number"),
     ],
 )
 def test_requests_that_the_server_cannot_honour_are_refused(
@@ -192,6 +194,40 @@ def test_requests_that_the_server_cannot_honour_are_refused(
 
     assert status == 400
     assert reason in answer["error"]["message"]
+
+
+def test_a_body_that_is_not_json_is_refused() -> None:
+    with serving(word_model([])) as served:
+        for body in (b"{model", b"\xff"):
+            status, answer = request("POST", f"{served.url}/chat/completions", data=body)
+
+            assert status == 400
+            assert "the body is not JSON" in answer["error"]["message"]
+
+
+def test_an_update_that_fails_halfway_leaves_weights_of_no_known_version(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    local, copied = word_model([]), 0
+    copy = torch.Tensor.copy_
+
+    def copy_some(tensor: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+        nonlocal copied
+        copied += 1
+        if copied == 3:
+            raise RuntimeError("out of memory")
+        return copy(tensor, source)
+
+    with serving(local) as served:
+        body = to_bytes(word_model([], seed=1).model)
+        request("PUT", f"{served.url}/weights?version=step-1", data=body)
+        monkeypatch.setattr(torch.Tensor, "copy_", copy_some)
+        status, answer = request("PUT", f"{served.url}/weights?version=step-2", data=body)
+        monkeypatch.undo()
+
+        assert (status, answer["error"]["message"]) == (500, "the update failed: out of memory")
+        assert request("GET", f"{served.url}/weights") == (200, {"version": "partial"})
+        assert request("PUT", f"{served.url}/weights?version=step-2", data=body)[0] == 200
 
 
 def test_no_answer_mixes_two_versions_of_the_weights() -> None:
