@@ -2,8 +2,10 @@
 
 import asyncio
 import math
+import threading
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import mean, stdev
 from typing import Any
 
 import pytest
@@ -20,6 +22,7 @@ from assay.train.checkpoints import Checkpoints
 from assay.train.grpo import GRPOResult, grpo_train
 from assay.train.grpo_config import GRPOConfig
 from assay.train.lora import Lora
+from assay.train.policy import Policy
 from assay.train.rollout_collector import StepRollouts
 from assay.train.served_policy import (
     EveryRolloutStale,
@@ -30,6 +33,7 @@ from assay.train.served_policy import (
 )
 from assay.train.training_session import (
     RolloutFinished,
+    ServerUnreachable,
     StepFinished,
     TrainingEvent,
     TrainingSession,
@@ -168,7 +172,7 @@ def test_importance_weights_are_those_of_a_hand_calculation(tmp_path: Path) -> N
             for sample in store.run(result.run_id).samples()
             if sample.metadata["training_step"] == 2
         ]
-    weights = []
+    weights, gains = [], []
     for sample in samples:
         assert sample.trajectory is not None
         (call,) = sample.trajectory.calls
@@ -182,12 +186,44 @@ def test_importance_weights_are_those_of_a_hand_calculation(tmp_path: Path) -> N
             zip(call.completion_ids, call.logprobs or (), strict=True), start=len(call.prompt_ids)
         ):
             weights.append(min(1.1, math.exp(float(now[place - 1, token]) - recorded)))
+            group = [each.reward or 0.0 for each in samples if each.id == sample.id]
+            # In the first update the ratio of new to old policy is 1.
+            spread = stdev(group) + 1e-4
+            gains.append(weights[-1] * ((sample.reward or 0.0) - mean(group)) / spread)
     step = result.steps[1]
+    assert step.loss == pytest.approx(-sum(gains) / len(gains), abs=1e-5)
     assert step.importance_weight == pytest.approx(sum(weights) / len(weights), abs=1e-5)
     assert step.importance_capped == pytest.approx(
         sum(weight >= 1.1 for weight in weights) / len(weights), abs=1e-9
     )
     assert 0 < (step.importance_capped or 0) < 1
+
+
+@pytest.mark.parametrize("ahead", [1, 2])
+def test_later_rollouts_are_made_while_a_step_is_learned(
+    ahead: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: dict[int, threading.Event] = {step: threading.Event() for step in range(1, 5)}
+    update = Policy.update
+    learned: list[bool] = []
+
+    def update_late(policy: Policy, *given: Any, **named: Any) -> Any:
+        # The first steps: the rollouts of all steps that may be ahead end before the update does.
+        if not learned:
+            learned.append(all(made[step].wait(30) for step in range(1, 2 + ahead)))
+            assert not made[2 + ahead].is_set()
+        return update(policy, *given, **named)
+
+    def watch(event: TrainingEvent) -> None:
+        if isinstance(event, RolloutFinished) and event.done == event.of:
+            made[event.step].set()
+
+    monkeypatch.setattr(Policy, "update", update_late)
+    with serving(word_model([], seed=7)) as served:
+        session = TrainingSession(store=tmp_path / "store.db", watch=watch)
+        train_served(tmp_path, served.url, num_steps=4, max_staleness=ahead, session=session)
+
+    assert learned == [True]
 
 
 def train_restarted(
@@ -462,6 +498,30 @@ def test_an_update_that_fails_ends_the_training_and_a_resume_makes_no_rollout_tw
     assert {step.stale for step in rest.steps} == {0}
     with Store.open(tmp_path / "store.db") as store:
         assert len(list(store.run(rest.run_id).samples())) == 32
+
+
+def test_a_stop_ends_the_wait_for_an_unreachable_server_with_a_checkpoint(tmp_path: Path) -> None:
+    stop, events, upload = Stop(grace_s=0), list[TrainingEvent](), UploadWeights()
+
+    async def update(weights: PolicyWeights, endpoint: Endpoint) -> None:
+        if weights.version == "step-2":
+            raise EndpointError("no connection", where="http://here")
+        await upload(weights, endpoint)
+
+    def watch(event: TrainingEvent) -> None:
+        events.append(event)
+        if isinstance(event, ServerUnreachable):
+            stop.request()
+
+    with serving(word_model([], seed=7)) as served:
+        session = TrainingSession(store=tmp_path / "store.db", watch=watch, stop=stop)
+        cut = train_served(tmp_path, served.url, update_weights=update, session=session)
+        session = TrainingSession(store=tmp_path / "store.db", resume=True)
+        rest = train_served(tmp_path, served.url, session=session)
+
+    assert ServerUnreachable("http://here", "no connection", 1.0) in events
+    assert (cut.interrupted, len(cut.steps)) == (True, 2)
+    assert [step.found for step in rest.steps] == [0, 0, 0]
 
 
 @pytest.mark.parametrize("ahead", [0, 1])

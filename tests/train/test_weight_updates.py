@@ -10,7 +10,6 @@ from aiohttp import web
 from safetensors.torch import load
 
 from assay.errors import EndpointError, TrainingError
-from assay.providers import Timing
 from assay.providers.in_process import LocalModel
 from assay.train.weight_updates import (
     PolicyWeights,
@@ -179,12 +178,13 @@ def test_an_unreachable_server_is_tried_again_for_a_minute(failures: int, waits:
         if tries <= failures:
             raise EndpointError("no connection")
 
-    async def sleep(seconds: float) -> None:
+    async def wait(seconds: float, error: EndpointError) -> None:
+        assert error.message == "no connection"
         slept.append(seconds)
 
     async def call() -> None:
         endpoint = Endpoint(provider="vllm", model="m")
-        await update_patiently(update, policy_weights(), endpoint, timing=Timing(sleep=sleep))
+        await update_patiently(update, policy_weights(), endpoint, wait=wait)
 
     if failures > len(waits):
         with pytest.raises(EndpointError, match="no connection"):
@@ -194,10 +194,18 @@ def test_an_unreachable_server_is_tried_again_for_a_minute(failures: int, waits:
     assert (tries, slept) == (len(waits) + 1, waits)
 
 
+async def wait_forever(seconds: float, error: EndpointError) -> None:
+    raise AssertionError(f"waited {seconds} s for {error}")
+
+
 def test_a_server_that_refuses_is_not_tried_again() -> None:
     server = Recorder(failing="/v1/weights")
 
     with pytest.raises(TrainingError, match="HTTP 500"):
-        server.run(lambda endpoint: update_patiently(UploadWeights(), policy_weights(), endpoint))
+        server.run(
+            lambda endpoint: update_patiently(
+                UploadWeights(), policy_weights(), endpoint, wait=wait_forever
+            )
+        )
 
     assert len(server.requests) == 1

@@ -23,6 +23,7 @@ from assay.train import (
     GRPOConfig,
     GRPOResult,
     RolloutFinished,
+    ServerUnreachable,
     StepFinished,
     StepMetrics,
     TrainingEvent,
@@ -39,6 +40,7 @@ from .arguments import (
     add_grace_option,
     add_report_options,
     add_report_to_option,
+    parse_whole_number,
 )
 from .eval_file import locate_dataset
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_PASS, InconclusiveError
@@ -72,6 +74,18 @@ def configure(parser: ArgumentParser) -> None:
     )
     add_count(parser, "--steps", "stop after step N")
     parser.add_argument(
+        "--server",
+        metavar="SERVER",
+        help="sample from an OpenAI-compatible server, by its URL or as a model string, overrides "
+        "`server`",
+    )
+    parser.add_argument(
+        "--max-staleness",
+        metavar="N",
+        type=parse_whole_number,
+        help="sample up to N steps ahead of learning, overrides `max_staleness`",
+    )
+    parser.add_argument(
         "--eval-dataset",
         metavar="DATASET",
         help="held-out samples, which are evaluated and never trained on, overrides `eval_dataset`",
@@ -103,6 +117,8 @@ def main(args: Namespace) -> int:
                 agent=args.agent,
                 eval_dataset=args.eval_dataset,
                 num_steps=args.steps,
+                server=args.server,
+                max_staleness=args.max_staleness,
                 output=args.output,
                 eval_every=args.eval_every,
                 patience=args.patience,
@@ -271,6 +287,9 @@ class _TrainingMonitor:
             self._display.show(self._learned, self._steps, rolling)
         elif isinstance(event, CheckpointSaved):
             self._display.print_line(f"checkpoint {event.path}")
+        elif isinstance(event, ServerUnreachable):
+            tries = f"the next try is in {event.retry_s:.0f} s"
+            self._display.print_line(f"{event.where}: {event.reason}; {tries}")
         elif isinstance(event, EvaluationFinished):
             best = ", the best so far" if event.is_best and event.evaluation.step else ""
             self._display.print_line(f"evaluation {format_evaluation(event.evaluation)}{best}")
@@ -380,6 +399,8 @@ def _format_grpo_hint(args: Namespace) -> str:
     names = (
         "agent",
         "steps",
+        "server",
+        "max_staleness",
         "eval_dataset",
         "eval_every",
         "patience",

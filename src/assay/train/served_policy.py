@@ -4,19 +4,21 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from statistics import fmean
 from typing import Any
 
-from assay.errors import ConfigError, TrainingError
+from assay.errors import ConfigError, EndpointError, TrainingError
 from assay.providers import ClientSettings, ClientWrapper, ModelClient, Reply, connect
 from assay.types import Endpoint, Message, ModelCall, Sample, ToolSpec
 
 from .batches import RolloutGroup
 from .grpo_config import GRPOConfig, build_server_endpoint
 from .policy import Policy
-from .rollout_collector import StepRollouts
+from .rollout_collector import StepInterrupted, StepRollouts
+from .training_session import ServerUnreachable, TrainingSession
 from .weight_updates import PolicyWeights, UploadWeights, WeightUpdate, update_patiently
 
 _VERSION = re.compile(r"step-([0-9]{1,12})")
@@ -65,9 +67,12 @@ class ServedClient(ClientWrapper):
 class ServedPolicy:
     """The server that samples for a policy in this process."""
 
-    def __init__(self, config: GRPOConfig, policy: Policy) -> None:
+    def __init__(self, config: GRPOConfig, policy: Policy, session: TrainingSession) -> None:
         self._config = config
         self._policy = policy
+        self._session = session
+        self._stopped = asyncio.Event()
+        session.stop.listen(self._stopped.set)
         self._endpoint = build_server_endpoint(config)
         self._update_weights = config.update_weights or UploadWeights()
         settings = ClientSettings(concurrency=config.concurrency)
@@ -99,9 +104,20 @@ class ServedPolicy:
     async def push(self, step: int) -> None:
         """Make the server sample with the policy's present weights, as those of `step`.
 
-        Raises `TrainingError` if it still answers with other weights afterwards.
+        Raises `TrainingError` if it still answers with other weights afterwards, and
+        `StepInterrupted` after a stop request while the server is unreachable.
         """
-        await self._push(step, partial(update_patiently, self._update_and_check))
+        update = partial(update_patiently, self._update_and_check, wait=self._wait_for_server)
+        await self._push(step, update)
+
+    async def _wait_for_server(self, seconds: float, error: EndpointError) -> None:
+        if self._session.watch is not None:
+            self._session.watch(ServerUnreachable(str(error.where), error.message, seconds))
+        if not self._session.stop.requested:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopped.wait(), seconds)
+        if self._session.stop.requested:
+            raise StepInterrupted
 
     async def _push(self, step: int, update: WeightUpdate) -> None:
         model = await asyncio.to_thread(self._policy.weights.merge)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from assay.errors import EndpointError, TrainingError
-from assay.providers import REAL_TIME, Timing, build_request_template, hide_progress_bars
+from assay.providers import build_request_template, hide_progress_bars
 from assay.types import Endpoint
 
 from .checkpoints import remove_folder, write_folder
@@ -68,14 +68,17 @@ async def update_patiently(
     weights: PolicyWeights,
     endpoint: Endpoint,
     *,
-    timing: Timing = REAL_TIME,
+    wait: Callable[[float, EndpointError], Awaitable[None]],
 ) -> None:
-    """Update a server. While it is unreachable, as during a restart, this retries for a minute."""
+    """Update a server. While it is unreachable, as during a restart, this retries for a minute.
+
+    `wait` is called with the seconds until the next try and the error of the last one.
+    """
     for wait_s in _RETRY_WAITS_S:
         try:
             return await update(weights, endpoint)
-        except EndpointError:
-            await timing.sleep(wait_s)
+        except EndpointError as error:
+            await wait(wait_s, error)
     return await update(weights, endpoint)
 
 
