@@ -287,6 +287,14 @@ def test_the_check_of_fix_tests_decides(tmp_path: Path, agent: str, mean: float)
     assert report == (mean, 10)
 
 
+def test_a_model_alone_cannot_fix_tests(tmp_path: Path) -> None:
+    done = call_main(tmp_path, "eval", "fix_tests", "--agent", "mock:echo")
+
+    assert done.returncode == 2
+    assert "`check` needs an agent that works in a folder, which a model alone does" in done.stderr
+    assert "such as claude-code or cmd:COMMAND" in done.stderr
+
+
 @pytest.mark.slow
 def test_the_real_claude_code_fixes_the_first_program(tmp_path: Path) -> None:
     if find_program("claude-code") is None:
