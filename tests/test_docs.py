@@ -325,6 +325,39 @@ def test_the_readme_runs_every_block_and_keeps_each_short() -> None:
     assert [block.line for block in blocks if len(block.text.splitlines()) > LONGEST_BLOCK] == []
 
 
+UNSTRUCTURED = ("docs/index.md", "docs/commands.md", "docs/reference.md", TUTORIALS, "docs/api/")
+"""Lists of pages, of options and of names, and tutorials, which end with a result."""
+
+
+def find_missing_parts(text: str, page: str) -> list[str]:
+    """Return which parts of a page are missing: its purpose, a block that runs, its limits."""
+    first = next((line for line in text.splitlines()[1:] if line.strip()), "")
+    shown = [block for block in blocks_of(text, page) if block.language in ("python", "console")]
+    parts = {
+        "a sentence on what you get": re.match(r"```|[|#<!]", first) is None,
+        "an example that runs": any(not block.not_run for block in shown),
+        "limits": re.search(r"^## Limits\n\n\S", text, re.MULTILINE) is not None,
+    }
+    return [part for part, is_there in parts.items() if not is_there]
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES[1:] if not name_page(page).startswith(UNSTRUCTURED)],
+    ids=lambda page: page.name,
+)
+def test_a_page_states_what_you_get_an_example_and_limits(page: Path) -> None:
+    assert find_missing_parts(page.read_text("utf-8"), name_page(page)) == []
+
+
+def test_a_page_without_its_parts_is_caught() -> None:
+    page = "# Title\n\n```console\n$ assay runs\n```\n\n## Limits\n\n- One.\n"
+    assert find_missing_parts(page, "p.md") == ["a sentence on what you get"]
+
+    page = "# Title\n\nYou get it.\n\n<!-- not run: slow -->\n```console\n$ assay runs\n```\n"
+    assert find_missing_parts(page, "p.md") == ["an example that runs", "limits"]
+
+
 def test_tutorials_are_short_and_listed() -> None:
     folder = ROOT / TUTORIALS
     index = (folder / "index.md").read_text("utf-8")

@@ -196,6 +196,16 @@ def test_the_skill_names_commands_and_options_that_exist() -> None:
         assert unknown == [], f"assay {command}{rest}"
 
 
+def test_every_command_and_action_but_the_viewer_prints_json() -> None:
+    """As SKILL.md promises."""
+    page = (DOCS / "commands.md").read_text("utf-8")
+    names = re.findall(r"^\$ assay ([a-z ]+) --help$", page, re.MULTILINE)
+    without = [name for name in names if "--json" not in make_commands.read_help(name)]
+
+    # The others are names of groups: their actions have it.
+    assert sorted(without, key=len) == ["env", "view", "train", "certify"]
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The built pages."""

@@ -272,7 +272,7 @@ class EvalConfig:
         for name in ("workspace", "setup", "check"):
             if getattr(self, name) is not None and agent is None:
                 raise ConfigError(
-                    f"`{name}` has no effect without an agent that works in a folder",
+                    f"`{name}` needs an agent that works in a folder, which a model alone does not",
                     where="EvalConfig",
                     hint="set `agent` (--agent), such as claude-code or cmd:COMMAND",
                 )
