@@ -3,11 +3,15 @@ from .agent_output import convert_agent_output as convert_agent_output
 from .agent_turns import flatten_to_text as flatten_to_text
 from .agent_turns import get_prompt_messages as get_prompt_messages
 from .agent_turns import split_agent_turns as split_agent_turns
+from .answer_writer import AnswerPart as AnswerPart
+from .answer_writer import AnswerWriter as AnswerWriter
 from .anthropic import AnthropicChat as AnthropicChat
 from .anthropic import from_anthropic as from_anthropic
 from .anthropic import to_anthropic as to_anthropic
 from .anthropic_calls import MessagesStream as MessagesStream
+from .anthropic_calls import MessagesWriter as MessagesWriter
 from .anthropic_calls import read_messages_conversation as read_messages_conversation
+from .anthropic_calls import read_messages_parts as read_messages_parts
 from .anthropic_calls import read_messages_request as read_messages_request
 from .anthropic_calls import write_messages_answer as write_messages_answer
 from .anthropic_calls import write_messages_error as write_messages_error
@@ -41,6 +45,8 @@ from .fireworks import to_fireworks_rft as to_fireworks_rft
 from .gemini import GeminiChat as GeminiChat
 from .gemini import from_gemini as from_gemini
 from .gemini import to_gemini as to_gemini
+from .gemini_calls import GeminiStream as GeminiStream
+from .gemini_calls import read_gemini_parts as read_gemini_parts
 from .huggingface import from_huggingface as from_huggingface
 from .huggingface import to_huggingface as to_huggingface
 from .media import get_image_url as get_image_url
@@ -55,7 +61,9 @@ from .model_request import normalize_finish_reason as normalize_finish_reason
 from .openai_chat import from_openai_chat as from_openai_chat
 from .openai_chat import to_openai_chat as to_openai_chat
 from .openai_chat_calls import ChatStream as ChatStream
+from .openai_chat_calls import ChatWriter as ChatWriter
 from .openai_chat_calls import read_chat_conversation as read_chat_conversation
+from .openai_chat_calls import read_chat_parts as read_chat_parts
 from .openai_chat_calls import read_chat_request as read_chat_request
 from .openai_chat_calls import write_chat_answer as write_chat_answer
 from .openai_chat_calls import write_chat_error as write_chat_error
@@ -67,7 +75,9 @@ from .openai_finetuning import to_openai_sft as to_openai_sft
 from .openai_responses import read_responses_answer as read_responses_answer
 from .openai_responses import to_openai_responses as to_openai_responses
 from .openai_responses_calls import ResponsesStream as ResponsesStream
+from .openai_responses_calls import ResponsesWriter as ResponsesWriter
 from .openai_responses_calls import read_responses_conversation as read_responses_conversation
+from .openai_responses_calls import read_responses_parts as read_responses_parts
 from .openai_responses_calls import read_responses_request as read_responses_request
 from .openai_responses_calls import write_responses_answer as write_responses_answer
 from .openai_responses_calls import write_responses_error_event as write_responses_error_event

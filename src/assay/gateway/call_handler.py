@@ -37,7 +37,7 @@ class CallHandler:
         self._upstream = upstream
         self._observe = observe
         self._relay = Relay(upstream)
-        self._translator = Translator(upstream)
+        self._translator = Translator(upstream, self._relay)
 
     async def close(self) -> None:
         """Close the connections to the model."""

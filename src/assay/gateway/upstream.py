@@ -1,15 +1,18 @@
 """The model behind the gateway: its settings, and requests in its own API."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from assay.errors import ConfigError, WireError
-from assay.formats import ModelRequest
+from assay.formats import AnswerPart, GeminiStream, ModelRequest, StreamEvent, read_gemini_parts
 from assay.providers import (
     Client,
     ClientSettings,
     ModelClient,
     RequestTemplate,
+    build_azure_path,
+    build_gemini_path,
     build_request_template,
     connect,
     find_provider,
@@ -17,7 +20,7 @@ from assay.providers import (
 )
 from assay.types import Endpoint
 
-from .dialects import DIALECTS, Dialect
+from .dialects import DIALECTS, AnswerStream, Dialect
 
 _SETTING_FIELDS = ("temperature", "top_p", "max_tokens", "stop", "reasoning_effort", "thinking")
 # An agent uses few combinations of settings; one that varies them must not fill the memory.
@@ -39,13 +42,29 @@ _MIN_KEY_CHARS, _MIN_VALUE_CHARS = 4, 8
 _CREDENTIAL_HEADERS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key"})
 
 
+@dataclass(frozen=True)
+class StreamSource:
+    """How the model of another API is asked for a stream, and how that is read."""
+
+    path: str
+    query: str
+    more: bytes
+    """The end of a request's JSON object, with the members that ask for a stream."""
+
+    read_parts: Callable[[StreamEvent], Iterator[AnswerPart]]
+    make_stream: Callable[[], AnswerStream]
+
+
 class Upstream:
     """One model, as requests of any API reach it."""
 
     def __init__(self, client: ModelClient) -> None:
         self.client = client
         self.endpoint: Endpoint = client.endpoint
-        self.protocol = find_provider(self.endpoint.provider).protocol
+        protocol = find_provider(self.endpoint.provider).protocol
+        self.protocol = "openai" if protocol == "azure" else protocol
+        """The API of the model. Azure differs from OpenAI in its addresses only."""
+
         self._clients: dict[str, Client] = {}
         # A client that is not ours may do anything with a request: it is only called.
         self._is_ours = isinstance(client, Client)
@@ -79,12 +98,30 @@ class Upstream:
 
     def build_template(self, path: str) -> RequestTemplate | None:
         """Return address and headers for a path of the model's API; None without an address."""
-        if not self._is_ours or self.protocol not in {each.protocol for each in DIALECTS}:
+        if not self._is_ours or not find_provider(self.endpoint.provider).needs_address:
             return None
         # Anthropic's address is without /v1.
         path = f"/v1{path}" if self.protocol == "anthropic" and path else path
+        if find_provider(self.endpoint.provider).protocol == "azure":
+            path = build_azure_path(self.endpoint, path)
         timeout_s = self.endpoint.timeout_s or _DEFAULT_TIMEOUT_S
         return build_request_template(self.endpoint, path, timeout_s=timeout_s)
+
+    def find_stream(self) -> StreamSource | None:
+        """Return how the model streams to agents of other APIs; None if it answers as a whole."""
+        if not self._is_ours or self.wants_token_ids:
+            return None
+        if self.protocol == "gemini":
+            path = build_gemini_path(self.endpoint.model, method="streamGenerateContent")
+            return StreamSource(path, "alt=sse", b"}", read_gemini_parts, GeminiStream)
+        for dialect in DIALECTS:
+            if dialect.protocol == self.protocol:
+                # Without the option, a stream of chat completions has no usage.
+                usage = b',"stream_options":{"include_usage":true}'
+                more = b',"stream":true%s}' % (usage if self.protocol == "openai" else b"")
+                reads = dialect.read_parts, dialect.make_stream
+                return StreamSource(dialect.path, "", more, *reads)
+        return None
 
     def list_overrides(self, dialect: Dialect, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings of the endpoint that replace those of a request in its own API."""
