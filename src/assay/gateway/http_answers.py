@@ -49,7 +49,7 @@ async def respond_error(
     request: web.Request, refused: CallRefused, dialect: Dialect
 ) -> web.StreamResponse:
     """Respond with an error: as a response of its own, or at the end of a stream that has begun."""
-    started: EventResponse | None = request.get(_STREAM_KEY)
+    started: EventResponse | None = request.get(STREAM_KEY)
     if started is None:
         return respond_json(refused.build_body(dialect), refused.status, refused.headers)
     await started.write(dialect.write_error_event(refused.build_body(dialect)))
@@ -78,7 +78,7 @@ class EventResponse:
     async def start(self, *, at_once: bool = False) -> None:
         """Send the headers: at once, or together with the first bytes."""
         self.is_started = True
-        self._request[_STREAM_KEY] = self
+        self._request[STREAM_KEY] = self
         # One packet less for each call. aiohttp has no public name for it.
         self.response._send_headers_immediately = at_once
         try:
@@ -118,7 +118,7 @@ class EventResponse:
         return self.response
 
 
-_STREAM_KEY = web.RequestKey("stream", EventResponse)
+STREAM_KEY = web.RequestKey("stream", EventResponse)
 
 
 @asynccontextmanager
