@@ -295,3 +295,41 @@ def test_a_field_that_cannot_be_translated_is_refused_before_the_model_is_asked(
 
     assert found == [(400, "untranslatable")] * 4
     assert asked == 0
+
+
+ERROR_EVENTS = {
+    "an object with an error": b'data: {"error": {"message": "too busy", "code": 503}}\n\n',
+    "an event with that name": b'event: error\ndata: {"message": "too busy"}\n\n',
+    "an object of that kind": b'data: {"object": "error", "message": "too busy"}\n\n',
+}
+
+
+@pytest.mark.parametrize("finished", [False, True], ids=["before the end", "after the end"])
+@pytest.mark.parametrize("kind", ERROR_EVENTS)
+def test_an_error_in_the_stream_is_passed_on_and_is_not_an_answer(
+    kind: str, finished: bool
+) -> None:
+    finish = "stop" if finished else None
+    choice = {"index": 0, "delta": {"content": "half"}, "finish_reason": finish}
+    sent = b"data: %s\n\n" % json.dumps({"id": "1", "choices": [choice]}).encode()
+    sent += ERROR_EVENTS[kind] + b"data: [DONE]\n\n"
+
+    async def fail(request: web.Request, body: dict[str, Any]) -> web.Response:
+        return web.Response(body=sent, content_type="text/event-stream")
+
+    async def scenario() -> tuple[bytes, Trajectory]:
+        async with serve() as (api, _, session):
+            api.behave(fail)
+            options = {"stream": True, "stream_options": {"include_usage": True}}
+            url = f"{session.base_url}/chat/completions"
+            body = {"model": "x", "messages": HELLO, **options}
+            _, _, received = await post(url, body, key=session.key)
+            return received, await session.seal()
+
+    received, trajectory = asyncio.run(scenario())
+
+    assert received == sent
+    assert trajectory.messages == []
+    (call,) = trajectory.calls
+    assert call.error is not None
+    assert "too busy" in call.error
