@@ -219,6 +219,34 @@ def test_an_image_reaches_each_model(dialect: str, provider: str) -> None:
     assert part == bodies[provider][2]
 
 
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ([{"type": "document", "source": {"type": "text", "data": "x"}}], "messages[0].content[0]"),
+        (5, "messages[0].content: the value is of type int"),
+    ],
+)
+def test_a_part_that_cannot_be_translated_is_named(content: Any, problem: str) -> None:
+    async def scenario() -> str:
+        async with (
+            ModelApi() as api,
+            connect(api.endpoint()) as client,
+            Gateway(client) as gateway,
+            ClientSession() as http,
+        ):
+            session = gateway.open_session()
+            body = {"model": "m", "messages": [{"role": "user", "content": content}]}
+            url, headers = f"{session.base_url}/messages", {"x-api-key": session.key}
+            async with http.post(url, json=body, headers=headers) as response:
+                assert response.status == 400
+                return str((await response.json())["error"]["message"])
+
+    message = asyncio.run(scenario())
+
+    assert problem in message
+    assert "left out" not in message
+
+
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_an_error_of_the_model_reaches_openais_client(provider: str, stream: bool) -> None:

@@ -57,6 +57,7 @@ from .message_metadata import read_result as read_result
 from .message_metadata import read_trajectory_result as read_trajectory_result
 from .model_request import ModelAnswer as ModelAnswer
 from .model_request import ModelRequest as ModelRequest
+from .model_request import build_translation_error as build_translation_error
 from .model_request import normalize_finish_reason as normalize_finish_reason
 from .openai_chat import from_openai_chat as from_openai_chat
 from .openai_chat import to_openai_chat as to_openai_chat

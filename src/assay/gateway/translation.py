@@ -17,6 +17,7 @@ from assay.formats import (
     EventReader,
     ModelAnswer,
     ModelRequest,
+    build_translation_error,
     normalize_finish_reason,
     to_anthropic,
     to_openai_chat,
@@ -113,7 +114,9 @@ class Translator:
             client, settings = self._upstream.choose_client(wanted)
         except WireError as error:
             hint = f" ({error.hint})" if error.hint else ""
-            raise CallRefused(400, f"{error.message}{hint}", code="untranslatable") from None
+            named = not error.where or error.where in error.message
+            message = error.message if named else f"{error.where}: {error.message}"
+            raise CallRefused(400, f"{message}{hint}", code="untranslatable") from None
         except (TypeError, ValueError) as error:
             raise CallRefused(400, f"the request is invalid: {error}") from None
         call.sampling = {name: value for name, value in settings.items() if value is not None}
@@ -279,7 +282,9 @@ def check_representable(messages: Sequence[Message], protocol: str) -> None:
         return
     for loss in write(messages).dropped:
         if loss.where.endswith("]") and ".content[" in loss.where:
-            raise WireError(f"{loss.where}: {loss.what}", where=loss.where)
+            what = loss.what.removesuffix("; left out")
+            error = build_translation_error(loss.where)
+            raise WireError(f"{error.message}: {what}", where=loss.where, hint=error.hint)
 
 
 def _identify_answer(message: Message) -> object:

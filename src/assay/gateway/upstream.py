@@ -25,7 +25,8 @@ from .dialects import DIALECTS, AnswerStream, Dialect
 _SETTING_FIELDS = ("temperature", "top_p", "max_tokens", "stop", "reasoning_effort", "thinking")
 # An agent uses few combinations of settings; one that varies them must not fill the memory.
 _MAX_CLIENTS = 32
-# Wishes about reasoning that other APIs have no equivalent for.
+# Wishes that other APIs have no equivalent for. They are counted as dropped.
+_OTHER_HINTS = ("thinking", "reasoning_effort", "parallel_tool_calls")
 _HINTS = {
     "openai": ("thinking",),
     "openai-responses": ("thinking",),
@@ -161,7 +162,7 @@ class Upstream:
             if name not in _SETTING_FIELDS or getattr(self.endpoint, name) is None
         }
         given.pop("seed", None)
-        for name in _HINTS.get(self.protocol, ("thinking", "reasoning_effort")):
+        for name in _HINTS.get(self.protocol, _OTHER_HINTS):
             given.pop(name, None)
         if not self._is_ours:
             # Such a client fixes its own sampling. What is asked of the model must not differ.
@@ -249,6 +250,8 @@ def write_protocol_settings(protocol: str, given: Mapping[str, Any]) -> dict[str
                 )
             form = {"type": "json_schema", "schema": schema["schema"]}
             written["output_config"] = {"format": form}
+    elif protocol == "gemini":
+        return _write_gemini_settings(choice, schema, given.get("top_k"))
     elif choice not in (None, "auto") or schema is not None:
         name = "tool_choice" if schema is None else "response_format"
         raise WireError(f"the model cannot be asked with `{name}`", where=name)
@@ -256,6 +259,21 @@ def write_protocol_settings(protocol: str, given: Mapping[str, Any]) -> dict[str
         if protocol.startswith("openai"):
             raise WireError("OpenAI's API has no setting `top_k`", where="top_k")
         written["top_k"] = given["top_k"]
+    return written
+
+
+def _write_gemini_settings(choice: Any, schema: Any, top_k: Any) -> dict[str, Any]:
+    config: dict[str, Any] = {} if top_k is None else {"topK": top_k}
+    if schema is not None:
+        config["responseMimeType"] = "application/json"
+        if schema["schema"]:
+            config["responseJsonSchema"] = schema["schema"]
+    written: dict[str, Any] = {"generationConfig": config} if config else {}
+    if choice not in (None, "auto"):
+        calling: dict[str, Any] = {"mode": "NONE" if choice == "none" else "ANY"}
+        if isinstance(choice, dict):
+            calling["allowedFunctionNames"] = [choice["name"]]
+        written["toolConfig"] = {"functionCallingConfig": calling}
     return written
 
 
