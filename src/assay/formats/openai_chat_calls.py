@@ -6,6 +6,7 @@ from typing import Any
 from assay.errors import WireError
 from assay.types import Message, ToolSpec, Usage
 
+from .answer_writer import AnswerPart, AnswerPartKind, AnswerSection, AnswerWriter
 from .conversion import Dropped, expect_mapping, expect_text, read_items, validate_wire
 from .event_stream import StreamEvent, parse_event_json, write_event
 from .model_request import (
@@ -41,6 +42,12 @@ _IGNORED = frozenset(
 )
 # Parts of a message that grow with each chunk.
 _TEXT_KEYS = ("content", "reasoning_content", "reasoning", "refusal")
+_PART_KINDS: dict[str, AnswerPartKind] = {
+    "content": "text",
+    "reasoning_content": "reasoning",
+    "reasoning": "reasoning",
+    "refusal": "refusal",
+}
 
 
 def read_chat_request(body: Mapping[str, Any]) -> ModelRequest:
@@ -183,6 +190,80 @@ def _split_message(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield {"tool_calls": [{"index": index, **call}]}
 
 
+class ChatWriter(AnswerWriter):
+    """Writes an answer as chunks while it arrives."""
+
+    def write_start(self) -> Iterator[bytes]:
+        """Yield the chunk with the role."""
+        yield self.encode({"delta": {"role": "assistant", "content": ""}})
+
+    def write_section(self, section: AnswerSection) -> Iterator[tuple[bool, dict[str, Any]]]:
+        """Yield the chunks of a text, or of a call: its name first."""
+        if section.kind == "call":
+            function = {"name": section.name, "arguments": ""}
+            first = {"id": section.call_id, "type": "function", "function": function}
+            at = {"index": section.call_index}
+            yield False, {"delta": {"tool_calls": [{**at, **first}]}}
+            more = {**at, "function": {"arguments": section.text}}
+            yield True, {"delta": {"tool_calls": [more]}}
+            return
+        key = {"reasoning": "reasoning_content", "refusal": "refusal"}.get(section.kind, "content")
+        if section.kind == "reasoning" and any(
+            each.kind == "reasoning" for each in self.sections[: section.index]
+        ):
+            # One text here, which is joined as `Message.reasoning` is.
+            yield False, {"delta": {key: "\n\n"}}
+        yield True, {"delta": {key: section.text}}
+
+    def write_end(self, answer: ModelAnswer) -> Iterator[bytes]:
+        """Yield the chunk with the reason, the usage if it was asked for, and the end mark."""
+        yield self.encode({"delta": {}, "finish_reason": answer.finish_reason})
+        usage = _write_chat_usage(answer.usage)
+        if self.include_usage and usage is not None:
+            yield write_event({**self._build_head(), "choices": [], "usage": usage})
+        yield write_event(_STREAM_END.decode())
+
+    def encode(self, fields: dict[str, Any]) -> bytes:
+        """Return a chunk with one choice."""
+        choice = {"index": 0, "finish_reason": None, **fields}
+        return write_event({**self._build_head(), "choices": [choice]})
+
+    def _build_head(self) -> dict[str, Any]:
+        return {
+            "id": f"chatcmpl-{self.head.id}",
+            "object": "chat.completion.chunk",
+            "created": self.head.created,
+            "model": self.head.model,
+        }
+
+
+def read_chat_parts(event: StreamEvent) -> Iterator[AnswerPart]:
+    """Yield the parts of the answer in one chunk. Raises `WireError` if it is not one."""
+    if not event.data or event.data.strip() == _STREAM_END:
+        return
+    chunk = parse_event_json(event.data)
+    if isinstance(model := chunk.get("model"), str):
+        yield AnswerPart("start", model)
+    for choice in chunk.get("choices") or ():
+        delta = _expect_object(choice, "choices").get("delta")
+        delta = _expect_object(delta or {}, "delta")
+        for key in _TEXT_KEYS:
+            # Servers that send both spellings of the reasoning mean the same text.
+            is_copy = key == "reasoning" and delta.get("reasoning_content")
+            if isinstance(text := delta.get(key), str) and text and not is_copy:
+                yield AnswerPart(_PART_KINDS[key], text)
+        for position, call in enumerate(delta.get("tool_calls") or ()):
+            place = _expect_object(call, "tool_calls").get("index", position)
+            function = _expect_object(call.get("function") or {}, "function")
+            yield AnswerPart(
+                "call",
+                function.get("arguments") or "",
+                place if type(place) is int else position,
+                call.get("id"),
+                function.get("name") or "",
+            )
+
+
 class ChatStream:
     """Assembles the chunks of a stream to the body that the same request would have returned."""
 
@@ -205,8 +286,9 @@ class ChatStream:
         if not event.data or event.data.strip() == _STREAM_END:
             return
         chunk = parse_event_json(event.data)
-        if chunk.get("error"):
-            self.error = chunk["error"]
+        # OpenAI sends an object with an error; some servers name the event or the object so.
+        if chunk.get("error") or event.name == "error" or chunk.get("object") == "error":
+            self.error = chunk.get("error") or chunk
             return
         choices = chunk.pop("choices", None)
         # Streams have thousands of chunks, which differ in their choices only.

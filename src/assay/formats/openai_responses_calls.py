@@ -5,6 +5,7 @@ from typing import Any
 
 from assay.types import Message, ToolCall, ToolSpec, Usage
 
+from .answer_writer import AnswerPart, AnswerPartKind, AnswerSection, AnswerWriter
 from .conversion import Dropped, expect_mapping, expect_text, read_items, validate_wire
 from .event_stream import StreamEvent, parse_event_json, write_event
 from .model_request import (
@@ -42,6 +43,13 @@ _EMPTY_ITEMS: dict[str, dict[str, Any]] = {
     "reasoning": {"summary": []},
     "function_call": {"arguments": ""},
     "custom_tool_call": {"input": ""},
+}
+_DELTA_KINDS: dict[object, AnswerPartKind] = {
+    "response.output_text.delta": "text",
+    "response.refusal.delta": "refusal",
+    "response.reasoning_summary_text.delta": "reasoning",
+    "response.reasoning_text.delta": "reasoning",
+    "response.function_call_arguments.delta": "call",
 }
 _RESPONSE_ENDS = ("response.completed", "response.incomplete")
 
@@ -205,17 +213,16 @@ def _write_items(answer: ModelAnswer) -> Iterator[dict[str, Any]]:
             "content": parts or [{"type": "output_text", "text": "", "annotations": []}],
         }
     for place, call in enumerate(message.tool_calls):
-        yield _write_call(call, f"{answer.id}{place}", answer)
+        yield _write_call(call, call.arguments_text, f"{answer.id}{place}", answer)
 
 
-def _write_call(call: ToolCall, place: str, answer: ModelAnswer) -> dict[str, Any]:
+def _write_call(call: ToolCall, arguments: str, place: str, answer: ModelAnswer) -> dict[str, Any]:
     shared = {"call_id": call.id, "name": call.name, "status": "completed"}
     if (namespace := answer.namespaces.get(call.name)) is not None:
         shared |= {"namespace": namespace, "name": call.name[len(join_namespace(namespace, "")) :]}
     if call.name in answer.free_text_tools:
         text = get_free_text(call)
         return {"type": "custom_tool_call", "id": f"ctc_{place}", **shared, "input": text}
-    arguments = call.arguments_text
     return {"type": "function_call", "id": f"fc_{place}", **shared, "arguments": arguments}
 
 
@@ -288,6 +295,100 @@ def _split_part(
     yield f"response.{kind}.delta", {**at, "delta": text, **more}
     yield f"response.{kind}.done", {**at, key: text, **more}
     yield "response.content_part.done", {**at, "part": dict(part)}
+
+
+class ResponsesWriter(AnswerWriter):
+    """Writes an answer as events of output items while it arrives."""
+
+    _count = 0
+
+    def write_start(self) -> Iterator[bytes]:
+        """Yield the response without output."""
+        started = {**write_responses_answer(self.head), "status": "in_progress", "output": []}
+        for kind in ("response.created", "response.in_progress"):
+            yield self.encode({"type": kind, "response": started})
+
+    def write_section(self, section: AnswerSection) -> Iterator[tuple[bool, dict[str, Any]]]:
+        """Yield the events of one item."""
+        for kind, fields in _split_item(self._build_item(section), section.index):
+            yield kind.endswith(".delta"), {"type": kind, **fields}
+
+    def write_end(self, answer: ModelAnswer) -> Iterator[bytes]:
+        """Yield the whole response, with the items as they were written."""
+        items = [self._build_item(section) for section in self.sections]
+        whole = {**write_responses_answer(answer), "model": self.head.model}
+        if items:
+            whole["output"] = items
+        else:
+            # An answer without any content is one empty message.
+            for kind, fields in _split_item(whole["output"][0], 0):
+                yield self.encode({"type": kind, **fields})
+        is_whole = whole["status"] == "completed"
+        kind = "response.completed" if is_whole else "response.incomplete"
+        yield self.encode({"type": kind, "response": whole})
+
+    def encode(self, fields: dict[str, Any]) -> bytes:
+        """Return an event with its number."""
+        number, self._count = self._count, self._count + 1
+        return write_event({**fields, "sequence_number": number}, name=fields["type"])
+
+    def holds_back(self, section: AnswerSection) -> bool:
+        """Whether a call has free text, which the model writes inside JSON."""
+        return section.kind == "call" and section.name in self.head.free_text_tools
+
+    def _build_item(self, section: AnswerSection) -> dict[str, Any]:
+        place, text = f"{self.head.id}{section.index}", section.text
+        if section.kind == "call":
+            # The text is parsed for free text only, which is complete then.
+            given = text if self.holds_back(section) else "{}"
+            call = ToolCall.model_validate(
+                {"id": section.call_id, "function": {"name": section.name, "arguments": given}}
+            )
+            return _write_call(call, text, place, self.head)
+        if section.kind == "reasoning":
+            summary = [{"type": "summary_text", "text": text}]
+            return {"type": "reasoning", "id": f"rs_{place}", "summary": summary}
+        part: dict[str, Any] = {"type": "output_text", "text": text, "annotations": []}
+        if section.kind == "refusal":
+            part = {"type": "refusal", "refusal": text}
+        head = {"type": "message", "id": f"msg_{place}", "role": "assistant"}
+        return {**head, "status": "completed", "content": [part]}
+
+
+def read_responses_parts(event: StreamEvent) -> Iterator[AnswerPart]:
+    """Yield the parts of the answer in one event. Raises `WireError` if it has another shape."""
+    if not event.data or event.data == b"[DONE]":
+        return
+    data = parse_event_json(event.data)
+    kind, place = data.get("type") or event.name, data.get("output_index")
+    place = place if type(place) is int else 0
+    if kind == "response.created":
+        model = expect_mapping(data.get("response"), "response").get("model")
+        yield AnswerPart("start", model if isinstance(model, str) else "")
+    elif kind in _DELTA_KINDS:
+        yield AnswerPart(_DELTA_KINDS[kind], expect_text(data.get("delta"), "delta"), place)
+    elif kind == "response.output_item.added":
+        item = expect_mapping(data.get("item"), "item")
+        if item.get("type") == "function_call":
+            name, call_id = str(item.get("name") or ""), item.get("call_id")
+            yield AnswerPart("call", "", place, call_id, name)
+    elif kind == "response.reasoning_summary_part.added" and data.get("summary_index"):
+        yield AnswerPart("reasoning", "\n\n", place)
+    elif kind == "response.output_item.done":
+        yield from _read_whole_item(expect_mapping(data.get("item"), "item"), place)
+
+
+def _read_whole_item(item: Mapping[str, Any], place: int) -> Iterator[AnswerPart]:
+    """Yield the end of an item with all of its text, which some servers send at once."""
+    kind = item.get("type")
+    if kind == "function_call":
+        name, text = str(item.get("name") or ""), str(item.get("arguments") or "")
+        yield AnswerPart("call", text, place, item.get("call_id"), name, is_whole=True)
+    elif kind in ("message", "reasoning"):
+        parts = item.get("content") or item.get("summary") or []
+        parts = [part for part in parts if isinstance(part, Mapping)]
+        text = ("" if kind == "message" else "\n\n").join(str(p.get("text") or "") for p in parts)
+        yield AnswerPart("text" if kind == "message" else "reasoning", text, place, is_whole=True)
 
 
 class ResponsesStream:
