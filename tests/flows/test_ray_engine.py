@@ -17,13 +17,15 @@ import pytest
 
 from assay.runner import EvalConfig, evaluate_sync
 from assay.store import Run, Store
-from commands import Ended, build_command, build_environment
+from assay.train import character_model
+from commands import Ended, build_command, build_environment, run_process
 from misbehaving import Exchange, MisbehavingServer
 from ray_nodes import RayNodes, run_ray_nodes
 
 pytest.importorskip("ray", reason="the Ray engine needs the extra `ray`")
 pytestmark = pytest.mark.slow
 
+_CHAT_SERVER = Path(__file__).parents[2] / "examples" / "serve" / "chat_server.py"
 _SERVER = Path(__file__).parents[2] / "benchmarks" / "servers.py"
 _LIMIT = 50
 _PATIENCE_S = 300.0
@@ -37,6 +39,29 @@ def score(sample):
 
 config = EvalConfig(endpoint="mock:any", score_fn=score, name="ray")
 dataset = "questions.jsonl"
+"""
+
+_TRAINING = """
+from answers import is_right
+from assay.train import GRPOConfig, character_model
+
+def score_fn(sample):
+    return sample.response.count("a") / 6 + 0 * is_right(sample)
+
+def model():
+    return character_model("abcdefgh 0123456789", hidden=32, layers=2)
+
+config = GRPOConfig(
+    model_name="letters",
+    num_steps=8,
+    prompts_per_step=4,
+    group_size=4,
+    max_tokens=6,
+    learning_rate=1e-2,
+    server="SERVER",
+    checkpoint_every=2,
+)
+prompts = [{"id": str(number), "prompt": f"say a {number}"} for number in range(8)]
 """
 
 
@@ -311,6 +336,64 @@ def test_a_node_with_another_version_of_a_package_is_refused(
     assert ended.returncode == 2
     assert "node 127.0.0.3 has other packages: lamps 2.0 instead of 1.0" in ended.stderr
     assert read_figures(model)["requests"] == 0
+
+
+@pytest.fixture
+def policy(project: Path) -> Iterator[str]:
+    """The address of a server for the model of the training file."""
+    # The architecture matters, not the weights: a training sends its own.
+    local = character_model("abcdefgh 0123456789", hidden=32, layers=2, seed=7)
+    local.model.save_pretrained(project / "model")
+    local.tokenizer.save_pretrained(project / "model")
+    command = [sys.executable, str(_CHAT_SERVER), "model", "--port", "0", "--device", "cpu"]
+    with subprocess.Popen(command, cwd=project, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        url = server.stdout.readline().removeprefix("serving at ").strip()
+        (project / "training.py").write_text(_TRAINING.replace("SERVER", url))
+        yield url
+        server.terminate()
+
+
+@pytest.mark.parametrize("victim", ["worker", "driver"])
+def test_a_training_on_the_cluster_has_the_rewards_of_one_process(
+    victim: str, nodes: RayNodes, database: str, policy: str, project: Path
+) -> None:
+    train = ("train", "grpo", "training.py")
+    options = ("--store", database, "--workers", "2")
+    alone = run_process(project, *train, "--store", "alone.db", "-o", "alone", "--quiet")
+
+    driver = Driver(project, nodes, *options, "-o", "spread", command=train)
+    run = wait_for_results(database, driver, 40)
+    if victim == "driver":
+        driver.kill()
+        driver = Driver(project, nodes, *options, "-o", "spread", "--resume", command=train)
+    else:
+        os.kill(nodes.find_workers()[0], signal.SIGKILL)
+    ended = driver.end()
+
+    assert alone.returncode == 0, alone.stderr
+    assert ended.returncode == 0, ended.stderr
+    lines = [(project / name / "metrics.jsonl").read_text() for name in ("alone", "spread")]
+    one, other = ([json.loads(each) for each in text.splitlines()] for text in lines)
+    assert len(one) == 8
+    assert [step["reward"] for step in one] == [step["reward"] for step in other]
+    assert [step["weight_versions"] for step in one] == [step["weight_versions"] for step in other]
+    with Store.open(database) as store:
+        keys = [row.key for row in store.run(run.id).results()]
+    assert (len(keys), len(set(keys))) == (128, 128)
+
+
+def test_a_training_is_evaluated_on_the_cluster(
+    nodes: RayNodes, database: str, policy: str, project: Path
+) -> None:
+    held_out = ("--eval-dataset", "questions.jsonl", "--eval-every", "1", "--steps", "1")
+    words = ("--store", database, "--workers", "2", *held_out)
+
+    ended = Driver(project, nodes, *words, command=("train", "grpo", "training.py")).end()
+
+    assert ended.returncode == 0, ended.stderr
+    evaluations = json.loads(ended.stdout)["evaluations"]
+    assert [(each["step"], each["judged"]) for each in evaluations] == [(0, 600), (1, 600)]
 
 
 @pytest.mark.parametrize("command", ["score", "judge"])

@@ -52,3 +52,4 @@ from .reply_redaction import Redactor as Redactor
 from .reply_redaction import list_header_secrets as list_header_secrets
 from .tool_text import CallStyle as CallStyle
 from .usage_totals import UsageTotals as UsageTotals
+from .versioned_client import VersionedClient as VersionedClient

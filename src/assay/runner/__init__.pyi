@@ -1,5 +1,7 @@
 from .agent_gateway import find_agent_gateway as find_agent_gateway
 from .engines.in_process import EvalEngine as EvalEngine
+from .engines.ray import RayEngine as RayEngine
+from .engines.ray_cluster import RayCluster as RayCluster
 from .engines.ray_settings import EngineRef as EngineRef
 from .engines.ray_settings import RaySettings as RaySettings
 from .engines.ray_settings import ShippedCode as ShippedCode

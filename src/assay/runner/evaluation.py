@@ -152,7 +152,7 @@ async def execute_evaluation(
         stack.enter_context(reduce_gc_frequency())
         if isinstance(target, Shard):
             run, read = await _join_shard(store, prepared, target)
-            build_engine = await stack.enter_async_context(open_engine(config, store, folder))
+            build_engine = await stack.enter_async_context(open_engine(config, store, stop, folder))
             # The total of the run says nothing about the samples of one shard.
             peers = Peers(run, count=target.count, failed_before=target.failed_before)
             control = RunControl(Progress(), watch, stop, replay=prepared.replay, peers=peers)
@@ -163,7 +163,7 @@ async def execute_evaluation(
                 if target.rescore:
                     spec, target = replace(spec, reuses=store.run(target.run_id).id), None
             # Before the run is created: workers of a cluster may refuse its configuration.
-            build_engine = await stack.enter_async_context(open_engine(config, store, folder))
+            build_engine = await stack.enter_async_context(open_engine(config, store, stop, folder))
             run = start_or_resume(store, spec, target, allow_changed_scorer=config.rolls_out)
             total = None if spec.total is None else spec.total * config.repeats
             control = RunControl(Progress(total=total), watch, stop, replay=prepared.replay)
@@ -228,11 +228,12 @@ def _build_run_spec(samples: SampleStream, config: EvalConfig, total: int | None
 
 @asynccontextmanager
 async def open_engine(
-    config: EvalConfig, store: Store, dataset_folder: Path | None = None
+    config: EvalConfig, store: Store, stop: Stop, dataset_folder: Path | None = None
 ) -> AsyncIterator[Callable[[Run], Callable[..., EvalEngine]]]:
     """Start what executes the samples. Yield a function that returns how to build a run's engine.
 
-    Raises `ConfigError` if the workers of a cluster cannot execute the configuration.
+    A stop request ends the wait for the workers of a cluster. Raises `ConfigError` if they cannot
+    execute the configuration.
     """
 
     def build_engine(wired: EvalConfig, *given: Any) -> EvalEngine:
@@ -246,8 +247,19 @@ async def open_engine(
         return
     from .engines.ray_cluster import RayCluster
 
-    async with RayCluster(config, store, dataset_folder) as cluster:
-        yield cluster.build_engine
+    async with AsyncExitStack() as stack:
+        cluster = RayCluster(config, store, dataset_folder)
+        start = asyncio.create_task(stack.enter_async_context(cluster))
+        stop.listen(start.cancel)
+        try:
+            await start
+        except asyncio.CancelledError:
+            if not stop.requested:
+                raise
+            # The engine of this process: it starts no sample of a stopped run.
+            yield lambda run: build_engine
+        else:
+            yield cluster.build_engine
 
 
 async def execute_jobs(

@@ -76,7 +76,7 @@ async def rescore(
     opened = store if isinstance(store, Store) else Store.open(store, create=False)
     try:
         plan = _plan_rescore(opened.run(run_id), score_fn, options)
-        async with open_engine(plan.config, opened) as build_engine:
+        async with open_engine(plan.config, opened, stop) as build_engine:
             run = start_or_resume(opened, plan.spec, options.resume, allow_changed_scorer=True)
             control = RunControl(
                 Progress(total=plan.rollouts), watch, stop, stops_early=options.stops_early

@@ -13,6 +13,7 @@ from assay.runner import (
     RaySettings,
     RescoreOptions,
     Shard,
+    Stop,
     evaluate_sync,
     rescore,
     run_shard,
@@ -83,6 +84,30 @@ def test_a_shard_has_no_engine(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match="a shard is executed by one process"):
         asyncio.run(run)
+
+
+def test_a_stop_request_ends_the_wait_for_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as on a cluster whose CPUs are in use. The run is recorded, and can be resumed."""
+
+    class BusyCluster:
+        def __init__(self, *given: object) -> None: ...
+
+        async def __aenter__(self) -> None:
+            asyncio.get_running_loop().call_soon(stop.request)
+            await asyncio.Event().wait()
+
+        async def __aexit__(self, *error: object) -> None: ...
+
+    monkeypatch.setattr("assay.runner.engines.ray_cluster.RayCluster", BusyCluster)
+    stop, config = Stop(), build_config("ray")
+    monkeypatch.setattr("assay.runner.evaluation.refuse_file_store", lambda store: None)
+
+    report = evaluate_sync(_ROWS, config, store=tmp_path / "runs.db", stop=stop)
+
+    assert report.interrupted
+    assert report.summary.samples == 0
 
 
 def test_rescoring_into_a_file_is_refused(tmp_path: Path) -> None:

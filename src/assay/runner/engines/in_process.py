@@ -352,7 +352,7 @@ class EvalEngine:
         job.context = context = RunContext(
             messages=messages,
             repeat=job.repeat,
-            seed=self._compute_environment_seed(job),
+            seed=config.seed_of(sample, job.repeat if job.group is None else job.group),
             sampling_seed=config.sampling_seed_of(sample, job.repeat),
             timeout_s=config.timeout_s,
             limits=config.limits,
@@ -365,9 +365,6 @@ class EvalEngine:
         if agent is not config.agent and isinstance(agent, ModelAgent):
             return agent.run(sample, context)
         return self._run_own_agent(agent, job, context)
-
-    def _compute_environment_seed(self, job: RolloutJob) -> int | None:
-        return self._config.seed_of(job.sample, job.repeat)
 
     async def _run_own_agent(
         self, agent: Agent, job: RolloutJob, context: RunContext

@@ -23,7 +23,7 @@ from tempfile import mkdtemp
 from typing import Any
 
 from assay.errors import AssayError, ConfigError, StoreError
-from assay.providers import LIMIT_SHARE, REFUSALS, ModelClient, connect
+from assay.providers import LIMIT_SHARE, REFUSALS, ModelClient, VersionedClient, connect
 from assay.scorers import Judge, Spending, build_import_path, import_file
 from assay.store import InsertRow, KeptRollout, Run, Store, Writer, sample_key
 from assay.types import Boundary, Failure, Sample, Usage
@@ -123,6 +123,18 @@ class JobReport:
     """The error that ends the whole run."""
 
 
+@dataclass(frozen=True)
+class OpenRun:
+    """A run that a worker records into. A training has others beside its own: its evaluations."""
+
+    run: Run
+    source: Run | None
+    """The run that is scored again."""
+
+    engine: "WorkerEngine"
+    stack: AsyncExitStack
+
+
 @dataclass(frozen=True, slots=True)
 class SentJob:
     """A job on its way to a worker."""
@@ -136,6 +148,9 @@ class SentJob:
 
     source: str | None = None
     """The key of the recorded sample to score again. The worker reads it from the store."""
+
+    group: int | None = None
+    """As in `RolloutJob`."""
 
 
 def _find_kept_rollout(run: Run, store: Store, job: RolloutJob) -> KeptRollout | None:
@@ -156,9 +171,12 @@ class RayWorker:
         self._config: EvalConfig
         self._dataset_folder: Path | None = None
         self._store: Store
-        self._run: Run
-        self._source: Run | None = None
-        self._engine: WorkerEngine | None = None
+        self._client: ModelClient | None = None
+        self._connected: EvalConfig | None = None
+        """The configuration with its agent behind a gateway; None before the first run."""
+
+        self._weight_version: str | None = None
+        self._runs: dict[str, OpenRun] = {}
 
     async def read_public_key(self) -> bytes:
         return self._reader.public
@@ -172,9 +190,10 @@ class RayWorker:
         loop = asyncio.get_running_loop()
 
         def report_refusal(endpoint: str, pause_s: float) -> None:
-            # Clients of synchronous user code have event loops of their own.
-            if self._engine is not None:
-                loop.call_soon_threadsafe(self._engine.note_refusal, endpoint, pause_s)
+            # Clients of synchronous user code have event loops of their own. The driver passes a
+            # refusal on to all other workers, whichever run it comes with.
+            for each in list(self._runs.values())[:1]:
+                loop.call_soon_threadsafe(each.engine.note_refusal, endpoint, pause_s)
 
         REFUSALS.open(report_refusal)
         packages = find_versions(setup.packages)
@@ -202,69 +221,95 @@ class RayWorker:
         return WorkerCheck(os.getpid(), _find_node_address(), packages, description)
 
     async def open_run(self, run_id: str, concurrency: int) -> None:
-        """Connect to the model and start as many loops as samples may be in progress."""
-        config, self._run = self._config, self._store.run(run_id)
-        if (rescored := self._run.spec.config.get("rescored")) is not None:
-            self._source = self._store.run(str(rescored))
-        client = None if config.endpoint is None else connect(config.endpoint, config.client)
-        if client is not None:
-            self._stack.push_async_callback(client.close)
+        """Start as many loops as samples of a run may be in progress."""
+        if self._connected is None:
+            self._connected = await self._connect()
+        run, source = self._store.run(run_id), None
+        if (rescored := run.spec.config.get("rescored")) is not None:
+            source = self._store.run(str(rescored))
+        stack = AsyncExitStack()
+        writer = await stack.enter_async_context(run.open_shared_writer())
+        # Limits of the whole run are kept by the driver.
+        config = replace(
+            self._connected, fail_on_error=None, max_cost_usd=None, concurrency=concurrency
+        )
+        limited = self._config.max_cost_usd is not None
+        engine = WorkerEngine(config, self._client, writer, counts_cost=limited)
+        self._runs[run_id] = OpenRun(run, source, engine, stack)
+        engine.start()
+
+    async def _connect(self) -> EvalConfig:
+        """Connect to the model, and start what the agents of all runs share."""
+        config = self._config
+        if config.endpoint is not None:
+            self._client = connect(config.endpoint, config.client)
+            self._stack.push_async_callback(self._client.close)
+        if self._weight_version is not None and self._client is not None:
+            self._client = VersionedClient(self._client, self._weight_version)
         if (close := getattr(config.agent, "close", None)) is not None:
             self._stack.push_async_callback(close)
-        if (gateway := find_agent_gateway(config, client)) is not None:
+        if (gateway := find_agent_gateway(config, self._client)) is not None:
             config = replace(config, agent=await self._stack.enter_async_context(gateway))
         if self._config.uses_workspace:
             config = use_workspaces(config, self._dataset_folder)
-        writer = await self._stack.enter_async_context(self._run.open_shared_writer())
-        # Limits of the whole run are kept by the driver.
-        config = replace(config, fail_on_error=None, max_cost_usd=None, concurrency=concurrency)
-        limited = self._config.max_cost_usd is not None
-        self._engine = WorkerEngine(config, client, writer, counts_cost=limited)
-        self._engine.start()
+        return config
 
-    async def execute(self, batch: bytes, answered: bool) -> None:
+    async def set_weight_version(self, version: str) -> None:
+        """Record this version in every call from now on, unless the server names one."""
+        self._weight_version = version
+        if isinstance(self._client, VersionedClient):
+            self._client.version = version
+
+    async def execute(self, run_id: str, batch: bytes, answered: bool) -> None:
         """Add jobs to the queue."""
-        assert self._engine is not None
+        opened = self._runs[run_id]
         try:
             # In a thread: the samples in progress must not wait for the database.
-            jobs = await asyncio.to_thread(self._open_jobs, pickle.loads(batch))
+            jobs = await asyncio.to_thread(self._open_jobs, opened, pickle.loads(batch))
         except Exception as error:
-            self._engine.abort(error)
+            opened.engine.abort(error)
         else:
-            self._engine.add(jobs, answered=answered)
+            opened.engine.add(jobs, answered=answered)
 
-    def _open_jobs(self, sent: list[SentJob]) -> list[RolloutJob]:
-        jobs = [RolloutJob(each.sample, each.repeat, each.key, each.sample_id) for each in sent]
+    def _open_jobs(self, opened: OpenRun, sent: list[SentJob]) -> list[RolloutJob]:
+        jobs = [
+            RolloutJob(each.sample, each.repeat, each.key, each.sample_id, group=each.group)
+            for each in sent
+        ]
         for job, each in zip(jobs, sent, strict=True):
             if each.is_kept:
-                job.kept = _find_kept_rollout(self._run, self._store, job)
-        if self._source is not None:
+                job.kept = _find_kept_rollout(opened.run, self._store, job)
+        if opened.source is not None:
             sources = [each.source for each in sent if each.source is not None]
-            recorded = dict(self._source.samples_by_key(sources))
+            recorded = dict(opened.source.samples_by_key(sources))
             for job, each in zip(jobs, sent, strict=True):
                 if each.source not in recorded:
                     raise StoreError(f"sample {each.sample_id!r} of the scored run is missing")
                 job.sample = clear_score(recorded[each.source])
         return jobs
 
-    async def collect(self) -> JobReport:
+    async def collect(self, run_id: str) -> JobReport:
         """Wait for results, and return those that are committed."""
-        assert self._engine is not None
-        return await self._engine.collect()
+        return await self._runs[run_id].engine.collect()
 
     async def lower_limit(self, endpoint: str, pause_s: float) -> None:
         """Take the refusal of another worker for one of this worker."""
         REFUSALS.receive(endpoint, pause_s)
 
-    async def stop(self, at_once: bool) -> None:
+    async def stop(self, run_id: str, at_once: bool) -> None:
         """Start no more jobs; with `at_once`, cancel those in progress."""
-        assert self._engine is not None
-        await self._engine.stop(at_once)
+        await self._runs[run_id].engine.stop(at_once)
+
+    async def close_run(self, run_id: str) -> None:
+        """End the jobs of a run, and write finished ones."""
+        opened = self._runs.pop(run_id)
+        await opened.engine.stop(True)
+        await opened.stack.aclose()
 
     async def close(self) -> None:
         """End all jobs, and write finished ones."""
-        if self._engine is not None:
-            await self._engine.stop(True)
+        for run_id in list(self._runs):
+            await self.close_run(run_id)
         await self._stack.aclose()
 
 
