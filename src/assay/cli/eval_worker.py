@@ -25,6 +25,7 @@ from .eval_invocation import EvalInvocation
 from .eval_variants import load_variants
 from .eval_workers import WorkerOutcome, WorkerTask, encode_message
 from .exit_status import choose_exit_status
+from .judge import judge_shard
 from .progress_bar import Display
 from .run_code import describe_run_code, replaces_parts
 from .run_tracking import RunTrackingStore
@@ -68,6 +69,9 @@ def run_task(task: WorkerTask) -> WorkerOutcome:
             return WorkerOutcome()
         if task.command == "check":
             return WorkerOutcome(skipped=check_shard(task.args, shard))
+        if task.command == "judge":
+            skipped, spending = judge_shard(task.args, shard)
+            return WorkerOutcome(skipped=skipped, spending=vars(spending))
         return WorkerOutcome(skipped=_evaluate_shard(task, shard))
     except AssayError as error:
         # The command adds its own hint to resume.

@@ -4,6 +4,7 @@ import asyncio
 import json
 import sys
 from argparse import Namespace
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -47,7 +48,7 @@ class WorkerTask:
     """The options of the command."""
 
     command: str = "eval"
-    """`eval`, `score` or `check`."""
+    """`eval`, `score`, `check` or `judge`."""
 
     variant: int = 0
     """The place of the evaluation among those of the command."""
@@ -76,6 +77,8 @@ class WorkerOutcome:
     problem: str | None = None
     exit_status: int = 0
     skipped: SkippedRows | None = None
+    spending: dict[str, Any] | None = None
+    """The calls of a judge and their cost, as the fields of `Spending`."""
 
     def encode(self) -> bytes:
         """Return the outcome as a line of JSON."""
@@ -133,6 +136,12 @@ class WorkerPool:
         self._max_cost_usd = max_cost_usd
         self._processes: dict[int, asyncio.subprocess.Process] = {}
         self._stop_level = 0
+        self.add_cost: Callable[[Progress], Progress] = lambda progress: progress
+        """Replaces the cost of samples that were rolled out and paid for before."""
+
+        self.outcomes: list[WorkerOutcome] = []
+        """What the workers reported when they ended, without those that were killed."""
+
         self._ledger: BudgetLedger | None = None
 
     async def execute(self, run_id: str) -> EvalReport:
@@ -148,7 +157,8 @@ class WorkerPool:
         watcher = asyncio.create_task(self._watch(run_id))
         numbers = range(1, self._count + 1)
         try:
-            outcomes = await asyncio.gather(*(self._run_worker(run_id, each) for each in numbers))
+            work = (self._run_worker(run_id, each) for each in numbers)
+            self.outcomes = outcomes = await asyncio.gather(*work)
         finally:
             for process in self._processes.values():
                 with suppress(ProcessLookupError):
@@ -253,7 +263,7 @@ class WorkerPool:
                         first = row
                         progress.resume_from(row.totals.recorded, row.totals)
                     update_progress(progress, first, row)
-                    self._display.watch(progress)
+                    self._display.watch(self.add_cost(progress))
             await asyncio.sleep(_POLL_S)
 
     def _find_run(self, run_id: str) -> RunRow | None:

@@ -92,7 +92,7 @@ def _describe_unfinished(args: Namespace, run: Run | None) -> list[str]:
         return [
             *format_failures(tuple(run.failure_groups()), row.totals.failed),
             f"run {row.id!r} was aborted: {recorded}; the output of its processes has the reason",
-            "  hint: start the shards again, with the same command: they execute what is missing",
+            "  hint: start the shards again, with the same command, to execute the missing samples",
         ]
     holder = "no process executes it" if row.holder is None else f"it is in use by {row.holder}"
     return [f"run {row.id!r} is not completed after {args.timeout:g} s: {recorded}; {holder}"]
