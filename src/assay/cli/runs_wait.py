@@ -29,11 +29,12 @@ def wait_for_run(store: Store, args: Namespace) -> int:
         print_message("\n".join(_describe_unfinished(args, run)))
         return EXIT_INCONCLUSIVE
     show = build_next_command(args, "show", run.id)
-    report = EvalCommandReport.build(
+    report = EvalCommandReport(
         build_eval_report(run, store, reopen=store, interrupted=False),
-        run,
+        run.read_retries(),
         resume="start the shards again, with the same command",
         next=(show,),
+        failures=tuple(run.failure_groups()),
     )
     print_report(args, report.lines(), report.plain())
     if report.problem is not None:
@@ -91,7 +92,7 @@ def _describe_unfinished(args: Namespace, run: Run | None) -> list[str]:
         return [
             *format_failures(tuple(run.failure_groups()), row.totals.failed),
             f"run {row.id!r} was aborted: {recorded}; the output of its processes has the reason",
-            "  hint: start the shards again, with the same command: they execute the missing samples",
+            "  hint: start the shards again, with the same command, to execute the missing samples",
         ]
     holder = "no process executes it" if row.holder is None else f"it is in use by {row.holder}"
     return [f"run {row.id!r} is not completed after {args.timeout:g} s: {recorded}; {holder}"]
