@@ -303,6 +303,8 @@ class EvalEngine:
             if job.kept is not None:
                 self._reuse_rollout(job, job.kept)
             elif (rollout := self._start_rollout(job)) is not None:
+                # A result that the dataset brings is about another answer.
+                sample.score = None
                 trajectory = await (
                     rollout if own is None else self._run_with_timeout(rollout, own)
                 )
