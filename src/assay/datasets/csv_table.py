@@ -2,7 +2,6 @@
 
 import csv
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -10,23 +9,15 @@ from assay.errors import BadRow, DatasetError
 
 from .json_text import JsonProblem, find_duplicate, parse_json_object
 from .open_file import open_bytes, skip_line
-from .read_limits import ReadLimits
-from .rows import RowOutcome
+from .rows import FileRows, RowOutcome
 
 # What spreadsheets write in place of commas, by the language of their user.
 _OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs"}
 _MESSAGES_PREFIX = b'{"messages":'
 
 
-@dataclass(frozen=True)
-class CsvTable:
+class CsvTable(FileRows):
     """The rows of one table, numbered by the line they begin on."""
-
-    path: Path
-    limits: ReadLimits
-
-    def where(self, position: int) -> str:
-        return f"{self.path}:{position}"
 
     def __iter__(self) -> Iterator[tuple[int, RowOutcome]]:
         with open_bytes(self.path, self.limits) as file:
