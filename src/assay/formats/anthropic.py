@@ -147,12 +147,7 @@ class _AnthropicWriter(TurnWriter):
         self.system = _to_block_list(self.system) + _to_block_list(written)
 
     def _write_result(self, message: Message, index: int, where: str) -> None:
-        report_unsupported_by_role(message, where, self.dropped, ("tool_calls", "reasoning"))
-        if message.role != "tool":
-            self.dropped.append(Dropped(f"{where}.role", "written as a tool result"))
         identifier = self.choose_result_id(message, index, where)
-        if message.name is not None and self.called.get(identifier) != message.name:
-            self.dropped.append(Dropped(f"{where}.name", "no place for the tool's name; left out"))
         own = get_namespace(message.__pydantic_extra__, ANTHROPIC_FORMAT)
         block: dict[str, Any] = {"type": "tool_result", "tool_use_id": identifier}
         if isinstance(message.content, str):
