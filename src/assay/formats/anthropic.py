@@ -32,6 +32,7 @@ from .conversion import (
     get_namespace,
     make_storable,
     read_items,
+    refuse_deep_nesting,
     report_extras,
     report_unsupported_by_role,
     report_unused,
@@ -76,10 +77,11 @@ def from_anthropic(
     """Read Anthropic messages: each tool result becomes a tool message of its own."""
     read: list[Message] = []
     if system is not None:
-        content: Any = system
-        if not isinstance(system, str):
-            content = tuple(read_items(system, "system", read_anthropic_block))
-        read.append(validate_wire(Message, {"role": "system", "content": content}, "system"))
+        with refuse_deep_nesting("system"):
+            content: Any = system
+            if not isinstance(system, str):
+                content = tuple(read_items(system, "system", read_anthropic_block))
+            read.append(validate_wire(Message, {"role": "system", "content": content}, "system"))
     # Anthropic joins consecutive turns of one role, so a repeated role is marked to restore it.
     before = None
     for index, wire in enumerate(check_iterable(messages, "messages")):

@@ -25,6 +25,7 @@ from .conversion import (
     join_reasoning,
     make_storable,
     read_items,
+    refuse_deep_nesting,
     report_extras,
     report_unsupported_by_role,
     report_unused,
@@ -65,9 +66,11 @@ def from_bedrock(
     """Read messages of the Converse API: each tool result becomes a tool message of its own."""
     read: list[Message] = []
     if system:
-        blocks = read_items(list(system), "system", _read_bedrock_block)
-        data = {"role": "system", "content": join_content(blocks)}
-        read.append(validate_wire(Message, data, "system"))
+        with refuse_deep_nesting("system"):
+            given = list(check_iterable(system, "system"))
+            blocks = read_items(given, "system", _read_bedrock_block)
+            data = {"role": "system", "content": join_content(blocks)}
+            read.append(validate_wire(Message, data, "system"))
     for index, wire in enumerate(check_iterable(messages, "messages")):
         where = f"messages[{index}]"
         try:
