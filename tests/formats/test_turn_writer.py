@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
-from assay.formats.anthropic import to_anthropic
-from assay.formats.bedrock import to_bedrock
+from assay.errors import WireError
+from assay.formats.anthropic import from_anthropic, to_anthropic
+from assay.formats.bedrock import from_bedrock, to_bedrock
 from assay.formats.conversion import Converted
+from assay.formats.gemini import from_gemini
 from assay.formats.turn_writer import keep_original, read_tool_use
 from assay.types import Message, ToolCall
 
@@ -53,3 +55,26 @@ def test_only_a_turn_that_would_not_be_restored_is_kept() -> None:
     assert keep_original(wire, [wire], messages, "x") is messages
     kept = keep_original(wire, [], messages, "x")
     assert kept[0].model_extra == {"spelling": {"format": "x", "message": wire}}
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda deep: from_anthropic([], system=[{"type": "x", "a": deep}]),
+        lambda deep: from_bedrock([], system=[{"x": deep}]),
+        lambda deep: from_gemini([], system_instruction={"parts": [{"x": deep}]}),
+    ],
+    ids=["anthropic", "bedrock", "gemini"],
+)
+def test_a_system_prompt_that_is_nested_too_deeply_is_refused(read: Callable[[Any], Any]) -> None:
+    deep: Any = {}
+    for _ in range(100_000):
+        deep = {"a": deep}
+
+    with pytest.raises(WireError, match="the value is nested too deeply"):
+        read(deep)
+
+
+def test_a_system_prompt_of_a_wrong_type_is_refused() -> None:
+    with pytest.raises(WireError, match="system: the value is of type int, not a list"):
+        from_bedrock([], system=3)  # type: ignore[arg-type]  # what is tested

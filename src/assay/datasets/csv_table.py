@@ -6,7 +6,6 @@ Cells stay text; a `messages` cell is parsed as JSON.
 import csv
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -14,8 +13,7 @@ from assay.errors import BadRow, DatasetError
 
 from .json_text import JsonProblem, find_duplicate, parse_json_object
 from .open_file import open_bytes, skip_line
-from .read_limits import ReadLimits
-from .rows import RowOutcome
+from .rows import FileRows, RowOutcome
 
 # Spreadsheets write semicolons or tabs, depending on the language of their user.
 _SEPARATORS = (",", ";", "\t")
@@ -25,15 +23,8 @@ _QUOTED_NAME = re.compile(rb'"[^"]*"')
 _MESSAGES_PREFIX = b'{"messages":'
 
 
-@dataclass(frozen=True)
-class CsvTable:
+class CsvTable(FileRows):
     """The rows of one table, numbered by the line they begin on."""
-
-    path: Path
-    limits: ReadLimits
-
-    def where(self, position: int) -> str:
-        return f"{self.path}:{position}"
 
     def __iter__(self) -> Iterator[tuple[int, RowOutcome]]:
         with open_bytes(self.path, self.limits) as file:

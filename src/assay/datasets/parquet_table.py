@@ -1,8 +1,6 @@
 """Parquet files, a small batch of rows at a time."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow
@@ -11,22 +9,16 @@ from pyarrow.parquet import ParquetFile
 from assay.errors import BadRow, DatasetError
 
 from .json_text import find_duplicate
-from .read_limits import ReadLimits
-from .rows import RowOutcome, check_row
+from .rows import FileRows, RowOutcome, check_row
 
 # Small: a batch is in memory twice, as Arrow data and as Python objects.
 _BATCH_ROWS = 64
 
 
-@dataclass(frozen=True)
-class ParquetTable:
+class ParquetTable(FileRows):
     """The rows of one file, numbered from 0."""
 
-    path: Path
-    limits: ReadLimits
-
-    def where(self, position: int) -> str:
-        return f"{self.path}[{position}]"
+    by_line = False
 
     def __iter__(self) -> Iterator[tuple[int, RowOutcome]]:
         try:

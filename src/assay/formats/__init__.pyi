@@ -42,6 +42,7 @@ from .event_stream import StreamEvent as StreamEvent
 from .event_stream import write_event as write_event
 from .fireworks import from_fireworks_rft as from_fireworks_rft
 from .fireworks import to_fireworks_rft as to_fireworks_rft
+from .foreign_content import read_tool_outcome as read_tool_outcome
 from .gemini import GeminiChat as GeminiChat
 from .gemini import from_gemini as from_gemini
 from .gemini import to_gemini as to_gemini

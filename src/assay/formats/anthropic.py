@@ -32,6 +32,7 @@ from .conversion import (
     get_namespace,
     make_storable,
     read_items,
+    refuse_deep_nesting,
     report_extras,
     report_unsupported_by_role,
     report_unused,
@@ -76,10 +77,11 @@ def from_anthropic(
     """Read Anthropic messages: each tool result becomes a tool message of its own."""
     read: list[Message] = []
     if system is not None:
-        content: Any = system
-        if not isinstance(system, str):
-            content = tuple(read_items(system, "system", read_anthropic_block))
-        read.append(validate_wire(Message, {"role": "system", "content": content}, "system"))
+        with refuse_deep_nesting("system"):
+            content: Any = system
+            if not isinstance(system, str):
+                content = tuple(read_items(system, "system", read_anthropic_block))
+            read.append(validate_wire(Message, {"role": "system", "content": content}, "system"))
     # Anthropic joins consecutive turns of one role, so a repeated role is marked to restore it.
     before = None
     for index, wire in enumerate(check_iterable(messages, "messages")):
@@ -147,12 +149,7 @@ class _AnthropicWriter(TurnWriter):
         self.system = _to_block_list(self.system) + _to_block_list(written)
 
     def _write_result(self, message: Message, index: int, where: str) -> None:
-        report_unsupported_by_role(message, where, self.dropped, ("tool_calls", "reasoning"))
-        if message.role != "tool":
-            self.dropped.append(Dropped(f"{where}.role", "written as a tool result"))
         identifier = self.choose_result_id(message, index, where)
-        if message.name is not None and self.called.get(identifier) != message.name:
-            self.dropped.append(Dropped(f"{where}.name", "no place for the tool's name; left out"))
         own = get_namespace(message.__pydantic_extra__, ANTHROPIC_FORMAT)
         block: dict[str, Any] = {"type": "tool_result", "tool_use_id": identifier}
         if isinstance(message.content, str):

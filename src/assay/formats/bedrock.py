@@ -25,6 +25,7 @@ from .conversion import (
     join_reasoning,
     make_storable,
     read_items,
+    refuse_deep_nesting,
     report_extras,
     report_unsupported_by_role,
     report_unused,
@@ -37,6 +38,7 @@ from .turn_writer import TurnWriter, join_content, keep_original, read_tool_use,
 
 BEDROCK_FORMAT = "bedrock"
 _IMAGE_FORMATS = ("png", "jpeg", "gif", "webp")
+_EMPTY_NOTE = "an empty message; left out"
 _BEDROCK_EXTRAS_BY_ROLE = {"assistant": ("thinking",), "tool": ("result",)}
 
 
@@ -64,9 +66,11 @@ def from_bedrock(
     """Read messages of the Converse API: each tool result becomes a tool message of its own."""
     read: list[Message] = []
     if system:
-        blocks = read_items(list(system), "system", _read_bedrock_block)
-        data = {"role": "system", "content": join_content(blocks)}
-        read.append(validate_wire(Message, data, "system"))
+        with refuse_deep_nesting("system"):
+            given = list(check_iterable(system, "system"))
+            blocks = read_items(given, "system", _read_bedrock_block)
+            data = {"role": "system", "content": join_content(blocks)}
+            read.append(validate_wire(Message, data, "system"))
     for index, wire in enumerate(check_iterable(messages, "messages")):
         where = f"messages[{index}]"
         try:
@@ -81,25 +85,29 @@ class _BedrockWriter(TurnWriter):
     format_name = BEDROCK_FORMAT
 
     system: list[dict[str, Any]] = field(default_factory=list)
+    last_role: str = ""
+    """The role of the message that was written last: a turn of the user also has tool results."""
 
     def read_original(self, wire: Mapping[str, Any], message: Message, where: str) -> list[Message]:
         return _read_bedrock_turn(wire, where)
 
     def add_original(self, wire: Mapping[str, Any], read: list[Message], where: str) -> None:
-        self._add_blocks(wire["role"], list(wire["content"]), where)
+        self._add_blocks(wire["role"], list(wire["content"]), read[0].role, where)
+        self.last_role = read[-1].role
         self.track_messages(read)
 
     def write_message(self, message: Message, index: int, where: str) -> None:
         used = _BEDROCK_EXTRAS_BY_ROLE.get(message.role, ())
         report_unused(message.__pydantic_extra__, BEDROCK_FORMAT, used, where, self.dropped)
         if message.role in ("tool", "function"):
-            self._add_blocks("user", [self._write_result(message, index, where)], where)
+            self._add_blocks("user", [self._write_result(message, index, where)], "tool", where)
         elif message.role == "assistant":
             report_unsupported_by_role(message, where, self.dropped, ("tool_call_id", "name"))
             reasoning = _write_reasoning(message, where, self.dropped)
             spoken = _write_content(message.content, where, self.dropped)
             calls = self._write_calls(message, index, where)
-            self._add_blocks("assistant", [*reasoning, *spoken, *calls], where)
+            blocks = [*reasoning, *spoken, *calls]
+            self._add_blocks("assistant", blocks, "assistant", where)
         else:
             self._write_prompt(message, where)
 
@@ -111,13 +119,16 @@ class _BedrockWriter(TurnWriter):
         if message.role not in ("user", "system") or (message.role == "system" and not leads):
             note = "the system prompt" if leads else "a user message"
             self.dropped.append(Dropped(f"{where}.role", f"written as {note}"))
-        if leads:
-            self.system += blocks
-        else:
-            self._add_blocks("user", blocks, where)
+        if not leads:
+            self._add_blocks("user", blocks, "user", where)
+            return
+        if not blocks:
+            self.dropped.append(Dropped(where, _EMPTY_NOTE))
+        elif self.system:
+            self.dropped.append(Dropped(where, "joined to the system prompt before it"))
+        self.system += blocks
 
     def _write_result(self, message: Message, index: int, where: str) -> dict[str, Any]:
-        report_unsupported_by_role(message, where, self.dropped, ("tool_calls", "reasoning"))
         identifier = self.choose_result_id(message, index, where)
         own = get_namespace(message.__pydantic_extra__, BEDROCK_FORMAT)
         content = _write_content(message.content, where, self.dropped)
@@ -139,13 +150,20 @@ class _BedrockWriter(TurnWriter):
             blocks.append({"toolUse": {**own, **use}})
         return blocks
 
-    def _add_blocks(self, role: str, blocks: list[dict[str, Any]], where: str) -> None:
+    def _add_blocks(
+        self, role: str, blocks: list[dict[str, Any]], message_role: str, where: str
+    ) -> None:
         if not blocks:
-            self.dropped.append(Dropped(where, "an empty message; left out"))
-        elif self.turns and self.turns[-1]["role"] == role:
+            self.dropped.append(Dropped(where, _EMPTY_NOTE))
+            return
+        if self.turns and self.turns[-1]["role"] == role:
+            # Tool results beside a text are messages of their own when they are read again.
+            if message_role == self.last_role != "tool":
+                self.dropped.append(Dropped(where, f"joined to the {role} message before it"))
             self.turns[-1]["content"] += blocks
         else:
             self.turns.append({"role": role, "content": blocks})
+        self.last_role = message_role
 
 
 def _write_content(
@@ -164,8 +182,7 @@ def _write_bedrock_block(
         report_extras(extra, "", where, dropped)
         if block.text.strip():
             return {"text": block.text}
-        if block.text:
-            dropped.append(Dropped(where, "blank text is not accepted; left out"))
+        dropped.append(Dropped(where, "blank text is not accepted; left out"))
         return None
     url = get_image_url(block)
     image = None if url is None else _build_image(url)

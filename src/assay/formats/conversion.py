@@ -1,6 +1,7 @@
 """Shared code of the chat formats: reports of dropped fields, and checks of foreign data."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -145,6 +146,15 @@ def build_depth_error(where: str) -> WireError:
         where=where,
         hint="remove the message: no provider accepts such nesting",
     )
+
+
+@contextmanager
+def refuse_deep_nesting(where: str) -> Iterator[None]:
+    """Raise `WireError` for data in the block that exceeds Python's recursion limit."""
+    try:
+        yield
+    except RecursionError as error:
+        raise build_depth_error(where) from error
 
 
 def validate_wire(model: type[ModelT], data: Mapping[str, Any], where: str) -> ModelT:

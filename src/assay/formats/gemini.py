@@ -26,6 +26,7 @@ from .conversion import (
     join_reasoning,
     make_storable,
     read_items,
+    refuse_deep_nesting,
     report_extras,
     report_unsupported_by_role,
     report_unused,
@@ -79,11 +80,9 @@ def from_gemini(
     read: list[Message] = []
     if isinstance(system_instruction, str):
         system_instruction = {"parts": [{"text": system_instruction}]}
-    try:
-        if system_instruction is not None:
+    if system_instruction is not None:
+        with refuse_deep_nesting("system_instruction"):
             read.extend(_read_system_instruction(system_instruction))
-    except RecursionError as error:
-        raise build_depth_error("system_instruction") from error
     after_tool = False
     for index, wire in enumerate(check_iterable(contents, "contents")):
         where = f"contents[{index}]"

@@ -138,6 +138,15 @@ def read_answer_format(
     raise build_translation_error(where)
 
 
+def read_tool_choice(choice: object, named: object) -> str | dict[str, str]:
+    """Read a choice of tools: a word, or the object `named` that has the name of one tool."""
+    if isinstance(choice, str) and choice in ("auto", "none", "required"):
+        return choice
+    if isinstance(named, Mapping) and isinstance(named.get("name"), str):
+        return {"name": named["name"]}
+    raise build_translation_error("tool_choice")
+
+
 def build_free_text_tool(name: str, description: str) -> ToolSpec:
     """Return a tool with one text argument, for a tool that takes free text."""
     return ToolSpec(name=name, description=description, parameters=_FREE_TEXT_SCHEMA)

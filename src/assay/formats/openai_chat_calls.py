@@ -16,6 +16,7 @@ from .model_request import (
     build_translation_error,
     collect_settings,
     read_answer_format,
+    read_tool_choice,
     wrap_free_text_calls,
 )
 from .openai_chat import from_openai_chat, to_openai_chat
@@ -60,7 +61,8 @@ def read_chat_request(body: Mapping[str, Any]) -> ModelRequest:
     if (stop := body.get("stop")) is not None:
         settings["stop"] = (stop,) if isinstance(stop, str) else tuple(stop)
     if (choice := body.get("tool_choice")) is not None:
-        settings["tool_choice"] = _read_tool_choice(choice)
+        nested = choice.get(str(choice.get("type"))) if isinstance(choice, Mapping) else None
+        settings["tool_choice"] = read_tool_choice(choice, nested)
     schema = read_answer_format(
         body.get("response_format"), "response_format", nested="json_schema"
     )
@@ -107,16 +109,6 @@ def _read_chat_tools(
         return validate_wire(ToolSpec, fields, where)
 
     return tuple(read_items(given, "tools", read)), free_text
-
-
-def _read_tool_choice(choice: object) -> str | dict[str, str]:
-    if isinstance(choice, str) and choice in ("auto", "none", "required"):
-        return choice
-    if isinstance(choice, Mapping):
-        nested = choice.get(str(choice.get("type")))
-        if isinstance(nested, Mapping) and isinstance(nested.get("name"), str):
-            return {"name": nested["name"]}
-    raise build_translation_error("tool_choice")
 
 
 def write_chat_answer(answer: ModelAnswer) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from .model_request import (
     get_free_text,
     join_namespace,
     read_answer_format,
+    read_tool_choice,
     wrap_free_text_calls,
 )
 from .openai_responses import read_responses_items
@@ -60,7 +61,8 @@ def read_responses_request(body: Mapping[str, Any]) -> ModelRequest:
         body, names=_SETTINGS, known=_READ_ELSEWHERE, ignored=_IGNORED
     )
     if (choice := body.get("tool_choice")) is not None:
-        settings["tool_choice"] = _read_responses_choice(choice)
+        is_tool = isinstance(choice, Mapping) and choice.get("type") in ("function", "custom")
+        settings["tool_choice"] = read_tool_choice(choice, choice if is_tool else None)
     reasoning = expect_mapping(body.get("reasoning") or {}, "reasoning")
     if reasoning.get("effort") is not None:
         settings["reasoning_effort"] = reasoning["effort"]
@@ -97,18 +99,16 @@ def _read_conversation(body: Mapping[str, Any], notes: list[Dropped]) -> list[Me
     if isinstance(given, str):
         messages = [Message(role="user", content=given)]
     else:
-        items = given if isinstance(given, list) else []
-        messages = read_responses_items(list(map(_join_item_namespace, items)), notes)
+        items = list(given) if isinstance(given, list) else []
+        for place, item in enumerate(items):
+            if isinstance(item, Mapping) and isinstance(item.get("namespace"), str):
+                rest = {key: value for key, value in item.items() if key != "namespace"}
+                name = join_namespace(item["namespace"], str(item.get("name")))
+                items[place] = {**rest, "name": name}
+        messages = read_responses_items(items, notes)
     if isinstance(body.get("instructions"), str):
         messages.insert(0, Message(role="system", content=body["instructions"]))
     return wrap_free_text_calls(messages)
-
-
-def _join_item_namespace(item: Any) -> Any:
-    if not isinstance(item, Mapping) or not isinstance(item.get("namespace"), str):
-        return item
-    rest = {key: value for key, value in item.items() if key != "namespace"}
-    return {**rest, "name": join_namespace(item["namespace"], str(item.get("name")))}
 
 
 class _ToolReader:
@@ -159,14 +159,6 @@ def _describe_free_text_tool(tool: Mapping[str, Any]) -> str:
         syntax = form.get("syntax") or "a"
         text += f"\n\nThe input must match this {syntax} grammar:\n{form['definition']}"
     return text
-
-
-def _read_responses_choice(choice: object) -> str | dict[str, str]:
-    if isinstance(choice, str) and choice in ("auto", "none", "required"):
-        return choice
-    if isinstance(choice, Mapping) and choice.get("type") in ("function", "custom"):
-        return {"name": expect_text(choice.get("name"), "tool_choice.name")}
-    raise build_translation_error("tool_choice")
 
 
 def write_responses_answer(answer: ModelAnswer) -> dict[str, Any]:

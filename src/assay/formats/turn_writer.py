@@ -20,6 +20,7 @@ from .conversion import (
     is_same_json,
     make_storable,
     report_extras,
+    report_unsupported_by_role,
     report_unsupported_fields,
     validate_wire,
 )
@@ -107,7 +108,13 @@ class TurnWriter:
         return identifier
 
     def choose_result_id(self, message: Message, index: int, where: str) -> str:
-        """Return the id that a tool message answers, which the API requires."""
+        """Return the id that a tool message answers, which the API requires.
+
+        Reports the fields that a result of such an API has no place for.
+        """
+        report_unsupported_by_role(message, where, self.dropped, ("tool_calls", "reasoning"))
+        if message.role != "tool":
+            self.dropped.append(Dropped(f"{where}.role", "written as a tool result"))
         identifier = message.tool_call_id
         if identifier is None:
             # That of the first open call of the same tool.
@@ -115,6 +122,8 @@ class TurnWriter:
             identifier = next(answered, None) or self._make_call_id(str(index))
             note = f"none is set; {identifier!r} written"
             self.dropped.append(Dropped(f"{where}.tool_call_id", note))
+        if message.name is not None and self.called.get(identifier) != message.name:
+            self.dropped.append(Dropped(f"{where}.name", "no place for the tool's name; left out"))
         self._mark_answered(identifier)
         return identifier
 

@@ -115,6 +115,7 @@ def format_distribution(distribution: Distribution | None, *, width: int = WIDTH
 
 
 def format_total(total: Total, sign: str = "") -> str:
+    # With a sign it is money, often less than a cent; without one it is a count.
     digits = 4 if sign else 0
     if total.value is not None:
         return f"{sign}{total.value:.{digits}f}"

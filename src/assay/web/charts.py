@@ -45,16 +45,12 @@ def draw_interval(
         return _INTERVAL_MARGIN + find_share(value, scale) * span
 
     y = 25
-    parts = [
-        draw_element("line", class_="axis", x1=find_x(scale[0]), y1=y, x2=find_x(scale[1]), y2=y)
-    ]
+    parts = [_draw_bar("axis", find_x(scale[0]), find_x(scale[1]), y)]
     for share in range(11):
         x = find_x(scale[0] + (scale[1] - scale[0]) * share / 10)
         parts.append(draw_element("line", class_="axis", x1=x, y1=y - 3, x2=x, y2=y + 3))
     if low is not None and high is not None:
-        parts.append(
-            draw_element("line", class_="band", x1=find_x(low), y1=y, x2=find_x(high), y2=y)
-        )
+        parts.append(_draw_bar("band", find_x(low), find_x(high), y))
     if is_missed is None:
         is_missed = threshold is not None and mean < threshold
     parts.append(draw_element("circle", class_="dot", cx=find_x(mean), cy=y, r=6))
@@ -62,6 +58,7 @@ def draw_interval(
         x = find_x(threshold)
         state = "gate missed" if is_missed else "gate"
         parts.append(draw_element("line", class_=state, x1=x, y1=12, x2=x, y2=38))
+        # Centred, unless the words would then leave the picture.
         anchor = "end" if x > _INTERVAL_WIDTH * 0.7 else "start" if x < 80 else "middle"
         text = f"threshold {format_number(threshold)}"
         parts.append(draw_element("text", text, class_="gate-name", x=x, y=9, text_anchor=anchor))
@@ -94,13 +91,9 @@ def draw_spark(
         return _SPARK_MARGIN + find_share(value, scale) * (_SPARK_WIDTH - 2 * _SPARK_MARGIN)
 
     y = _SPARK_HEIGHT / 2
-    parts = [
-        draw_element("line", class_="axis", x1=find_x(scale[0]), y1=y, x2=find_x(scale[1]), y2=y)
-    ]
+    parts = [_draw_bar("axis", find_x(scale[0]), find_x(scale[1]), y)]
     if low is not None and high is not None:
-        parts.append(
-            draw_element("line", class_="band", x1=find_x(low), y1=y, x2=find_x(high), y2=y)
-        )
+        parts.append(_draw_bar("band", find_x(low), find_x(high), y))
     if threshold is not None and scale[0] <= threshold <= scale[1]:
         x, state = find_x(threshold), "gate missed" if mean < threshold else "gate"
         parts.append(draw_element("line", class_=state, x1=x, y1=1, x2=x, y2=_SPARK_HEIGHT - 1))
@@ -113,6 +106,10 @@ def draw_spark(
         role="img",
         aria_label=describe_interval(mean, low, high, threshold=threshold),
     )
+
+
+def _draw_bar(class_: str, start: float, end: float, y: float) -> Markup:
+    return draw_element("line", class_=class_, x1=start, y1=y, x2=end, y2=y)
 
 
 def draw_bars(counts: Sequence[int], *, first: float, last: float, label: str) -> Markup:

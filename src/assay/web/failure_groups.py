@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from assay.formats import read_tool_outcome
 from assay.runner import normalize_reason
 from assay.stats import NOISE, RunSummary
 from assay.store import Run, TableQuery, TableRow
@@ -138,7 +139,7 @@ def list_tool_errors(messages: Sequence[Message]) -> list[str]:
     names = {call.id: call.name for message in messages for call in message.tool_calls if call.id}
     found = []
     for message in messages:
-        if message.role not in ("tool", "function") or not is_tool_error(message):
+        if not is_tool_error(message):
             continue
         name = names.get(message.tool_call_id or "", message.name or "tool")
         first = next(filter(str.strip, message.text.splitlines()), "no message")
@@ -148,14 +149,8 @@ def list_tool_errors(messages: Sequence[Message]) -> list[str]:
 
 def is_tool_error(message: Message) -> bool:
     """Whether the recorded details of a tool's answer mark it as failed."""
-    details = message.details or {}
-    code = details.get("exit_code")
-    return (
-        details.get("failed") is True
-        or details.get("is_error") is True
-        or details.get("status") == "error"
-        or (type(code) is int and code != 0)
-    )
+    failed, exit_code = read_tool_outcome(message)
+    return bool(failed or exit_code)
 
 
 def read_table_rows(run: Run, *queries: TableQuery) -> Iterator[TableRow]:

@@ -237,11 +237,23 @@ class _PointReader:
         compared = [None, *(self._compare(*each) for each in pairwise(rows))]
         known = [each for each in compared if each is not None]
         adjusted = iter(adjust_p_values([1.0 if e.p_value is None else e.p_value for e in known]))
-        return [
-            None if each is None else _describe_change(before.id, each, next(adjusted))
-            # The first run has none before it, and no comparison.
-            for before, each in zip([*rows[:1], *rows], compared, strict=False)
-        ]
+        changes: list[ScoreChange | None] = []
+        # The first run has none before it, and no comparison.
+        for before, found in zip([*rows[:1], *rows], compared, strict=False):
+            if found is None:
+                changes.append(None)
+                continue
+            p_value = next(adjusted)
+            change = ScoreChange(
+                previous=before.id,
+                difference=found.difference.mean,
+                p_value=found.p_value,
+                adjusted_p=None if found.p_value is None else p_value,
+                conclusion=str(found.model_copy(update={"p_value": p_value}).conclusion),
+                pairs=found.pairs,
+            )
+            changes.append(change)
+        return changes
 
     def _compare(self, before: RunRow, after: RunRow) -> Comparison | None:
         def compare_pair() -> Comparison:
@@ -275,18 +287,6 @@ class _BudgetSpent(Exception):
 
 def _read_scale(config: Mapping[str, Any]) -> tuple[float, float, str]:
     return (*(read_recorded_bounds(config) or (0.0, 1.0)), read_recorded_direction(config))
-
-
-def _describe_change(previous: str, found: Comparison, adjusted: float) -> ScoreChange:
-    conclusion = found.model_copy(update={"p_value": adjusted}).conclusion
-    return ScoreChange(
-        previous=previous,
-        difference=found.difference.mean,
-        p_value=found.p_value,
-        adjusted_p=None if found.p_value is None else adjusted,
-        conclusion=str(conclusion),
-        pairs=found.pairs,
-    )
 
 
 def _build_point(

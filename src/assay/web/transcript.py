@@ -7,6 +7,7 @@ from itertools import islice
 
 from markupsafe import Markup
 
+from assay.formats import read_tool_outcome
 from assay.types import DataBlock, Message, ModelCall, ToolCall
 
 from .attachments import Attachment, decode_text, read_attachment, read_file
@@ -249,6 +250,7 @@ class _TurnBuilder:
         message, call = self._transcript.messages[place], self._transcript.model_calls.get(place)
         usage = None if call is None else call.usage
         attachments = self._list_attachments(message)
+        # An answer without its call is a turn of its own: its text is that of the result.
         is_result = message.role in _TOOL_ROLES
         return Turn(
             number=place + 1,
@@ -315,6 +317,7 @@ class _TurnBuilder:
     def _show(self, text: str, part: str, place: int, *, empty: bool = False) -> ShownText | None:
         if not text and not empty:
             return None
+        # Each text gets a little room, or the last turns of a page would be empty.
         room = min(_MAX_TEXT_CHARS, max(self._left, _MIN_TEXT_CHARS))
         shown = text[:room]
         self._left -= len(shown)
@@ -326,16 +329,6 @@ class _TurnBuilder:
             next_offset=room if len(text) > room else None,
             marks=build_marks(shown, quotes=quotes, wanted=self._options.find),
         )
-
-
-def read_tool_outcome(message: Message) -> tuple[bool | None, int | None]:
-    """Return whether a tool's message records a failure, and its exit code; None if unknown."""
-    details = message.details or {}
-    marks = [details[key] for key in ("failed", "is_error") if isinstance(details.get(key), bool)]
-    if isinstance(status := details.get("status"), str):
-        marks.append(status == "error")
-    code = details.get("exit_code")
-    return any(marks) if marks else None, code if type(code) is int else None
 
 
 def _pair_results(messages: Sequence[Message]) -> dict[tuple[int, int], list[int]]:
