@@ -165,7 +165,7 @@ def _resolve_agent_string(text: str, where: str, folders: tuple[Path, ...]) -> A
     from difflib import get_close_matches  # for this message only
 
     # The string is not shown: it may be an address with a key.
-    close = get_close_matches(text.partition(":")[0], AGENT_NAMES, n=1)
+    close = get_close_matches(text.partition(":")[0], AGENT_NAMES, n=1, cutoff=0.75)
     hint = f"did you mean {close[0]}:...?" if close else _AGENT_HINT
     if os.path.isfile(text):
         is_python = text.endswith(".py")
