@@ -104,6 +104,9 @@ class RunSummary(ReportSection):
         """The share of unscored results; None without results."""
         return self.not_judged_results / self.results if self.results else None
 
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
     def lines(self, *, width: int = WIDTH) -> list[str]:
         """Format the summary as lines of at most `width` columns."""
         return [
