@@ -109,6 +109,10 @@ def test_a_request_template_is_given_as_json_or_as_a_file(tmp_path: Path) -> Non
         ("gpt-5", "does not name an agent"),
         (3, "cannot be of type `int`"),
         (_Own, r"`agent` is the class `_Own`, not one of its objects\n.*agent = _Own\(\)"),
+        (
+            SimpleNamespace(run=lambda sample: "", name="a", identity="a"),
+            "`run` of the agent a cannot be called with a sample and its context",
+        ),
         (SimpleNamespace(run=print, name="a"), "has `run`, but not `name` and `identity`"),
         ("opnai:gpt-5", r"does not name an agent\n.*did you mean openai:"),
         ("cmd:", "no command"),

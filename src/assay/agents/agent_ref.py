@@ -1,5 +1,6 @@
 """What `agent=` accepts: agents, functions, models, commands, URLs and references to code."""
 
+import inspect
 import json
 import os
 from collections.abc import Callable
@@ -46,7 +47,10 @@ def resolve_agent(
     `NAME` or `NAME:SETTINGS`. Code is looked for in `folders`, by default the current one. Raises
     `ConfigError` for anything else.
     """
-    if isinstance(ref, Endpoint) or is_agent(ref):
+    if isinstance(ref, Endpoint):
+        return ref
+    if is_agent(ref):
+        _check_run_method(ref, where)
         return ref
     if isinstance(ref, str):
         return _resolve_agent_string(ref.strip(), where, folders)
@@ -67,6 +71,21 @@ def resolve_agent(
     raise ConfigError(
         f"`agent` cannot be of type `{type(ref).__name__}`", where=where, hint=_AGENT_HINT
     )
+
+
+def _check_run_method(agent: Agent, where: str) -> None:
+    # Otherwise every sample would fail with the words of Python.
+    try:
+        inspect.signature(agent.run).bind(None, None)
+    except TypeError as error:
+        raise ConfigError(
+            f"`run` of the agent {agent.name} cannot be called with a sample and its context: "
+            f"{error}",
+            where=where,
+            hint="write it as async def run(self, sample, context)",
+        ) from None
+    except ValueError:
+        pass  # some callables have no signature
 
 
 def is_model_ref(ref: object) -> bool:
@@ -165,7 +184,7 @@ def _resolve_agent_string(text: str, where: str, folders: tuple[Path, ...]) -> A
     from difflib import get_close_matches  # for this message only
 
     # The string is not shown: it may be an address with a key.
-    close = get_close_matches(text.partition(":")[0], AGENT_NAMES, n=1)
+    close = get_close_matches(text.partition(":")[0], AGENT_NAMES, n=1, cutoff=0.75)
     hint = f"did you mean {close[0]}:...?" if close else _AGENT_HINT
     if os.path.isfile(text):
         is_python = text.endswith(".py")

@@ -15,7 +15,7 @@ from assay.stats import (
     format_number,
     format_plural,
 )
-from assay.store import FailureGroup, RetriedAttempts, Run
+from assay.store import FailureGroup, RetriedAttempts, Run, RunRow
 
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_PASS
 from .output import (
@@ -152,6 +152,14 @@ class EvalCommandReport:
             },
             "next": list(self.next),
         }
+
+
+def describe_status(row: RunRow) -> str:
+    """Return the status of a run, such as `interrupted, with 8 of 40 results`."""
+    if row.status == "completed":
+        return row.status
+    of = "" if row.spec.total is None else f" of {row.spec.total * row.spec.repeats}"
+    return f"{row.status}, with {row.totals.recorded}{of} results"
 
 
 def format_score_lines(summary: RunSummary, threshold: float | None = None) -> list[Line]:

@@ -24,6 +24,7 @@ from .output import (
     sanitize_to_line,
 )
 from .run_summary import (
+    describe_status,
     format_failures,
     format_reasons,
     format_replay,
@@ -76,7 +77,7 @@ def _show_run(run: Run, args: Namespace) -> None:
     fields = [
         format_field("run", run.id),
         format_field("name", run.spec.name, columns=room),
-        format_field("status", row.status),
+        format_field("status", describe_status(row)),
         format_field("dataset", run.spec.dataset, columns=room - len(changed)) + changed,
         *([format_field("labels", report.labels.text)] if report.labels.total else []),
         *format_replay(run.spec.config),

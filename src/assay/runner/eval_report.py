@@ -100,6 +100,10 @@ class EvalReport:
         """The mean score of the scored samples, with repeats averaged first."""
         return self.summary.score.interval.mean
 
+    def __str__(self) -> str:
+        state = " (interrupted)" if self.interrupted else ""
+        return f"{self.summary}\nrun           {self.run_id}{state}"
+
     def results(self) -> Iterator[ResultRow]:
         """Yield one narrow row for each result, in dataset order, read during iteration."""
         with self.samples.open_run() as run:

@@ -118,6 +118,10 @@ def import_object(name: str, *, folders: tuple[Path, ...], where: str) -> object
 
 def import_file(path: Path) -> ModuleType:
     """Import a user's file. Raises `ConfigError` with the user's own traceback."""
+    main = sys.modules.get("__main__")
+    if (script := getattr(main, "__file__", None)) and main and _is_same_path(path, script):
+        # A script that names a function of its own must not run itself again.
+        return main
     name = _choose_module_name(path)
     spec = spec_from_file_location(name, path.absolute())
     if spec is None or spec.loader is None:

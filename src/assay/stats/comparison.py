@@ -159,6 +159,9 @@ class Comparison(ReportSection):
         """Whether a change of the score by this difference is one for the worse."""
         return difference < 0 if self.direction == "max" else difference > 0
 
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
     def lines(self, *, width: int = WIDTH) -> list[str]:
         """Format the comparison as lines of at most `width` columns, worst regression first."""
         return [
