@@ -263,7 +263,7 @@ def test_a_refusal_of_one_worker_lowers_the_limit_of_all(
 def test_workers_adapt_together_to_a_server_that_refuses_above_50(
     folder: Path, store: Path, server: MisbehavingServer, start: Start
 ) -> None:
-    write_rows(folder / "data.jsonl", names(1000))
+    write_rows(folder / "data.jsonl", names(500))
     change_evaluation(folder, "concurrency=20", "concurrency=400")
     refused = most = 0
 
@@ -274,15 +274,19 @@ def test_workers_adapt_together_to_a_server_that_refuses_above_50(
             refused += 1
             await exchange.answer(429, {"error": {"message": "slow down"}}, Retry_After="0.1")
         else:
-            await takes_a_moment(exchange)
+            # Long beside the delays of a busy machine: a limiter does not grow while answers take
+            # twice as long as before.
+            await asyncio.sleep(0.3)
+            await exchange.echo()
 
     server.react = bear_50
     command = start(assay("eval", "evaluation.py", "--workers", 4, "--store", store))
 
     assert command.ended() == 0, command.stderr
-    assert Recorded(store).results == names(1000)
+    assert Recorded(store).results == names(500)
     assert most > 50
-    assert refused < 150
+    # A tenth of the calls: the limit settles below the server's, instead of trying it out again.
+    assert refused < 50
 
 
 @pytest.mark.parametrize("limit", ["100", "0.4"])
