@@ -77,7 +77,9 @@ def test_the_wait_for_an_unreachable_server_is_shown(
 
         assert run() == 0
 
-    assert "http://here: no connection; the next try is in 0 s" in capsys.readouterr().err
+    out, err = capsys.readouterr()
+    assert "http://here: no connection; the next try is in 0 s" in err
+    assert "staleness     0.0 steps on average, at most 0\n" in out
 
 
 def test_options_name_the_server_and_how_far_it_samples_ahead(

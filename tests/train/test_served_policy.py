@@ -311,6 +311,21 @@ def test_a_server_that_ignores_new_weights_ends_the_training(
     assert [(step.step, step.stale) for step in rest.steps] == [(1, 0), (2, 0), (3, 0)]
 
 
+def test_a_server_of_another_precision_is_taken_at_its_word(tmp_path: Path) -> None:
+    def round_logprobs(body: dict[str, Any]) -> None:
+        for entry in body["choices"][0]["logprobs"]["content"]:
+            entry["logprob"] = round(entry["logprob"], 1)
+
+    with serving(
+        word_model([], seed=7), without=frozenset(["weight_version"]), change=round_logprobs
+    ) as served:
+        result = train_served(tmp_path, served.url, num_steps=6)
+
+    assert [step.weight_versions for step in result.steps] == [
+        {f"step-{number}": 8} for number in range(6)
+    ]
+
+
 def test_a_noisy_server_that_ignores_new_weights_is_found_by_its_logprobs(tmp_path: Path) -> None:
     """Without versions and with answers that differ by chance, as those of large batches do."""
     noise = 0.0

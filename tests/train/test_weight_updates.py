@@ -117,11 +117,15 @@ def test_vllm_is_paused_reloads_the_written_folder_and_resumes(tmp_path: Path) -
             assert bool((written[name] == weight).all())
 
 
-def test_a_folder_may_have_another_path_on_the_server(tmp_path: Path) -> None:
-    update, server = ReloadVLLM(tmp_path / "weights", server_folder="/mnt/w"), Recorder()
+def test_a_folder_may_be_text_and_have_another_path_on_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    update, server = ReloadVLLM("weights", server_folder="/mnt/w"), Recorder()
 
     server.run(lambda endpoint: update(policy_weights(3), endpoint))
 
+    assert (tmp_path / "weights" / "step-3" / "config.json").exists()
     assert server.requests[1][2]["kwargs"] == {"weights_path": "/mnt/w/step-3"}
 
 

@@ -13,7 +13,7 @@ from assay.datasets import SampleStream, Source
 from assay.environments import rename_environment
 from assay.errors import AssayError, ConfigError
 from assay.providers import LocalModel
-from assay.runner import RaySettings, Stop
+from assay.runner import RaySettings, Steps, Stop
 from assay.scorers import ScoreFunction, format_user_traceback, import_file
 from assay.train import (
     CheckpointSaved,
@@ -53,7 +53,7 @@ from .output import (
 )
 from .ray_options import ENGINE_OPTIONS, add_engine_options, find_scripts, read_engine_options
 from .resume import format_options, format_resume_hint
-from .show_training import format_reward
+from .show_training import format_reward, format_staleness
 from .signals import exit_interrupted, run_until_stopped
 from .store_option import add_store_option, build_next_command, find_store_location
 from .train_display import TrainDisplay
@@ -363,8 +363,8 @@ def format_grpo_result(result: GRPOResult) -> list[str]:
         invalid = sum(step.invalid for step in steps)
         total = sum(step.rollouts for step in steps)
         fields["rollouts"] = f"{total}, {failed} failed, {invalid} not judged"
-        if stale := sum(step.stale for step in steps):
-            fields["stale"] = f"{stale} rollouts dropped: older than max_staleness"
+        taken = Steps(1, len(steps), metrics=[step.model_dump() for step in steps])
+        fields["staleness"] = format_staleness(taken)
     fields |= _format_evaluations(result)
     fields |= {
         "prompts": result.skipped or None,

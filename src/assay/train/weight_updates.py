@@ -112,7 +112,7 @@ class ReloadVLLM:
     are completed with the old weights, and later ones wait for the new ones.
     """
 
-    folder: Path
+    folder: str | Path
     """Each version is a folder in it; only the newest is kept."""
 
     server_folder: str | None = None
@@ -122,9 +122,9 @@ class ReloadVLLM:
 
     async def __call__(self, weights: PolicyWeights, endpoint: Endpoint) -> None:
         """Write the folder, then pause, reload, clear the prefix cache and resume."""
-        folder = self.folder / weights.version
-        await asyncio.to_thread(weights.save, folder)
-        path = f"{self.server_folder or self.folder.absolute()}/{weights.version}"
+        folder = Path(self.folder)
+        await asyncio.to_thread(weights.save, folder / weights.version)
+        path = f"{self.server_folder or folder.absolute()}/{weights.version}"
         reload = {"method": "reload_weights", "kwargs": {"weights_path": path}}
         template = build_request_template(endpoint, "", timeout_s=self.timeout_s)
         # These routes are beside /v1.
@@ -135,12 +135,9 @@ class ReloadVLLM:
             await requests.send("POST", f"{root}/collective_rpc", json=reload, hint=_VLLM_HINT)
             await _reset_prefix_cache(requests, f"{root}/reset_prefix_cache")
             await requests.send("POST", f"{root}/resume", hint=_VLLM_HINT)
-        await asyncio.to_thread(self._remove_others, weights.version)
-
-    def _remove_others(self, version: str) -> None:
-        for each in self.folder.glob("step-*"):
-            if each.name != version:
-                remove_folder(each)
+        for each in folder.glob("step-*"):
+            if each.name != weights.version:
+                await asyncio.to_thread(remove_folder, each)
 
 
 _VLLM_HINT = (
