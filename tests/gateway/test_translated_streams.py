@@ -528,3 +528,61 @@ def test_an_azure_deployment_streams_byte_by_byte() -> None:
     assert asked["tool_choice"] == "required"
     assert asked["temperature"] == 0.5
     assert json.loads("".join(found["t"])) == {"city": "Ulm"}
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("provider", ["openai", "anthropic"])
+def test_free_text_for_a_tool_of_chat_completions(provider: str, stream: bool) -> None:
+    custom = {"name": "tool_0", "input": "line 1\nline 2"}
+    own = {"id": "c0", "type": "custom", "custom": custom}
+
+    async def answer(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
+        if provider == "anthropic":
+            given = {"input": "line 1\nline 2"}
+            used = {"type": "tool_use", "id": "c0", "name": "tool_0", "input": given}
+            if stream:
+                return await send_events(request, write_messages([], [], [[json.dumps(given)]]))
+            whole: Any = {"role": "assistant", "content": [used], "stop_reason": "tool_use"}
+            return web.json_response(whole)
+        if stream:
+            pieces: list[Any] = [{**own, "custom": {**custom, "input": "line 1"}}]
+            pieces.append({"custom": {"input": "\nline 2"}})
+            deltas = [{"tool_calls": [{"index": 0, **piece}]} for piece in pieces]
+            choices = [{"index": 0, "delta": delta} for delta in deltas]
+            last = {"index": 0, "delta": {}, "finish_reason": "tool_calls"}
+            return await send_events(
+                request, (event({"id": "1", "choices": [each]}) for each in (*choices, last))
+            )
+        message = {"role": "assistant", "content": None, "tool_calls": [own]}
+        return web.json_response({"choices": [{"message": message, "finish_reason": "tool_calls"}]})
+
+    async def scenario() -> tuple[Any, Trajectory]:
+        async with (
+            serve(provider) as (api, _, session),
+            AsyncOpenAI(base_url=session.base_url, api_key=session.key, max_retries=0) as sdk,
+        ):
+            api.behave(answer)
+            made: Any = await sdk.chat.completions.create(
+                model="x",
+                messages=[{"role": "user", "content": "patch it"}],
+                tools=[{"type": "custom", "custom": {"name": "tool_0"}}],
+                stream=stream,
+            )
+            if not stream:
+                return made.choices[0].message.tool_calls[0].to_dict(), await session.seal()
+            texts = [
+                call.to_dict()["custom"]["input"]
+                async for chunk in made
+                for choice in chunk.choices
+                for call in choice.delta.tool_calls or []
+            ]
+            return {**own, "custom": {**custom, "input": "".join(texts)}}, await session.seal()
+
+    called, trajectory = asyncio.run(scenario())
+
+    assert called == own
+    (call,) = trajectory.calls
+    assert call.error is None
+    assert call.wire is not None
+    (recorded,) = call.wire["answer"]["choices"][0]["message"]["tool_calls"]
+    assert recorded == own

@@ -8,7 +8,9 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic_core import from_json, to_json
 
-from .model_request import ModelAnswer
+from assay.types import ToolCall
+
+from .model_request import ModelAnswer, get_free_text
 
 AnswerPartKind = Literal["start", "text", "reasoning", "refusal", "call", "end"]
 
@@ -53,6 +55,12 @@ class AnswerSection:
         """The pieces so far, joined."""
         return "".join(self.pieces)
 
+    @property
+    def free_text(self) -> str:
+        """The text of a call to a tool that takes text, once its arguments are complete."""
+        arguments = {"name": self.name, "arguments": self.text}
+        return get_free_text(ToolCall.model_validate({"function": arguments}))
+
 
 class AnswerWriter(ABC):
     """Writes the parts of an answer as an event stream, each as soon as it is known.
@@ -92,8 +100,8 @@ class AnswerWriter(ABC):
         """Return the event with these fields."""
 
     def holds_back(self, section: AnswerSection) -> bool:
-        """Whether the text of a section can only be written as a whole."""
-        return False
+        """Whether a section is a call with free text, which the model writes inside JSON."""
+        return section.kind == "call" and section.name in self.head.free_text_tools
 
     def take(self) -> bytes:
         """Return the events since the last call."""
