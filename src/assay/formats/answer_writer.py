@@ -157,19 +157,15 @@ class AnswerWriter(ABC):
             self._close()
         self._events.extend(self.write_end(answer))
 
-    def join(self, kind: AnswerPartKind) -> str:
-        """Return the text of all sections of a kind."""
-        return "".join(each.text for each in self.sections if each.kind == kind)
-
     def _list_missing(self, answer: ModelAnswer) -> Iterator[AnswerPart]:
         # Some servers send short answers, or calls, in the last event only.
-        message, text = answer.message, self.join("text")
-        if message.reasoning and not self.join("reasoning"):
+        message, kinds = answer.message, [section.kind for section in self.sections]
+        text = "".join(section.text for section in self.sections if section.kind == "text")
+        if message.reasoning and "reasoning" not in kinds:
             yield AnswerPart("reasoning", message.reasoning)
         if message.text.startswith(text) and message.text != text:
             yield AnswerPart("text", message.text[len(text) :])
-        written = sum(section.kind == "call" for section in self.sections)
-        for call in message.tool_calls[written:]:
+        for call in message.tool_calls[kinds.count("call") :]:
             yield AnswerPart("call", call.arguments_text, call_id=call.id, name=call.name)
 
     def _is_closable(self) -> bool:
