@@ -44,7 +44,7 @@ _IGNORED = frozenset(
 _TEXT_KEYS = ("content", "reasoning_content", "reasoning", "refusal")
 # The kinds of calls, and the part of each that grows with each chunk.
 _CALL_TEXTS = {"function": "arguments", "custom": "input"}
-_PART_KINDS: dict[str, AnswerPartKind] = {
+_DELTA_PARTS: dict[str, AnswerPartKind] = {
     "content": "text",
     "reasoning_content": "reasoning",
     "reasoning": "reasoning",
@@ -269,7 +269,7 @@ def read_chat_parts(event: StreamEvent) -> Iterator[AnswerPart]:
             # Servers that send both spellings of the reasoning mean the same text.
             is_copy = key == "reasoning" and delta.get("reasoning_content")
             if isinstance(text := delta.get(key), str) and text and not is_copy:
-                yield AnswerPart(_PART_KINDS[key], text)
+                yield AnswerPart(_DELTA_PARTS[key], text)
         for position, call in enumerate(delta.get("tool_calls") or ()):
             place = _expect_object(call, "tool_calls").get("index", position)
             function = _expect_object(call.get("function") or {}, "function")
