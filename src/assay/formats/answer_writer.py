@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic_core import from_json, to_json
 
+from assay.errors import WireError
 from assay.types import ToolCall
 
 from .model_request import ModelAnswer, get_free_text
@@ -115,7 +116,9 @@ class AnswerWriter(ABC):
         return b"".join(self._events)
 
     def add(self, part: AnswerPart) -> None:
-        """Write one part."""
+        """Write one part. Raises `WireError` if the model's server sent no text for it."""
+        if type(part.text) is not str or type(part.name) is not str:
+            raise WireError("a part of the stream is not text", where=part.kind)
         if not self._started:
             self._started = True
             if part.kind == "start" and part.text:
@@ -180,7 +183,8 @@ class AnswerWriter(ABC):
 
     def _begin(self, part: AnswerPart) -> None:
         calls = sum(section.kind == "call" for section in self.sections)
-        call_id = part.call_id or f"call_{secrets.token_hex(8)}"
+        given = part.call_id if isinstance(part.call_id, str) else None
+        call_id = given or f"call_{secrets.token_hex(8)}"
         section = AnswerSection(part.kind, len(self.sections), calls, call_id, part.name)
         self.sections.append(section)
         self._open, self._open_key = section, (part.kind, part.place)
