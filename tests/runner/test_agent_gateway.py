@@ -11,7 +11,8 @@ from aiohttp import web
 from openai import AsyncOpenAI, OpenAI
 
 from assay.agents import Limits, RunContext
-from assay.errors import AccessDenied
+from assay.errors import AccessDenied, RunStopped
+from assay.providers import ClientSettings
 from assay.runner import EvalConfig, evaluate
 from assay.runner.agent_gateway import merge_recorded
 from assay.types import Boundary, EvaluateResult, Message, Sample, Status, Trajectory
@@ -73,6 +74,31 @@ def test_the_calls_of_a_command_are_recorded(tmp_path: Path) -> None:
     assert texts == ["hello there", "HELLO THERE", "again 0", "AGAIN 0"]
     assert [call.parent for call in sample.trajectory.calls] == [None, 0]
     assert all(header["Authorization"] == f"Bearer {UPSTREAM_KEY}" for header in api.headers)
+
+
+def test_the_cost_of_a_failed_sample_counts_against_the_limit_of_the_run(tmp_path: Path) -> None:
+    # Each call costs 20 + 5 dollars.
+    table = {"models": {"openai:upstream-model": {"input": 1e6, "output": 1e6}}}
+    (tmp_path / "prices.json").write_text(json.dumps(table))
+    (tmp_path / "agent.py").write_text(f"{PROGRAM}\nsys.exit(len(messages[0]['content']) % 2)\n")
+    rows = [{"id": f"s{n}", "question": "x" * n} for n in range(1, 9)]
+
+    async def scenario() -> ModelApi:
+        async with ModelApi() as api:
+            config = EvalConfig(
+                agent=f"cmd:{sys.executable} {tmp_path / 'agent.py'} 1",
+                endpoint=api.endpoint(),
+                score_fn=says_hello,
+                client=ClientSettings(prices=tmp_path / "prices.json"),
+                concurrency=1,
+                max_cost_usd=60,
+            )
+            with pytest.raises(RunStopped, match=r"max_cost_usd=60: .* cost \$75"):
+                await evaluate(rows, config, store=tmp_path / "store.db")
+            return api
+
+    # Samples 1 and 3 fail: three calls are paid for.
+    assert len(asyncio.run(scenario()).asked) == 3
 
 
 def test_a_command_that_calls_no_model_answers_with_its_output(tmp_path: Path) -> None:

@@ -395,8 +395,12 @@ class EvalEngine:
             if context.client is not None:
                 limited = isinstance(error, asyncio.CancelledError)
                 reason = _SAMPLE_TIMEOUT if limited else "error"
-                job.sample.trajectory = context.client.trajectory(reason)
+                job.sample.trajectory = paid = context.client.trajectory(reason)
                 job.waited_for = context.client.find_boundary(error) or job.waited_for
+                # Calls at the gateway are counted with their sample, also with a failed one.
+                wired = paid if context.base_url is not None and job.replay is None else None
+                if wired is not None and any(call.error is None for call in wired.calls):
+                    self._early.answer(Usage(cost_usd=compute_trajectory_cost(wired)))
             raise
         if context.client is None or context.base_url is not None:
             new = trajectory if job.replay is None else job.replay.mark(trajectory)
