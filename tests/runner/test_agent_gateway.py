@@ -76,29 +76,44 @@ def test_the_calls_of_a_command_are_recorded(tmp_path: Path) -> None:
     assert all(header["Authorization"] == f"Bearer {UPSTREAM_KEY}" for header in api.headers)
 
 
-def test_the_cost_of_a_failed_sample_counts_against_the_limit_of_the_run(tmp_path: Path) -> None:
-    # Each call costs 20 + 5 dollars.
+def count_paid_calls(agent: Any, folder: Path, *, failing: bool = False) -> int:
+    """Run until 110 dollars are spent. Each call costs 20 + 5; half of the samples may fail."""
     table = {"models": {"openai:upstream-model": {"input": 1e6, "output": 1e6}}}
-    (tmp_path / "prices.json").write_text(json.dumps(table))
-    (tmp_path / "agent.py").write_text(f"{PROGRAM}\nsys.exit(len(messages[0]['content']) % 2)\n")
+    (folder / "prices.json").write_text(json.dumps(table))
+    ending = "sys.exit(len(messages[0]['content']) % 2)" if failing else ""
+    (folder / "agent.py").write_text(f"{PROGRAM}\n{ending}\n")
     rows = [{"id": f"s{n}", "question": "x" * n} for n in range(1, 9)]
 
-    async def scenario() -> ModelApi:
+    async def scenario() -> int:
         async with ModelApi() as api:
             config = EvalConfig(
-                agent=f"cmd:{sys.executable} {tmp_path / 'agent.py'} 1",
+                agent=agent or f"cmd:{sys.executable} {folder / 'agent.py'} 1",
                 endpoint=api.endpoint(),
-                score_fn=says_hello,
-                client=ClientSettings(prices=tmp_path / "prices.json"),
+                score_fn=lambda sample: 1.0,
+                client=ClientSettings(prices=folder / "prices.json"),
                 concurrency=1,
-                max_cost_usd=60,
+                max_cost_usd=110,
             )
-            with pytest.raises(RunStopped, match=r"max_cost_usd=60: .* cost \$75"):
-                await evaluate(rows, config, store=tmp_path / "store.db")
-            return api
+            with pytest.raises(RunStopped, match=r"max_cost_usd=110: .* cost \$125"):
+                await evaluate(rows, config, store=folder / "store.db")
+            return len(api.asked)
 
-    # Samples 1 and 3 fail: three calls are paid for.
-    assert len(asyncio.run(scenario()).asked) == 3
+    return asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("failing", [False, True])
+def test_calls_of_a_command_count_once_against_the_cost_of_the_run(
+    failing: bool, tmp_path: Path
+) -> None:
+    assert count_paid_calls(None, tmp_path, failing=failing) == 5
+
+
+def test_calls_of_a_function_count_once_against_the_cost_of_the_run(tmp_path: Path) -> None:
+    def agent(sample: Sample, context: RunContext) -> str:
+        assert context.client is not None
+        return context.client.ask(context.messages).message.text
+
+    assert count_paid_calls(agent, tmp_path) == 5
 
 
 def test_a_command_that_calls_no_model_answers_with_its_output(tmp_path: Path) -> None:
