@@ -109,7 +109,7 @@ def test_starting_is_measured_for_each_command_and_the_first_evaluation() -> Non
 def test_the_gateway_is_measured_beside_a_bare_proxy() -> None:
     found = figures("gateway.py", "--loads", "2:2", "--memory", "100")
 
-    assert [each["proxy"] for each in found["loads"]] == ["direct", "bare", "gateway"]
+    assert [each["proxy"] for each in found["loads"]] == ["direct", "bare", "gateway", "translated"]
     for each in found["loads"]:
         assert (each["in_flight"], each["calls"]) == (2, 20)
         # The latency of the model is really there.

@@ -205,6 +205,7 @@ def test_models_and_head_are_answered() -> None:
     async def scenario() -> tuple[list[str], int, dict[str, Any]]:
         async with serve() as (_, _, session), open_client(session) as agent:
             models = [model.id async for model in agent.models.list()]
+            models.append((await agent.models.retrieve("vendor/other-model")).id)
             headers = {"x-api-key": session.key, "anthropic-version": "2023-06-01"}
             async with ClientSession() as http:
                 async with http.head(session.root_url) as response:
@@ -214,7 +215,7 @@ def test_models_and_head_are_answered() -> None:
 
     models, status, listed = asyncio.run(scenario())
 
-    assert models == ["upstream-model"]
+    assert models == ["upstream-model", "vendor/other-model"]
     assert status == 200
     assert listed["data"][0]["type"] == "model"
 

@@ -25,6 +25,7 @@ from model_apis import (
     answer_responses,
     chat_events,
 )
+from streamed_answers import WRITERS, event, write_chat, write_messages
 
 PROVIDERS = ("openai", "openai-responses", "anthropic", "gemini")
 DIALECTS = ("openai", "openai-responses", "anthropic")
@@ -39,122 +40,6 @@ _CALL_DELTAS = (
 
 Pieces = AsyncIterator[tuple[str, str]]
 """What the agent reads: `text`, `reasoning` or the name of a tool, each with its piece."""
-
-
-def event(data: Any, name: str | None = None) -> bytes:
-    head = f"event: {name}\n" if name else ""
-    return f"{head}data: {json.dumps(data)}\n\n".encode()
-
-
-def write_chat(thoughts: list[str], texts: list[str], calls: list[list[str]]) -> Iterator[bytes]:
-    def chunk(delta: Any, finish: str | None = None) -> bytes:
-        choice = {"index": 0, "delta": delta, "finish_reason": finish}
-        return event({"id": "1", "created": 1, "model": "m", "choices": [choice]})
-
-    yield chunk({"role": "assistant", "content": ""})
-    yield from (chunk({"reasoning_content": text}) for text in thoughts)
-    yield from (chunk({"content": text}) for text in texts)
-    for index, pieces in enumerate(calls):
-        function = {"name": f"tool_{index}", "arguments": ""}
-        yield chunk({"tool_calls": [{"index": index, "id": f"c{index}", "function": function}]})
-        for piece in pieces:
-            yield chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
-    yield chunk({}, "tool_calls" if calls else "stop")
-    usage = {"prompt_tokens": 20, "completion_tokens": 5}
-    yield event({"id": "1", "model": "m", "choices": [], "usage": usage})
-    yield b"data: [DONE]\n\n"
-
-
-def write_messages(
-    thoughts: list[str], texts: list[str], calls: list[list[str]]
-) -> Iterator[bytes]:
-    def named(kind: str, **fields: Any) -> bytes:
-        return event({"type": kind, **fields}, kind)
-
-    usage = {"input_tokens": 20, "output_tokens": 1}
-    message = {"id": "m", "type": "message", "role": "assistant", "model": "m", "content": []}
-    yield named("message_start", message={**message, "stop_reason": None, "usage": usage})
-    blocks: list[tuple[dict[str, Any], list[dict[str, Any]]]] = []
-    if thoughts:
-        deltas = [{"type": "thinking_delta", "thinking": text} for text in thoughts]
-        signed = {"type": "signature_delta", "signature": "SIGNED"}
-        blocks.append(({"type": "thinking", "thinking": "", "signature": ""}, [*deltas, signed]))
-    if texts:
-        deltas = [{"type": "text_delta", "text": text} for text in texts]
-        blocks.append(({"type": "text", "text": ""}, deltas))
-    for index, pieces in enumerate(calls):
-        deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
-        called = {"type": "tool_use", "id": f"c{index}", "name": f"tool_{index}", "input": {}}
-        blocks.append((called, deltas))
-    for index, (block, deltas) in enumerate(blocks):
-        yield named("content_block_start", index=index, content_block=block)
-        yield from (named("content_block_delta", index=index, delta=delta) for delta in deltas)
-        yield named("content_block_stop", index=index)
-    reason = {"stop_reason": "tool_use" if calls else "end_turn", "stop_sequence": None}
-    yield named("message_delta", delta=reason, usage={"output_tokens": 5})
-    yield named("message_stop")
-
-
-def write_responses(
-    thoughts: list[str], texts: list[str], calls: list[list[str]]
-) -> Iterator[bytes]:
-    def named(kind: str, **fields: Any) -> bytes:
-        return event({"type": kind, **fields}, kind)
-
-    response = {"id": "r", "object": "response", "model": "m", "output": []}
-    yield named("response.created", response={**response, "status": "in_progress"})
-    items: list[dict[str, Any]] = []
-    if thoughts:
-        summary = [{"type": "summary_text", "text": "".join(thoughts)}]
-        items.append({"type": "reasoning", "id": "rs", "summary": summary})
-    if texts:
-        part = {"type": "output_text", "text": "".join(texts), "annotations": []}
-        items.append({"type": "message", "id": "ms", "role": "assistant", "content": [part]})
-    for index, pieces in enumerate(calls):
-        called = {"type": "function_call", "call_id": f"c{index}", "name": f"tool_{index}"}
-        items.append({**called, "id": f"f{index}", "arguments": "".join(pieces)})
-    kinds = {"reasoning": "reasoning_summary_text", "message": "output_text"}
-    for place, item in enumerate(items):
-        empty: dict[str, Any] = {"reasoning": {"summary": []}, "message": {"content": []}}
-        opened = {**item, **empty.get(item["type"], {"arguments": ""})}
-        yield named("response.output_item.added", output_index=place, item=opened)
-        if item["type"] == "message":
-            part = {"type": "output_text", "text": "", "annotations": []}
-            at = {"output_index": place, "content_index": 0}
-            yield named("response.content_part.added", **at, part=part)
-        given = {"reasoning": thoughts, "message": texts}.get(item["type"])
-        if given is None:
-            given = calls[int(item["id"][1:])]
-        kind = kinds.get(item["type"], "function_call_arguments")
-        for piece in given:
-            at = {"output_index": place, "content_index": 0, "summary_index": 0}
-            yield named(f"response.{kind}.delta", **at, delta=piece)
-        yield named("response.output_item.done", output_index=place, item=item)
-    usage = {"input_tokens": 20, "output_tokens": 5, "total_tokens": 25}
-    whole = {**response, "status": "completed", "output": items, "usage": usage}
-    yield named("response.completed", response=whole)
-
-
-def write_gemini(thoughts: list[str], texts: list[str], calls: list[list[str]]) -> Iterator[bytes]:
-    def chunk(*parts: Any, **more: Any) -> bytes:
-        candidate = {"content": {"role": "model", "parts": list(parts)}, "index": 0, **more}
-        usage = {"promptTokenCount": 20, "candidatesTokenCount": 5}
-        return event({"candidates": [candidate], "modelVersion": "m", "usageMetadata": usage})
-
-    yield from (chunk({"text": text, "thought": True}) for text in thoughts)
-    yield from (chunk({"text": text}) for text in texts)
-    for index, pieces in enumerate(calls):
-        called = {"id": f"c{index}", "name": f"tool_{index}"}
-        yield chunk({"functionCall": {**called, "args": json.loads("".join(pieces) or "{}")}})
-    yield chunk(finishReason="STOP")
-
-
-WRITERS: dict[str, Callable[..., Iterator[bytes]]] = {
-    "openai": write_chat,
-    "openai-responses": write_responses,
-    "anthropic": write_messages,
-    "gemini": write_gemini,
-}
 
 
 async def read_chat(session: GatewaySession, **more: Any) -> Pieces:
@@ -528,3 +413,61 @@ def test_an_azure_deployment_streams_byte_by_byte() -> None:
     assert asked["tool_choice"] == "required"
     assert asked["temperature"] == 0.5
     assert json.loads("".join(found["t"])) == {"city": "Ulm"}
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("provider", ["openai", "anthropic"])
+def test_free_text_for_a_tool_of_chat_completions(provider: str, stream: bool) -> None:
+    custom = {"name": "tool_0", "input": "line 1\nline 2"}
+    own = {"id": "c0", "type": "custom", "custom": custom}
+
+    async def answer(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
+        if provider == "anthropic":
+            given = {"input": "line 1\nline 2"}
+            used = {"type": "tool_use", "id": "c0", "name": "tool_0", "input": given}
+            if stream:
+                return await send_events(request, write_messages([], [], [[json.dumps(given)]]))
+            whole: Any = {"role": "assistant", "content": [used], "stop_reason": "tool_use"}
+            return web.json_response(whole)
+        if stream:
+            pieces: list[Any] = [{**own, "custom": {**custom, "input": "line 1"}}]
+            pieces.append({"custom": {"input": "\nline 2"}})
+            deltas = [{"tool_calls": [{"index": 0, **piece}]} for piece in pieces]
+            choices = [{"index": 0, "delta": delta} for delta in deltas]
+            last = {"index": 0, "delta": {}, "finish_reason": "tool_calls"}
+            return await send_events(
+                request, (event({"id": "1", "choices": [each]}) for each in (*choices, last))
+            )
+        message = {"role": "assistant", "content": None, "tool_calls": [own]}
+        return web.json_response({"choices": [{"message": message, "finish_reason": "tool_calls"}]})
+
+    async def scenario() -> tuple[Any, Trajectory]:
+        async with (
+            serve(provider) as (api, _, session),
+            AsyncOpenAI(base_url=session.base_url, api_key=session.key, max_retries=0) as sdk,
+        ):
+            api.behave(answer)
+            made: Any = await sdk.chat.completions.create(
+                model="x",
+                messages=[{"role": "user", "content": "patch it"}],
+                tools=[{"type": "custom", "custom": {"name": "tool_0"}}],
+                stream=stream,
+            )
+            if not stream:
+                return made.choices[0].message.tool_calls[0].to_dict(), await session.seal()
+            texts = [
+                call.to_dict()["custom"]["input"]
+                async for chunk in made
+                for choice in chunk.choices
+                for call in choice.delta.tool_calls or []
+            ]
+            return {**own, "custom": {**custom, "input": "".join(texts)}}, await session.seal()
+
+    called, trajectory = asyncio.run(scenario())
+
+    assert called == own
+    (call,) = trajectory.calls
+    assert call.error is None
+    assert call.wire is not None
+    (recorded,) = call.wire["answer"]["choices"][0]["message"]["tool_calls"]
+    assert recorded == own

@@ -8,7 +8,10 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic_core import from_json, to_json
 
-from .model_request import ModelAnswer
+from assay.errors import WireError
+from assay.types import ToolCall
+
+from .model_request import ModelAnswer, get_free_text
 
 AnswerPartKind = Literal["start", "text", "reasoning", "refusal", "call", "end"]
 
@@ -53,6 +56,12 @@ class AnswerSection:
         """The pieces so far, joined."""
         return "".join(self.pieces)
 
+    @property
+    def free_text(self) -> str:
+        """The text of a call to a tool that takes text, once its arguments are complete."""
+        arguments = {"name": self.name, "arguments": self.text}
+        return get_free_text(ToolCall.model_validate({"function": arguments}))
+
 
 class AnswerWriter(ABC):
     """Writes the parts of an answer as an event stream, each as soon as it is known.
@@ -92,8 +101,8 @@ class AnswerWriter(ABC):
         """Return the event with these fields."""
 
     def holds_back(self, section: AnswerSection) -> bool:
-        """Whether the text of a section can only be written as a whole."""
-        return False
+        """Whether a section is a call with free text, which the model writes inside JSON."""
+        return section.kind == "call" and section.name in self.head.free_text_tools
 
     def take(self) -> bytes:
         """Return the events since the last call."""
@@ -107,7 +116,9 @@ class AnswerWriter(ABC):
         return b"".join(self._events)
 
     def add(self, part: AnswerPart) -> None:
-        """Write one part."""
+        """Write one part. Raises `WireError` if the model's server sent no text for it."""
+        if type(part.text) is not str or type(part.name) is not str:
+            raise WireError("a part of the stream is not text", where=part.kind)
         if not self._started:
             self._started = True
             if part.kind == "start" and part.text:
@@ -149,19 +160,15 @@ class AnswerWriter(ABC):
             self._close()
         self._events.extend(self.write_end(answer))
 
-    def join(self, kind: AnswerPartKind) -> str:
-        """Return the text of all sections of a kind."""
-        return "".join(each.text for each in self.sections if each.kind == kind)
-
     def _list_missing(self, answer: ModelAnswer) -> Iterator[AnswerPart]:
         # Some servers send short answers, or calls, in the last event only.
-        message, text = answer.message, self.join("text")
-        if message.reasoning and not self.join("reasoning"):
+        message, kinds = answer.message, [section.kind for section in self.sections]
+        text = "".join(section.text for section in self.sections if section.kind == "text")
+        if message.reasoning and "reasoning" not in kinds:
             yield AnswerPart("reasoning", message.reasoning)
         if message.text.startswith(text) and message.text != text:
             yield AnswerPart("text", message.text[len(text) :])
-        written = sum(section.kind == "call" for section in self.sections)
-        for call in message.tool_calls[written:]:
+        for call in message.tool_calls[kinds.count("call") :]:
             yield AnswerPart("call", call.arguments_text, call_id=call.id, name=call.name)
 
     def _is_closable(self) -> bool:
@@ -176,7 +183,8 @@ class AnswerWriter(ABC):
 
     def _begin(self, part: AnswerPart) -> None:
         calls = sum(section.kind == "call" for section in self.sections)
-        call_id = part.call_id or f"call_{secrets.token_hex(8)}"
+        given = part.call_id if isinstance(part.call_id, str) else None
+        call_id = given or f"call_{secrets.token_hex(8)}"
         section = AnswerSection(part.kind, len(self.sections), calls, call_id, part.name)
         self.sections.append(section)
         self._open, self._open_key = section, (part.kind, part.place)

@@ -15,6 +15,7 @@ from .model_request import (
     build_free_text_tool,
     build_translation_error,
     collect_settings,
+    get_free_text,
     read_answer_format,
     read_tool_choice,
     wrap_free_text_calls,
@@ -43,7 +44,9 @@ _IGNORED = frozenset(
 )
 # Parts of a message that grow with each chunk.
 _TEXT_KEYS = ("content", "reasoning_content", "reasoning", "refusal")
-_PART_KINDS: dict[str, AnswerPartKind] = {
+# The kinds of calls, and the part of each that grows with each chunk.
+_CALL_TEXTS = {"function": "arguments", "custom": "input"}
+_DELTA_PARTS: dict[str, AnswerPartKind] = {
     "content": "text",
     "reasoning_content": "reasoning",
     "reasoning": "reasoning",
@@ -120,6 +123,10 @@ def write_chat_answer(answer: ModelAnswer) -> dict[str, Any]:
         for key in ("role", "content", "reasoning_content", "refusal", "tool_calls")
         if key in message
     }
+    for place, call in enumerate(answer.message.tool_calls):
+        if call.name in answer.free_text_tools:
+            custom = {"name": call.name, "input": get_free_text(call)}
+            kept["tool_calls"][place] = {"id": call.id, "type": "custom", "custom": custom}
     choice = {
         "index": 0,
         "message": {**kept, "content": answer.message.text if kept.get("content") else None},
@@ -192,12 +199,13 @@ class ChatWriter(AnswerWriter):
     def write_section(self, section: AnswerSection) -> Iterator[tuple[bool, dict[str, Any]]]:
         """Yield the chunks of a text, or of a call: its name first."""
         if section.kind == "call":
-            function = {"name": section.name, "arguments": ""}
-            first = {"id": section.call_id, "type": "function", "function": function}
+            kind, key, text = "function", "arguments", section.text
+            if self.holds_back(section):
+                kind, key, text = "custom", "input", section.free_text
             at = {"index": section.call_index}
+            first = {"id": section.call_id, "type": kind, kind: {"name": section.name, key: ""}}
             yield False, {"delta": {"tool_calls": [{**at, **first}]}}
-            more = {**at, "function": {"arguments": section.text}}
-            yield True, {"delta": {"tool_calls": [more]}}
+            yield True, {"delta": {"tool_calls": [{**at, kind: {key: text}}]}}
             return
         key = {"reasoning": "reasoning_content", "refusal": "refusal"}.get(section.kind, "content")
         if section.kind == "reasoning" and any(
@@ -243,7 +251,7 @@ def read_chat_parts(event: StreamEvent) -> Iterator[AnswerPart]:
             # Servers that send both spellings of the reasoning mean the same text.
             is_copy = key == "reasoning" and delta.get("reasoning_content")
             if isinstance(text := delta.get(key), str) and text and not is_copy:
-                yield AnswerPart(_PART_KINDS[key], text)
+                yield AnswerPart(_DELTA_PARTS[key], text)
         for position, call in enumerate(delta.get("tool_calls") or ()):
             place = _expect_object(call, "tool_calls").get("index", position)
             function = _expect_object(call.get("function") or {}, "function")
@@ -355,12 +363,13 @@ def _merge_call(calls: dict[int, Any], part: Mapping[str, Any], position: int) -
     index = part.get("index", position)
     if type(index) is not int:
         raise WireError("the index of a tool call is not a number", where="tool_calls")
-    call = calls.setdefault(index, {"type": "function", "function": {"name": "", "arguments": ""}})
+    call = calls.setdefault(index, {"type": "function"})
     for key, value in part.items():
-        if key == "function" and isinstance(value, Mapping):
-            for name in ("name", "arguments"):
-                call["function"][name] += value.get(name) or ""
-        elif key not in ("index", "function") and value is not None:
+        if key in _CALL_TEXTS and isinstance(value, Mapping):
+            whole = call.setdefault(key, {"name": "", _CALL_TEXTS[key]: ""})
+            for name in whole:
+                whole[name] += value.get(name) or ""
+        elif key != "index" and key not in _CALL_TEXTS and value is not None:
             call[key] = value
 
 

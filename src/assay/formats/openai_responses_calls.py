@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from assay.types import Message, ToolCall, ToolSpec, Usage
+from assay.types import Message, ToolSpec, Usage
 
 from .answer_writer import AnswerPart, AnswerPartKind, AnswerSection, AnswerWriter
 from .conversion import Dropped, expect_mapping, expect_text, read_items, validate_wire
@@ -205,17 +205,20 @@ def _write_items(answer: ModelAnswer) -> Iterator[dict[str, Any]]:
             "content": parts or [{"type": "output_text", "text": "", "annotations": []}],
         }
     for place, call in enumerate(message.tool_calls):
-        yield _write_call(call, call.arguments_text, f"{answer.id}{place}", answer)
+        is_free = call.name in answer.free_text_tools
+        text = get_free_text(call) if is_free else call.arguments_text
+        yield _write_call(call.id, call.name, text, f"{answer.id}{place}", answer)
 
 
-def _write_call(call: ToolCall, arguments: str, place: str, answer: ModelAnswer) -> dict[str, Any]:
-    shared = {"call_id": call.id, "name": call.name, "status": "completed"}
-    if (namespace := answer.namespaces.get(call.name)) is not None:
-        shared |= {"namespace": namespace, "name": call.name[len(join_namespace(namespace, "")) :]}
-    if call.name in answer.free_text_tools:
-        text = get_free_text(call)
+def _write_call(
+    call_id: str | None, name: str, text: str, place: str, answer: ModelAnswer
+) -> dict[str, Any]:
+    shared = {"call_id": call_id, "name": name, "status": "completed"}
+    if (namespace := answer.namespaces.get(name)) is not None:
+        shared |= {"namespace": namespace, "name": name[len(join_namespace(namespace, "")) :]}
+    if name in answer.free_text_tools:
         return {"type": "custom_tool_call", "id": f"ctc_{place}", **shared, "input": text}
-    return {"type": "function_call", "id": f"fc_{place}", **shared, "arguments": arguments}
+    return {"type": "function_call", "id": f"fc_{place}", **shared, "arguments": text}
 
 
 def _write_responses_usage(usage: Usage | None) -> dict[str, Any] | None:
@@ -324,19 +327,11 @@ class ResponsesWriter(AnswerWriter):
         number, self._count = self._count, self._count + 1
         return write_event({**fields, "sequence_number": number}, name=fields["type"])
 
-    def holds_back(self, section: AnswerSection) -> bool:
-        """Whether a call has free text, which the model writes inside JSON."""
-        return section.kind == "call" and section.name in self.head.free_text_tools
-
     def _build_item(self, section: AnswerSection) -> dict[str, Any]:
         place, text = f"{self.head.id}{section.index}", section.text
         if section.kind == "call":
-            # The text is parsed for free text only, which is complete then.
-            given = text if self.holds_back(section) else "{}"
-            call = ToolCall.model_validate(
-                {"id": section.call_id, "function": {"name": section.name, "arguments": given}}
-            )
-            return _write_call(call, text, place, self.head)
+            text = section.free_text if self.holds_back(section) else text
+            return _write_call(section.call_id, section.name, text, place, self.head)
         if section.kind == "reasoning":
             summary = [{"type": "summary_text", "text": text}]
             return {"type": "reasoning", "id": f"rs_{place}", "summary": summary}

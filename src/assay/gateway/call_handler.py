@@ -13,7 +13,7 @@ from assay.types import describe_error
 
 from .dialects import ANTHROPIC, OPENAI_RESPONSES, Dialect, read_answer_message
 from .gateway_session import RETRY_HEADER, GatewaySession
-from .http_answers import NO_RETRY, CallRefused, respond_json, return_answer, stream_answer
+from .http_answers import NO_RETRY, CallRefused, respond_json, stream_answer
 from .recorded_call import NO_TURNS, RecordedCall
 from .recorded_exchange import RecordedExchange
 from .relay import Relay
@@ -123,7 +123,7 @@ class CallHandler:
         call.purpose, call.repeats = "retry", original
         call.finish(answer, original.reply)
         if call.streamed:
-            return await stream_answer(request, call, body, return_answer(answer))
+            return await stream_answer(request, call, body, answer)
         return respond_json(answer)
 
     async def count_tokens(self, request: web.Request, session: GatewaySession) -> web.Response:
@@ -183,7 +183,7 @@ async def _replay(
     call.latency_s = record.latency_s
     try:
         if call.streamed:
-            return await stream_answer(request, call, body, return_answer(answer))
+            return await stream_answer(request, call, body, answer)
         return respond_json(answer)
     finally:
         call.first_byte_s = found.first_byte_s

@@ -154,6 +154,7 @@ class Gateway:
             app.router.add_post(f"{base}/v1{dialect.path}", partial(self._serve, dialect))
         app.router.add_post(f"{base}/v1{COUNT_TOKENS_PATH}", self._count_tokens)
         app.router.add_get(f"{base}/v1/models", self._list_models)
+        app.router.add_get(f"{base}/v1/models/{{model:.+}}", self._list_models)
         for path in ("", "/", "/v1", "/v1/"):
             app.router.add_get(base + path, self._greet)
         # Every other address: the guard refuses strangers before the answer 404.
@@ -198,7 +199,10 @@ class Gateway:
         return await self._handler.count_tokens(request, request[_SESSION_KEY])
 
     async def _list_models(self, request: web.Request) -> web.Response:
-        return respond_json(self._handler.list_models(request.headers))
+        models = self._handler.list_models(request.headers)
+        # A name from the path is accepted like that of any request: the same model answers.
+        named = request.match_info.get("model")
+        return respond_json(models if named is None else {**models["data"][0], "id": named})
 
     async def _greet(self, request: web.Request) -> web.Response:
         # Claude Code checks its base URL with HEAD, before it has sent its key.

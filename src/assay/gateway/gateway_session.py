@@ -176,6 +176,11 @@ class GatewaySession:
         await asyncio.gather(*tasks, return_exceptions=True)
         for call in self.calls:
             call.fail("the session ended before the answer")
+        if not any(call.purpose == "turn" for call in self.calls):
+            # Nothing that they could be beside: titles and summaries are the agent's own work.
+            for call in self.calls:
+                if call.purpose in ("title", "summary"):
+                    call.purpose = "turn"
         return self.build_trajectory()
 
     def split_conversations(self) -> list[list[RecordedCall]]:

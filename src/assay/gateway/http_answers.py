@@ -140,21 +140,19 @@ async def keep_alive(response: EventResponse) -> AsyncIterator[None]:
         task.cancel()
 
 
-async def return_answer(answer: dict[str, Any]) -> dict[str, Any]:
-    """Return a complete answer, as the work that `stream_answer` waits for."""
-    return answer
-
-
 async def stream_answer(
     request: web.Request,
     call: RecordedCall,
     body: Mapping[str, Any],
-    work: Awaitable[dict[str, Any]],
+    given: dict[str, Any] | Awaitable[dict[str, Any]],
 ) -> web.StreamResponse:
-    """Send an answer that arrives as a whole as the event stream that the agent asked for."""
+    """Send a whole answer, or one that is awaited, as the event stream that the agent asked for."""
     response = EventResponse(request)
-    async with keep_alive(response):
-        answer = await work
+    if isinstance(given, dict):
+        answer = given
+    else:
+        async with keep_alive(response):
+            answer = await given
     call.note_first_byte()
     await response.write(b"".join(call.dialect.write_events(answer, body)), is_last=True)
     return await response.end()

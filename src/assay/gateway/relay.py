@@ -11,12 +11,12 @@ from aiohttp import web
 from pydantic_core import from_json, to_json
 
 from assay.errors import AssayError, EndpointError, WireError
-from assay.formats import EventReader, StreamEvent
+from assay.formats import EventReader
 from assay.providers import Client, RequestTemplate, parse_retry_after
 from assay.types import describe_error
 
 from .dialects import AnswerStream
-from .http_answers import CallRefused, EventResponse, respond_json, return_answer, stream_answer
+from .http_answers import CallRefused, EventResponse, respond_json, stream_answer
 from .recorded_call import RecordedCall
 from .upstream import Upstream
 
@@ -190,7 +190,7 @@ class Relay:
             # Some servers ignore `stream`.
             answer = await receive_answer(response)
         self._record(call, answer)
-        return await stream_answer(request, call, asked, return_answer(answer))
+        return await stream_answer(request, call, asked, answer)
 
     async def _pass_events(
         self,
@@ -203,7 +203,10 @@ class Relay:
         # The headers are sent alone only where the model makes the agent wait for the first event.
         await response.start(at_once=upstream.content.total_bytes == 0)
         reader, stream = EventReader(), call.dialect.make_stream()
-        hides_usage = _hides_usage(call, asked)
+        options = asked.get("stream_options")
+        shown = isinstance(options, Mapping) and options.get("include_usage")
+        # The gateway asks for the usage of chat completions, also where the agent does not.
+        hides_usage = call.dialect.protocol == "openai" and not shown
         try:
             with translate_stream_errors():
                 async for chunk in upstream.content.iter_any():
@@ -212,7 +215,11 @@ class Relay:
                         await response.write(chunk, is_last=upstream.content.at_eof())
                     for event in reader.feed(chunk):
                         stream.add(event)
-                        if hides_usage and not _is_usage_only(event):
+                        # Searched as text first: nearly every event has choices.
+                        is_usage = b'"usage"' in event.data and (
+                            b'"choices":[]' in event.data.replace(b" ", b"")
+                        )
+                        if hides_usage and not is_usage:
                             await response.write(event.raw)
                 if stream.error is not None:
                     # The agent has read the error. Its bytes are those of the model's server.
@@ -266,18 +273,6 @@ def build_streamed_answer(stream: AnswerStream) -> dict[str, Any]:
     if not stream.is_complete:
         raise CallRefused(502, "the stream of the model ended early", code="upstream_error")
     return stream.build_answer()
-
-
-def _hides_usage(call: RecordedCall, asked: Mapping[str, Any]) -> bool:
-    """Whether the agent did not ask for the usage that the gateway asks for."""
-    options = asked.get("stream_options")
-    shown = isinstance(options, Mapping) and options.get("include_usage")
-    return call.dialect.protocol == "openai" and not shown
-
-
-def _is_usage_only(event: StreamEvent) -> bool:
-    # Checked as text first: nearly every event has choices.
-    return b'"usage"' in event.data and b'"choices":[]' in event.data.replace(b" ", b"")
 
 
 async def receive_answer(

@@ -20,9 +20,11 @@ def resolve_response_state(body: dict[str, Any], calls: Sequence[RecordedCall]) 
     """Return a request with the items that it refers to. Raises `CallRefused` for unknown ones."""
     for name in _UNRECORDED:
         if body.get(name):
-            raise _build_refusal(name, "keeps state on the model's server, which is not recorded")
+            raise _build_state_refusal(
+                name, "keeps state on the model's server, which is not recorded"
+            )
     given = body.get("input")
-    items = _list_items(given)
+    items = _list_input(given)
     references = [
         place
         for place, item in enumerate(items)
@@ -38,16 +40,16 @@ def resolve_response_state(body: dict[str, Any], calls: Sequence[RecordedCall]) 
     items = list(items)
     for place in references:
         if items[place].get("id") not in known:
-            raise _build_refusal(f"input[{place}]", "refers to an item that is not recorded")
+            raise _build_state_refusal(f"input[{place}]", "refers to an item that is not recorded")
         items[place] = known[items[place]["id"]]
     resolved = {key: value for key, value in body.items() if key != _PREVIOUS}
     if previous is None:
         return {**resolved, "input": items}
     for call in reversed(answered):
         if call.answer is not None and call.answer.get("id") == previous:
-            before = _list_items(call.request.to_body().get("input"))
+            before = _list_input(call.request.to_body().get("input"))
             return {**resolved, "input": [*before, *_list_output(call), *items]}
-    raise _build_refusal(_PREVIOUS, "names a response that this session has not recorded")
+    raise _build_state_refusal(_PREVIOUS, "names a response that this session has not recorded")
 
 
 def _list_output(call: RecordedCall) -> list[dict[str, Any]]:
@@ -55,13 +57,13 @@ def _list_output(call: RecordedCall) -> list[dict[str, Any]]:
     return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 
 
-def _list_items(given: object) -> list[Any]:
+def _list_input(given: object) -> list[Any]:
     if isinstance(given, str):
         return [{"role": "user", "content": given}]
     return given if isinstance(given, list) else []
 
 
-def _build_refusal(field: str, problem: str) -> CallRefused:
+def _build_state_refusal(field: str, problem: str) -> CallRefused:
     return CallRefused(
         400, f"`{field}` {problem}; send the whole conversation as `input`", code="unrecorded_state"
     )

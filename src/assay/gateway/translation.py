@@ -213,7 +213,13 @@ def _refuse_faults() -> Iterator[None]:
     try:
         yield
     except EndpointError as error:
-        raise _build_endpoint_refusal(error) from None
+        status = error.status if error.status is not None and 400 <= error.status < 600 else None
+        if status is None:
+            status = 401 if isinstance(error, AccessDenied) else 502 if error.retryable else 400
+        after = error.retry_after_s
+        raise CallRefused(
+            status, error.message, code="upstream_error", retry_after_s=after
+        ) from None
     except ConfigError as error:
         raise CallRefused(400, error.message) from None
     except WireError as error:
@@ -313,12 +319,3 @@ def _build_stream_refusal(error: object) -> CallRefused:
     status = next((_STREAM_ERRORS[kind] for kind in kinds if kind in _STREAM_ERRORS), 502)
     text = message if isinstance(message, str) else str(error)
     return CallRefused(status, text[:2000], code="upstream_error")
-
-
-def _build_endpoint_refusal(error: EndpointError) -> CallRefused:
-    status = error.status if error.status is not None and 400 <= error.status < 600 else None
-    if status is None:
-        status = 401 if isinstance(error, AccessDenied) else 502 if error.retryable else 400
-    return CallRefused(
-        status, error.message, code="upstream_error", retry_after_s=error.retry_after_s
-    )
