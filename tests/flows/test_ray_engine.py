@@ -287,6 +287,42 @@ def test_limits_of_a_run_count_over_all_workers(
         assert store.run("latest").totals.recorded < 600
 
 
+def test_one_worker_has_more_samples_in_progress_than_ray_has_calls(
+    nodes: RayNodes, database: str, project: Path
+) -> None:
+    """Ray's limit is 1,000 calls of an actor. Agents wait until all samples are in progress."""
+    (project / "evaluation.py").write_text(
+        """
+import asyncio
+from assay.runner import EvalConfig
+
+started = 0
+everyone = asyncio.Event()
+
+async def wait_for_all(sample):
+    global started
+    started += 1
+    if started == 1200:
+        everyone.set()
+    await everyone.wait()
+    return "42"
+
+def score(sample):
+    return 1.0
+
+config = EvalConfig(agent=wait_for_all, score_fn=score, concurrency=1200, timeout_s=60)
+dataset = "questions.jsonl"
+"""
+    )
+
+    options = ("--store", database, "--workers", "1", "--repeats", "2")
+    ended = Driver(project, nodes, *options).end()
+
+    assert ended.returncode == 0, ended.stderr
+    with Store.open(database) as store:
+        assert store.run("latest").totals.recorded == 1200
+
+
 def test_a_refusal_of_one_worker_lowers_the_limit_of_all(
     nodes: RayNodes, database: str, project: Path
 ) -> None:
@@ -396,7 +432,7 @@ def test_a_training_is_evaluated_on_the_cluster(
     assert [(each["step"], each["judged"]) for each in evaluations] == [(0, 600), (1, 600)]
 
 
-@pytest.mark.parametrize("command", ["score", "judge"])
+@pytest.mark.parametrize("command", ["score", "judge", "check"])
 def test_recorded_rollouts_are_scored_on_the_cluster(
     command: str, nodes: RayNodes, database: str, project: Path
 ) -> None:
@@ -410,7 +446,9 @@ def test_recorded_rollouts_are_scored_on_the_cluster(
     rollouts = [{"id": f"s{n}", "prompt": f"Question {n}: 42?"} for n in range(120)]
     first = evaluate_sync(rollouts, config, store=database)
 
+    (project / "checks.yaml").write_text("checks:\n  - max_turns: 20\n")
     options = {
+        "check": ("--checks", "checks.yaml"),
         "score": ("--scorer", "marks.py:is_right"),
         "judge": ("--rubric", "task_success", "--endpoint", "judge.json"),
     }
