@@ -21,11 +21,11 @@ from assay.train import character_model
 from commands import Ended, build_command, build_environment, run_process
 from misbehaving import Exchange, MisbehavingServer
 from ray_nodes import RayNodes, run_ray_nodes
+from served_models import serving
 
 pytest.importorskip("ray", reason="the Ray engine needs the extra `ray`")
 pytestmark = pytest.mark.slow
 
-_CHAT_SERVER = Path(__file__).parents[2] / "examples" / "serve" / "chat_server.py"
 _SERVER = Path(__file__).parents[2] / "benchmarks" / "servers.py"
 _LIMIT = 50
 _PATIENCE_S = 300.0
@@ -375,37 +375,28 @@ def test_a_node_with_another_version_of_a_package_is_refused(
 
 
 @pytest.fixture
-def policy(project: Path) -> Iterator[str]:
-    """The address of a server for the model of the training file."""
+def policy(project: Path) -> Iterator[None]:
+    """Serves the model of the training file. Like vLLM, its answers name no version."""
     # The architecture matters, not the weights: a training sends its own.
     local = character_model("abcdefgh 0123456789", hidden=32, layers=2, seed=7)
-    local.model.save_pretrained(project / "model")
-    local.tokenizer.save_pretrained(project / "model")
-    command = [sys.executable, str(_CHAT_SERVER), "model", "--port", "0", "--device", "cpu"]
-    with subprocess.Popen(command, cwd=project, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        url = server.stdout.readline().removeprefix("serving at ").strip()
-        (project / "training.py").write_text(_TRAINING.replace("SERVER", url))
-        yield url
-        server.terminate()
+    with serving(local, without=frozenset({"weight_version"})) as served:
+        (project / "training.py").write_text(_TRAINING.replace("SERVER", served.url))
+        yield
 
 
-@pytest.mark.parametrize("victim", ["worker", "driver"])
-def test_a_training_on_the_cluster_has_the_rewards_of_one_process(
-    victim: str, nodes: RayNodes, database: str, policy: str, project: Path
+def test_a_training_has_the_rewards_of_one_process_though_worker_and_driver_are_killed(
+    nodes: RayNodes, database: str, policy: None, project: Path
 ) -> None:
     train = ("train", "grpo", "training.py")
     options = ("--store", database, "--workers", "2")
     alone = run_process(project, *train, "--store", "alone.db", "-o", "alone", "--quiet")
 
     driver = Driver(project, nodes, *options, "-o", "spread", command=train)
-    run = wait_for_results(database, driver, 40)
-    if victim == "driver":
-        driver.kill()
-        driver = Driver(project, nodes, *options, "-o", "spread", "--resume", command=train)
-    else:
-        os.kill(nodes.find_workers()[0], signal.SIGKILL)
-    ended = driver.end()
+    run = wait_for_results(database, driver, 20)
+    os.kill(nodes.find_workers()[0], signal.SIGKILL)
+    wait_for_results(database, driver, 60)
+    driver.kill()
+    ended = Driver(project, nodes, *options, "-o", "spread", "--resume", command=train).end()
 
     assert alone.returncode == 0, alone.stderr
     assert ended.returncode == 0, ended.stderr
@@ -420,7 +411,7 @@ def test_a_training_on_the_cluster_has_the_rewards_of_one_process(
 
 
 def test_a_training_is_evaluated_on_the_cluster(
-    nodes: RayNodes, database: str, policy: str, project: Path
+    nodes: RayNodes, database: str, policy: None, project: Path
 ) -> None:
     held_out = ("--eval-dataset", "questions.jsonl", "--eval-every", "1", "--steps", "1")
     words = ("--store", database, "--workers", "2", *held_out)
