@@ -374,6 +374,41 @@ def test_a_node_with_another_version_of_a_package_is_refused(
     assert read_figures(model)["requests"] == 0
 
 
+@pytest.mark.parametrize(
+    ("scorer", "reason"),
+    [
+        (
+            "class Score:\n    identity = f'of process {os.getpid()}'\n"
+            "    def __call__(self, sample): return 1.0\nscore = Score()\n",
+            "loads another configuration: score_fn",
+        ),
+        (
+            "lock = threading.Lock()\ndef build(lock):\n    return lambda sample: bool(lock)\n"
+            "score = build(lock)\n",
+            "the configuration cannot be sent to workers: cannot pickle '_thread.lock' object",
+        ),
+        (
+            "names = os.environ['NAMES']\ndef score(sample): return 1.0\n",
+            "cannot load the code of the evaluation: the file cannot be imported",
+        ),
+    ],
+)
+def test_code_that_differs_on_workers_is_refused_before_the_first_call(
+    scorer: str, reason: str, nodes: RayNodes, database: str, model: str, project: Path
+) -> None:
+    (project / "answers.py").write_text(f"import os, threading\n{scorer}")
+    text = _EVALUATION.replace("import is_right", "import score").replace("def score", "def _score")
+    (project / "evaluation.py").write_text(text)
+
+    options = ("--store", database, "--model", f"openai:any@{model}/v1", "--workers", "1")
+    ended = Driver(project, nodes, *options, NAMES="are not sent").end()
+
+    assert ended.returncode == 2, ended.stderr
+    assert reason in ended.stderr
+    assert "hint: " in ended.stderr
+    assert read_figures(model)["requests"] == 0
+
+
 @pytest.fixture
 def policy(project: Path) -> Iterator[None]:
     """Serves the model of the training file. Like vLLM, its answers name no version."""
