@@ -128,7 +128,8 @@ def main(args: Namespace) -> int:
                 report_to=args.report_to,
             )
             scripts = [file.path, *find_scripts([] if args.agent is None else [args.agent])]
-            engine = read_engine_options(args, scripts, loaded)
+            datasets = (file.prompts, file.eval_dataset)
+            engine = read_engine_options(args, scripts, loaded, datasets=datasets)
             with TrainDisplay(quiet=args.quiet) as display:
                 result = _TrainingMonitor(file, args, display, engine).run()
     except InconclusiveError as error:

@@ -196,20 +196,26 @@ class RayWorker:
                 loop.call_soon_threadsafe(each.engine.note_refusal, endpoint, pause_s)
 
         REFUSALS.open(report_refusal)
-        packages = find_versions(setup.packages)
+        packages, node = find_versions(setup.packages), _find_node_address()
         description: dict[str, Any] = {}
         if packages == setup.packages:
             # Only then: other packages may fail to load the code, with an error about something
             # else.
-            folder = _install_code(setup)
+            folder = Path(mkdtemp(prefix="assay-ray-"))
             self._stack.callback(shutil.rmtree, folder, ignore_errors=True)
             try:
+                _install_code(setup, folder)
                 self._config = pickle.loads(setup.config)
             except Exception as error:
+                shutil.rmtree(folder, ignore_errors=True)
+                reason = f"{type(error).__name__}: {error}"
+                reason = error.message if isinstance(error, AssayError) else reason
                 raise ConfigError(
-                    f"a worker cannot load the configuration: {type(error).__name__}: {error}",
-                    hint="the modules of the configuration must be in the project's folder, or be "
-                    "installed on every node",
+                    f"node {node} cannot load the code of the evaluation: {reason}",
+                    where="Ray",
+                    hint="workers have the modules of the project and the files that these name: "
+                    "install others on every node, and pass environment variables with --ray-env "
+                    "or RaySettings(variables=...)",
                 ) from None
             if setup.prices is not None:
                 prices = folder / "assay-prices.json"
@@ -217,8 +223,16 @@ class RayWorker:
                 client = replace(self._config.client, prices=prices)
                 self._config = replace(self._config, client=client)
             description = self._config.describe()
-            self._store = self._stack.enter_context(Store.open(setup.store_url, create=False))
-        return WorkerCheck(os.getpid(), _find_node_address(), packages, description)
+            try:
+                opened = Store.open(setup.store_url, create=False)
+            except AssayError as error:
+                raise ConfigError(
+                    f"node {node} cannot use the store: {error.message}",
+                    where=error.where,
+                    hint="pass the address of the store that every node reaches, not localhost",
+                ) from None
+            self._store = self._stack.enter_context(opened)
+        return WorkerCheck(os.getpid(), node, packages, description)
 
     async def open_run(self, run_id: str, concurrency: int) -> None:
         """Start as many loops as samples of a run may be in progress."""
@@ -464,9 +478,8 @@ def _make_portable(error: BaseException) -> BaseException:
     return RuntimeError(f"{type(error).__name__}: {error}")
 
 
-def _install_code(setup: WorkerSetup) -> Path:
+def _install_code(setup: WorkerSetup, folder: Path) -> None:
     """Unpack the user's code into a folder of its own, and import from there only."""
-    folder = Path(mkdtemp(prefix="assay-ray-"))
     with zipfile.ZipFile(io.BytesIO(setup.archive)) as archive:
         archive.extractall(folder)
     for path, name in setup.sources.items():
@@ -482,7 +495,6 @@ def _install_code(setup: WorkerSetup) -> Path:
     sys.path[:] = build_import_path(folder / each for each in setup.import_folders)
     for name in setup.scripts:
         import_file(folder / name)
-    return folder
 
 
 def find_versions(names: Iterable[str]) -> dict[str, str | None]:
