@@ -60,6 +60,10 @@ SampleRollout = Callable[[ModelClient | None, Sample], Awaitable[Trajectory]]
 _ENDPOINT_FOLLOWS: ContextVar[bool] = ContextVar("_ENDPOINT_FOLLOWS", default=False)
 
 
+# Each sample in progress is a task of the event loop, and a queue place of the store.
+_MAX_CONCURRENCY = 100_000
+
+
 @contextmanager
 def expect_endpoint(expected: bool = True) -> Iterator[None]:
     """Accept configurations whose endpoint is set later, such as by `--model`."""
@@ -343,6 +347,10 @@ class EvalConfig:
             value = getattr(self, name)
             if not _is_plain_number(value, int) or value < 1:
                 raise ConfigError(f"{name}={value!r} is not a number above 0", where="EvalConfig")
+        if self.concurrency > _MAX_CONCURRENCY:
+            raise ConfigError(
+                f"concurrency={self.concurrency} is above {_MAX_CONCURRENCY}", where="EvalConfig"
+            )
         for name in ("seed", "max_samples"):
             value = getattr(self, name)
             if value is not None and not _is_plain_number(value, int):
