@@ -13,6 +13,7 @@ from .csv_table import CsvTable
 from .hub_rows import HubRows
 from .json_array import JsonArray
 from .jsonl_rows import JsonLines
+from .parquet_table import ParquetTable
 from .read_limits import ReadLimits
 from .rows import Rows
 
@@ -84,9 +85,6 @@ def _open_file_rows(path: Path, limits: ReadLimits) -> Rows:
         return reader(path, limits)
     if suffix == ".parquet" and not zipped:
         _require_package("pyarrow", "parquet", "reading Parquet")
-        # Not above: the module needs pyarrow, which is an extra.
-        from .parquet_table import ParquetTable
-
         return ParquetTable(path, limits)
     raise DatasetError(
         f"the name {path.name!r} does not have the suffix of a supported format",

@@ -3,9 +3,6 @@
 from collections.abc import Iterator
 from typing import Any
 
-import pyarrow
-from pyarrow.parquet import ParquetFile
-
 from assay.errors import BadRow, DatasetError
 
 from .json_text import find_duplicate
@@ -21,6 +18,9 @@ class ParquetTable(FileRows):
     by_line = False
 
     def __iter__(self) -> Iterator[tuple[int, RowOutcome]]:
+        # Not above: pyarrow is an extra, and its import sets environment variables.
+        import pyarrow
+
         try:
             yield from self._read_rows()
         except (pyarrow.ArrowException, OSError) as error:
@@ -31,6 +31,8 @@ class ParquetTable(FileRows):
             ) from error
 
     def _read_rows(self) -> Iterator[tuple[int, RowOutcome]]:
+        from pyarrow.parquet import ParquetFile
+
         position = 0
         with ParquetFile(self.path) as file:
             # `to_pylist` makes dicts, which would silently keep the last of two equal columns.

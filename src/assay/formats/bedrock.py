@@ -203,6 +203,7 @@ def _build_image(url: str) -> dict[str, Any] | None:
         kind = media[0].removeprefix("image/")
         known = kind in _IMAGE_FORMATS and bool(media[1])
         return {"format": kind, "source": {"bytes": media[1]}} if known else None
+    # Bedrock fetches images from S3 only, and needs their format, which the suffix must name.
     kind = url.rpartition(".")[2].lower().replace("jpg", "jpeg")
     if not url.startswith("s3://") or kind not in _IMAGE_FORMATS:
         return None

@@ -156,6 +156,7 @@ def wrap_free_text_calls(messages: Iterable[Message]) -> list[Message]:
     """Write calls of free-text tools as calls with one argument."""
     wrapped = []
     for message in messages:
+        # Most messages have no such call, and stay the same object.
         if any(map(_is_free_text_call, message.tool_calls)):
             calls = list(message.tool_calls)
             for place, call in enumerate(calls):

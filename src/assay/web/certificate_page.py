@@ -149,6 +149,7 @@ def _describe_head(project: Path, path: Path) -> CertificateHead:
     name = path.relative_to(project).as_posix()
     try:
         found = _read_certification(path)
+    # One damaged file must not hide the others.
     except (AssayError, OSError) as error:
         return CertificateHead(
             file=name,
@@ -179,6 +180,7 @@ def _describe_certificate(view: CertificateView, project: Path, path: Path) -> C
         problem = f"the manifest {found.manifest.path} was not found in the project"
     else:
         try:
+            # The page has no key: it shows whether there is a signature, and does not check it.
             policy = VerifyPolicy(allow_unsigned=True)
             result = verify_certificate(path, manifest, agent=found.agent.id, policy=policy)
             verification = VerificationView(

@@ -208,6 +208,7 @@ def describe_compared_runs(rows: Sequence[RunRow]) -> tuple[ComparedRun, ...]:
     """Describe runs for the top of a page, each with a title that no other one has."""
     agents = [find_agent_name(row.spec.config) for row in rows]
     titles = [row.id for row in rows]
+    # The first kind of name that differs between all of the runs.
     for names in (agents, [row.spec.name for row in rows]):
         if None not in names and len(set(names)) == len(names):
             titles = [str(name) for name in names]
@@ -264,6 +265,7 @@ def _pair_answers(sample: ComparedSample, index: int, *, low_is_good: bool) -> C
         old=old.answer,
         new=new.answer,
         expected=sample.expected,
+        # The reason of the worse answer explains the change.
         reason=(new if worse else old).reason,
         old_repeat=old.repeat,
         new_repeat=new.repeat,
@@ -334,6 +336,7 @@ def _read_sample(runs: Sequence[Run], sample_id: str, joined: JoinedRuns) -> Com
 def _add_labels(runs: Sequence[Run], samples: Sequence[ComparedSample]) -> list[ComparedSample]:
     labels: dict[tuple[str, str], SampleLabel] = {}
     for index, run in enumerate(runs):
+        # One query for each run, not one for each answer.
         keys = [key for each in samples if (key := each.answers[index].key) is not None]
         labels |= {(run.id, key): found for key, found in run.find_labels(keys).items()}
     if not labels:

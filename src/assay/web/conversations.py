@@ -142,6 +142,7 @@ def _iterate_nested(sample: Sample) -> Iterator[ShownConversation]:
                     note=shorten_line(str(child)),
                 )
                 yield ShownConversation(node, (), ())
+        # A stack: the first child is taken next.
         waiting += reversed(children)
 
 

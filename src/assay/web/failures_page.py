@@ -228,6 +228,7 @@ def _merge_groups(found: Sequence[BadResults]) -> list[BadGroup]:
     merged: dict[tuple[GroupedBy, str], BadGroup] = {}
     for results in found:
         for key, group in results.groups.items():
+            # The same failure in several runs is one group.
             merged.setdefault(key, BadGroup(*key)).samples.extend(group.samples)
     return sorted(merged.values(), key=lambda group: (-len(group.samples), group.value))
 
@@ -243,6 +244,7 @@ def _select_samples(
     for group in groups:
         if (group.by, group.value) == (by, value):
             return group.samples
+    # A run has changed since the page with the link was shown.
     raise HTTPException(404, "no result belongs to this group any more")
 
 
@@ -264,6 +266,7 @@ def _read_chosen(store: Store, request: Request) -> Iterator[Sample]:
     chosen = _select_samples(found, _merge_groups(found) if by else [], by, value)
     by_id = {run.id: run for run in runs}
 
+    # A generator inside: a bad request is refused before the download begins.
     def read_all() -> Iterator[Sample]:
         for sample in chosen:
             for _, body in read_bodies(by_id[sample.run], [sample]):
@@ -317,6 +320,7 @@ def _send_export(request: Request) -> Response:
     delete: Callable[[], None] = folder.cleanup
     try:
         target = Path(folder.name) / f"{name}.jsonl"
+        # All of them: bad results are what was asked for.
         report = export_samples(samples, target, name, selection=Selection(valid_only=False))
         if not report.rows:
             reasons = ", ".join(f"{count} {why}" for why, count in report.left_out.most_common(3))
@@ -324,6 +328,7 @@ def _send_export(request: Request) -> Response:
                 f"none of these samples can be written as {name}: {reasons or 'there are none'}",
                 hint="download the samples themselves, or choose another format",
             )
+    # The response deletes the folder after sending it. Without a response nothing else does.
     except BaseException:
         delete()
         raise

@@ -172,6 +172,7 @@ def read_history(store: Store, request: Request) -> HistoryView:
     agents = sorted({each for row in chosen if (each := find_agent_name(row.spec.config))})
     if agent is not None:
         chosen = [row for row in chosen if find_agent_name(row.spec.config) == agent]
+    # The store lists the newest first; a curve begins with the oldest.
     shown = [row for row in chosen if row.totals.recorded][:_MAX_POINTS][::-1]
     reader = _PointReader(store)
     summaries = [reader.find_summary(row) for row in shown]

@@ -162,6 +162,7 @@ def read_number(request: Request, name: str, *, low: int = 0, high: int = 10**9)
     text = read_parameter(request, name)
     if not text:
         return None
+    # The length first: `int` of a very long text takes long. `isdecimal` alone allows other digits.
     if not (text.isascii() and text.isdecimal() and len(text) < 18 and low <= int(text) <= high):
         raise ConfigError(f"{name} must be a whole number from {low} to {high}, not {text[:40]!r}")
     return int(text)

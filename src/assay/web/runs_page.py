@@ -140,6 +140,7 @@ def _matches(row: RunRow, words: list[str]) -> bool:
         return True
     agent = find_agent_name(row.spec.config)
     texts = (row.id, build_run_label(row), agent, row.spec.dataset, row.status)
+    # One text: the words of a search may be in different columns.
     text = " ".join(filter(None, texts)).lower()
     return all(word in text for word in words)
 

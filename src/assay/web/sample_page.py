@@ -285,6 +285,7 @@ def read_sample(store: Store, request: Request) -> SampleView:
         ),
         more_repeats=max(len(rows) - _MAX_TABS, 0),
         attempts=tuple(copy_fields(AttemptTab, each) for each in attempts[:_MAX_TABS]),
+        # Counted only where not all are shown: a sample may have thousands.
         more_attempts=sum(1 for _ in run.attempts(key=key)) - _MAX_TABS
         if len(attempts) > _MAX_TABS
         else 0,

@@ -9,9 +9,9 @@ from markupsafe import Markup
 from assay.scorers import is_check_passed
 from assay.types import EvaluateResult, Message, Metric, Sample, StepOutput
 
+from .charts import draw_steps
 from .conversations import MAIN, SUBAGENT, ShownConversation
 from .page import PageModel
-from .sample_charts import draw_steps
 from .text_marks import find_quote, read_excerpt
 from .transcript import iterate_texts
 

@@ -81,6 +81,7 @@ def read_tokens(store: Store, request: Request) -> TokensView:
     chain = read_number(request, "chain") or 0
     calls = [] if sample.trajectory is None else sample.trajectory.calls
     try:
+        # A training records tokens of the sample itself, other runs those of its calls.
         if sample.tokens and not any(call.completion_ids is not None for call in calls):
             chains = [sample]
         else:

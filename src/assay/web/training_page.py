@@ -265,6 +265,7 @@ def _compare_ends(run: Run, training: Training, settings: Mapping[str, Any]) -> 
     steps = training.steps
     if len(steps) < 2:
         return None
+    # A fifth on each side: many prompts, and still far apart.
     size = max(len(steps) // 5, 1)
     ends = (steps[:size], steps[-size:])
     before, after = (
@@ -272,6 +273,7 @@ def _compare_ends(run: Run, training: Training, settings: Mapping[str, Any]) -> 
         for part in ends
     )
     paired: Comparison | None = None
+    # The prompts of resampled steps are in no fixed order: see `read_training`.
     if settings["zero_variance"] != "resample":
         sides: list[list[ResultRow]] = []
         for part in ends:
@@ -298,12 +300,14 @@ def _compare_ends(run: Run, training: Training, settings: Mapping[str, Any]) -> 
 
 
 def _thin_out(steps: Sequence[StepFigures]) -> Sequence[StepFigures]:
+    # More points than a screen has columns only make the page large.
     every = -(-len(steps) // _MAX_POINTS) or 1
     return steps[::every]
 
 
 def _build_metric_point(step: StepFigures, name: str) -> CurvePoint:
     value = (step.metrics or {}).get(name)
+    # A step records metrics of any JSON type.
     known = isinstance(value, int | float) and not isinstance(value, bool)
     return CurvePoint(
         value=float(value) if known and value is not None else None,
