@@ -94,14 +94,6 @@ class EarlyStop:
     def _counts_peer_failures(self) -> bool:
         return self.peers is not None and self._fail_on_error not in (None, False)
 
-    @property
-    def _failed_in_run(self) -> int:
-        return self.failed + (0 if self.peers is None else self.peers.failed)
-
-    @property
-    def _total_of_run(self) -> int | None:
-        return self._total if self.peers is None else self.peers.total
-
     def answer(self, usage: Usage | None) -> None:
         """Record an answer of the model and its cost."""
         self.answered = True
@@ -155,7 +147,9 @@ class EarlyStop:
 
     def _find_failure_error(self, last: str = "") -> RunStopped | None:
         """Return the error that ends a run with more failures than `fail_on_error` allows."""
-        failed, total = self._failed_in_run, self._total_of_run
+        failed, total = self.failed, self._total
+        if self.peers is not None:
+            failed, total = failed + self.peers.failed, self.peers.total
         if not exceeds(failed, self._fail_on_error, total):
             return None
         of = "" if total is None else f" of {total}"

@@ -132,7 +132,11 @@ def prepare_evaluation(
         config.check_agent_needs()
         _check_price(config)
         client = connect_model(config, replay)
-        samples = _open_sample_stream(dataset, config)
+        if not isinstance(dataset, SampleStream):
+            samples = load_samples(dataset, config.max_samples)
+        else:
+            most = config.max_samples
+            samples = dataset if most is None else dataset.with_limit(most)
         spec = _build_run_spec(samples, config, _count_samples(samples, config, must_count))
         return PreparedEvaluation(config, client, samples, spec, replay)
 
@@ -357,12 +361,6 @@ def _check_price(config: EvalConfig) -> None:
             f'{{"models": {{"{model}": '
             '{"input": 0.1, "output": 0.4}}}, in US dollars for a million tokens',
         )
-
-
-def _open_sample_stream(dataset: Source | SampleStream, config: EvalConfig) -> SampleStream:
-    if not isinstance(dataset, SampleStream):
-        return load_samples(dataset, config.max_samples)
-    return dataset if config.max_samples is None else dataset.with_limit(config.max_samples)
 
 
 def _count_samples(samples: SampleStream, config: EvalConfig, must_count: bool) -> int | None:

@@ -31,7 +31,7 @@ from assay.store import (
     TableQuery,
     TableRow,
 )
-from assay.types import Sample, build_label
+from assay.types import Sample, build_label, explain_result
 
 from .label_counts import LabelCounts, count_labels
 from .session_label import SessionLabel, build_session_label
@@ -319,7 +319,7 @@ def find_reason(sample: Sample) -> str:
     """Return the failure, the scorer's reason or its error; "" if there is none."""
     if sample.failure is not None:
         return f"{sample.failure.kind}: {sample.failure.message}"
-    return (sample.score.reason or sample.score.error or "") if sample.score is not None else ""
+    return "" if sample.score is None else explain_result(sample.score)
 
 
 def find_body(run: Run, row: ResultRow) -> Sample:

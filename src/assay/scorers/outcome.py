@@ -36,5 +36,6 @@ def read_outcome(value: object, sample: Sample) -> EvaluateResult:
     kind = "None" if value is None else f"a {type(value).__name__}"
     raise ScorerFault(
         f"the scorer returned {kind}",
-        hint="return an EvaluateResult, a number or a bool",
+        hint="return an EvaluateResult, a number or a bool"
+        + ("; a test that only asserts ends with `return True`" if value is None else ""),
     )

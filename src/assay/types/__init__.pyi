@@ -12,6 +12,7 @@ from .evaluate_result import Metric as Metric
 from .evaluate_result import MetricResult as MetricResult
 from .evaluate_result import Score as Score
 from .evaluate_result import StepOutput as StepOutput
+from .evaluate_result import explain_result as explain_result
 from .failure import Boundary as Boundary
 from .failure import Failure as Failure
 from .failure import describe_error as describe_error
