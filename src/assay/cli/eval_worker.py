@@ -60,7 +60,7 @@ def main() -> None:
 def run_task(task: WorkerTask) -> WorkerOutcome:
     """Execute a shard. An error becomes a part of the outcome."""
     shard = Shard.parse(task.shard, task.run)
-    shard = replace(shard, is_worker=True, failed_before=task.failed_before)
+    shard = replace(shard, is_worker=True, total=task.total, failed_before=task.failed_before)
     # Also for the clients that the user's code connects, such as those of judges.
     LIMIT_SHARE.set(shard.number - 1, shard.count)
     try:
