@@ -42,7 +42,12 @@ def test_the_models_are_timed_beside_plain_pydantic_and_json() -> None:
 def test_both_contenders_meet_the_same_server_at_the_same_concurrency() -> None:
     found = figures("harness.py", "throughput", "--rounds", "1", "--loads", "4:40,20:100")
 
-    assert list(found) == ["throughput"]
+    assert list(found) == ["throughput", "workers"]
+    both = found["workers"]
+    assert both["concurrency"] == 20
+    paces = [both["workers"][count]["requests_per_s"] for count in ("2", "1")]
+    assert both["ratio"] == pytest.approx(paces[0] / paces[1])
+    assert both["ratio_by_cpu"] > 0
     small, large = found["throughput"]
     assert (small["concurrency"], small["requests"]) == (4, 40)
     for contender in ("bare", "assay"):

@@ -5,12 +5,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from assay.cli import main
-from assay.store import Store
+from assay.errors import StoreError
+from assay.store import Run, RunRow, Store
 from assay.types import AgentSession, Endpoint
 from commands import call_main
 from store_runs import broken, record, scored, spec
@@ -104,18 +104,41 @@ def test_a_run_that_is_aborted_while_it_is_waited_for_has_ended(
 ) -> None:
     abort_run(tmp_path)
     with Store.open(tmp_path / "a.db") as store:
-        moments = iter(
-            [
-                lambda: store.join_run(spec(total=2), shard="1/1"),
-                lambda run: run.finish("failed"),
-            ]
-        )
-        run: list[Any] = []
-        replace_sleep(monkeypatch, lambda seconds: run.append(next(moments)(*run)))
+        executing: list[Run] = []
+
+        def join_then_abort(seconds: float) -> None:
+            if executing:
+                executing[0].finish("failed")
+            else:
+                executing.append(store.join_run(spec(total=2), shard="1/1"))
+
+        replace_sleep(monkeypatch, join_then_abort)
         done = call_main(tmp_path, "runs", "wait", "run-1", "--store", "a.db", "--timeout", "600")
 
     assert done.returncode == 3
     assert "was aborted" in done.stderr
+
+
+@pytest.mark.parametrize(("patience_s", "status"), [(60.0, 0), (-1.0, 3)])
+def test_a_store_that_is_unavailable_for_a_while_does_not_end_the_wait(
+    patience_s: float, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_run(tmp_path, scored(0), scored(1))
+    read_row, refused = Run.row, iter([True, True])
+
+    def fail_twice(run: Run) -> RunRow:
+        if next(refused, False):
+            raise StoreError("the server ended the connection")
+        return read_row(run)
+
+    monkeypatch.setattr(Run, "row", fail_twice)
+    monkeypatch.setattr("assay.cli.runs_wait._STORE_TIMEOUT_S", patience_s)
+    replace_sleep(monkeypatch, lambda seconds: None)
+
+    done = call_main(tmp_path, "runs", "wait", "run-1", "--store", "a.db")
+
+    assert done.returncode == status
+    assert ("the server ended the connection" in done.stderr) == (status == 3)
 
 
 def test_waiting_without_any_process_is_reported_once(

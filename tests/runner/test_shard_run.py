@@ -133,6 +133,19 @@ def test_a_shard_with_another_number_of_samples_does_not_join_the_run(store: Pat
     assert (more.run.spec.total, more.run.totals.recorded) == (30, 30)
 
 
+def test_a_worker_does_not_check_again_what_its_command_has_checked(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*given: Any, **options: Any) -> None:
+        raise AssertionError("the samples were counted")
+
+    monkeypatch.setattr("assay.runner.evaluation._count_samples", refuse)
+
+    assert shard(1, 1, store, is_worker=True, total=20).run.status == "completed"
+    with pytest.raises(AssertionError, match="the samples were counted"):
+        shard(1, 1, store)
+
+
 def test_a_shard_that_reads_another_number_of_a_stream_says_so_at_its_end(store: Path) -> None:
     shard(1, 2, store, iter(rows(9)))
 

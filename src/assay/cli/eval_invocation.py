@@ -12,6 +12,7 @@ from assay.runner import (
     Shard,
     ShardReport,
     Stop,
+    check_dataset,
     create_run_id,
     evaluate,
     run_shard,
@@ -83,7 +84,9 @@ class EvalInvocation:
     def _evaluate(self, store: RunTrackingStore, display: Display) -> EvalReport:
         stop = Stop(grace_s=self.args.grace)
         if (workers := count_workers(self.config, self.args)) is not None:
-            task = WorkerTask(self.args, variant=self.variant)
+            # Read once here, and not again in every worker before its first call.
+            total = check_dataset(self.file.dataset, self.config)
+            task = WorkerTask(self.args, variant=self.variant, total=total)
             limit = self.config.max_cost_usd
             pool = WorkerPool(
                 task, workers, store=store, display=display, stop=stop, max_cost_usd=limit

@@ -19,17 +19,14 @@ from assay.errors import AssayError
 from assay.providers import LIMIT_SHARE, REFUSALS
 from assay.runner import BUDGET, Shard
 
-from .check import check_shard
 from .eval_file import is_eval_file
 from .eval_invocation import EvalInvocation
 from .eval_variants import load_variants
 from .eval_workers import WorkerOutcome, WorkerTask, encode_message
 from .exit_status import choose_exit_status
-from .judge import judge_shard
 from .progress_bar import Display
 from .run_code import describe_run_code, replaces_parts
 from .run_tracking import RunTrackingStore
-from .score import score_shard
 from .store_option import find_store_location
 
 
@@ -39,7 +36,10 @@ def main() -> None:
     # Code of the user can neither read messages nor write among them.
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
-    task = WorkerTask.decode(received.readline())
+    line = received.readline()
+    if not line:
+        return  # the command was killed before it sent the task
+    task = WorkerTask.decode(line)
 
     def send(**message: object) -> None:
         # One system call for a line, which those of other threads cannot interrupt. Without the
@@ -60,16 +60,23 @@ def main() -> None:
 def run_task(task: WorkerTask) -> WorkerOutcome:
     """Execute a shard. An error becomes a part of the outcome."""
     shard = Shard.parse(task.shard, task.run)
-    shard = replace(shard, is_worker=True, failed_before=task.failed_before)
+    shard = replace(shard, is_worker=True, total=task.total, failed_before=task.failed_before)
     # Also for the clients that the user's code connects, such as those of judges.
     LIMIT_SHARE.set(shard.number - 1, shard.count)
     try:
+        # Imported here: they load what an evaluation, in as many processes, does not need.
         if task.command == "score":
+            from .score import score_shard
+
             score_shard(task.args, shard)
             return WorkerOutcome()
         if task.command == "check":
+            from .check import check_shard
+
             return WorkerOutcome(skipped=check_shard(task.args, shard))
         if task.command == "judge":
+            from .judge import judge_shard
+
             skipped, spending = judge_shard(task.args, shard)
             return WorkerOutcome(skipped=skipped, spending=vars(spending))
         return WorkerOutcome(skipped=_evaluate_shard(task, shard))

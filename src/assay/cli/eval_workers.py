@@ -57,6 +57,9 @@ class WorkerTask:
     shard: str = ""
     """The part of the run that the worker executes."""
 
+    total: int | None = None
+    """The number of samples, if the command has checked them all."""
+
     failed_before: int = 0
     """Failed attempts of the run before the command, which `fail_on_error` leaves out."""
 

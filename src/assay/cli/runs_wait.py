@@ -4,13 +4,13 @@ import time
 from argparse import Namespace
 from contextlib import suppress
 
-from assay.errors import ConfigError
+from assay.errors import ConfigError, StoreError
 from assay.runner import Progress, build_eval_report
 from assay.store import Run, RunRow, Store
 
 from .eval_workers import update_progress
 from .exit_status import EXIT_INCONCLUSIVE
-from .output import print_message, print_report
+from .output import format_lines, print_message, print_report
 from .progress_bar import Display, choose_display
 from .run_summary import EvalCommandReport, format_failures
 from .store_option import build_next_command
@@ -18,6 +18,7 @@ from .store_option import build_next_command
 _POLL_S = 0.5
 # After this long without a process, the user may have forgotten to start the shards.
 _IDLE_S = 10.0
+_STORE_TIMEOUT_S = 60.0
 
 
 def wait_for_run(store: Store, args: Namespace) -> int:
@@ -26,7 +27,7 @@ def wait_for_run(store: Store, args: Namespace) -> int:
     with choose_display(quiet=args.json) as display:
         run = _wait_to_the_end(store, args.run, display, deadline)
     if run is None or run.status != "completed":
-        print_message("\n".join(_describe_unfinished(args, run)))
+        print_message(_describe_unfinished(args, run))
         return EXIT_INCONCLUSIVE
     show = build_next_command(args, "show", run.id)
     report = EvalCommandReport(
@@ -55,13 +56,21 @@ def _wait_to_the_end(
     progress = Progress()
     was_executed = deadline is None
     idle_since: float | None = None
+    last_read = time.monotonic()
     while True:
         if run is None:
             # A run that no shard has created yet: without a deadline, a typo would wait for ever.
             with suppress(*(() if deadline is None else (ConfigError,))):
                 run = store.run(wanted)
-        if run is not None:
-            row = run.row()
+        row = None
+        try:
+            row = None if run is None else run.row()
+            last_read = time.monotonic()
+        except StoreError:
+            # A server that restarts need not end the wait of a night.
+            if time.monotonic() - last_read > _STORE_TIMEOUT_S:
+                raise
+        if row is not None:
             was_executed |= row.holder is not None
             if row.holder is not None:
                 idle_since = None
@@ -82,17 +91,18 @@ def _wait_to_the_end(
         time.sleep(_POLL_S)
 
 
-def _describe_unfinished(args: Namespace, run: Run | None) -> list[str]:
+def _describe_unfinished(args: Namespace, run: Run | None) -> str:
     if run is None:
-        return [f"run {args.run!r} does not exist after {args.timeout:g} s"]
+        return f"run {args.run!r} does not exist after {args.timeout:g} s"
     row = run.row()
     total = "an unknown number" if row.spec.total is None else row.spec.total * row.spec.repeats
     recorded = f"{row.totals.recorded} of {total} recorded"
     if row.status == "failed":
-        return [
+        lines = [
             *format_failures(tuple(run.failure_groups()), row.totals.failed),
             f"run {row.id!r} was aborted: {recorded}; the output of its processes has the reason",
             "  hint: start the shards again, with the same command, to execute the missing samples",
         ]
+        return format_lines(lines, None)
     holder = "no process executes it" if row.holder is None else f"it is in use by {row.holder}"
-    return [f"run {row.id!r} is not completed after {args.timeout:g} s: {recorded}; {holder}"]
+    return f"run {row.id!r} is not completed after {args.timeout:g} s: {recorded}; {holder}"

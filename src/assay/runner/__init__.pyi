@@ -17,6 +17,7 @@ from .eval_report import ReplayCounts as ReplayCounts
 from .eval_report import RunSamples as RunSamples
 from .eval_report import build_eval_report as build_eval_report
 from .evaluation import Resume as Resume
+from .evaluation import check_dataset as check_dataset
 from .evaluation import create_run_id as create_run_id
 from .evaluation import evaluate as evaluate
 from .evaluation import start_or_resume as start_or_resume

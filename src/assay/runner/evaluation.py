@@ -121,24 +121,28 @@ def prepare_evaluation(
     dataset: Source | SampleStream,
     config: EvalConfig,
     replay: "Replay | None",
-    *,
-    must_count: bool = False,
+    shard: Shard | None = None,
 ) -> PreparedEvaluation:
-    """Find every mistake in the request before a run is created or anything is paid for.
-
-    With `must_count`, the samples are counted unless that takes a download or the only pass.
-    """
+    """Find every mistake in the request before a run is created or anything is paid for."""
     with reduce_gc_frequency():
         config.check_agent_needs()
         _check_price(config)
         client = connect_model(config, replay)
-        if not isinstance(dataset, SampleStream):
-            samples = load_samples(dataset, config.max_samples)
+        samples = _open_sample_stream(dataset, config)
+        if shard is not None and shard.total is not None:
+            total: int | None = shard.total
         else:
-            most = config.max_samples
-            samples = dataset if most is None else dataset.with_limit(most)
-        spec = _build_run_spec(samples, config, _count_samples(samples, config, must_count))
+            # Shards that are started by themselves must agree on the number.
+            alone = shard is not None and not shard.allows_changed_total
+            total = _count_samples(samples, config, must_count=alone)
+        spec = _build_run_spec(samples, config, total)
         return PreparedEvaluation(config, client, samples, spec, replay)
+
+
+def check_dataset(dataset: Source | SampleStream, config: EvalConfig) -> int | None:
+    """Check the samples as far as `evaluate` does before its first call. Return their number."""
+    with reduce_gc_frequency():
+        return _count_samples(_open_sample_stream(dataset, config), config, must_count=False)
 
 
 async def execute_evaluation(
@@ -363,8 +367,17 @@ def _check_price(config: EvalConfig) -> None:
         )
 
 
-def _count_samples(samples: SampleStream, config: EvalConfig, must_count: bool) -> int | None:
-    """Count the samples, if that is possible up front. Raises `ConfigError` for a wrong prompt."""
+def _open_sample_stream(dataset: Source | SampleStream, config: EvalConfig) -> SampleStream:
+    if not isinstance(dataset, SampleStream):
+        return load_samples(dataset, config.max_samples)
+    return dataset if config.max_samples is None else dataset.with_limit(config.max_samples)
+
+
+def _count_samples(samples: SampleStream, config: EvalConfig, *, must_count: bool) -> int | None:
+    """Count the samples, if that is possible up front. Raises `ConfigError` for a wrong prompt.
+
+    With `must_count`, they are counted unless that takes a download or the only pass.
+    """
     prepare = config.prepare_messages
     template = prepare if isinstance(prepare, PromptTemplate) else None
     checked = samples if template is None else template.check_samples(samples)

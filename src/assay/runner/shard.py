@@ -30,6 +30,10 @@ class Shard:
     """Whether one command started all processes, with the same options: the number of samples may
     then differ from that of an earlier execution, as when a run is resumed in one process."""
 
+    total: int | None = None
+    """The number of samples, if the command has read and checked them all: then a worker need not
+    do so before its first call. None: not counted."""
+
     failed_before: int | None = None
     """Failed attempts of the run that `fail_on_error` leaves out. None: those recorded before this
     process joined the run."""
