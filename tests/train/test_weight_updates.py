@@ -96,6 +96,8 @@ def test_vllm_is_paused_reloads_the_written_folder_and_resumes(tmp_path: Path) -
     update, server = ReloadVLLM(tmp_path / "weights"), Recorder()
     weights = policy_weights(4)
 
+    (tmp_path / "weights" / "step-1").mkdir(parents=True)
+
     async def update_twice(endpoint: Endpoint) -> None:
         await update(policy_weights(3), endpoint)
         await update(weights, endpoint)
@@ -110,7 +112,8 @@ def test_vllm_is_paused_reloads_the_written_folder_and_resumes(tmp_path: Path) -
         ("POST", "/reset_prefix_cache", b""),
         ("POST", "/resume", b""),
     ]
-    assert [each.name for each in (tmp_path / "weights").iterdir()] == ["step-4"]
+    # Checkpoints of somebody else stay.
+    assert {each.name for each in (tmp_path / "weights").iterdir()} == {"step-1", "step-4"}
     written = dict(LocalModel.load(folder, device="cpu").model.named_parameters())
     for name, weight in weights.model.named_parameters():
         if name in written:  # the bias of the tests' own head is not part of the architecture

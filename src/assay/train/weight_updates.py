@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -113,18 +113,19 @@ class ReloadVLLM:
     """
 
     folder: str | Path
-    """Each version is a folder in it; only the newest is kept."""
+    """Each version is a folder in it. The one before is removed; other folders are kept."""
 
     server_folder: str | None = None
     """The path of `folder` on the machine of the server. None: the same path."""
 
     timeout_s: float = 600.0
+    _written: set[Path] = field(default_factory=set, init=False, repr=False, compare=False)
 
     async def __call__(self, weights: PolicyWeights, endpoint: Endpoint) -> None:
         """Write the folder, then pause, reload, clear the prefix cache and resume."""
-        folder = Path(self.folder)
-        await asyncio.to_thread(weights.save, folder / weights.version)
-        path = f"{self.server_folder or folder.absolute()}/{weights.version}"
+        folder = Path(self.folder).absolute() / weights.version
+        await asyncio.to_thread(weights.save, folder)
+        path = f"{self.server_folder or folder.parent}/{weights.version}"
         reload = {"method": "reload_weights", "kwargs": {"weights_path": path}}
         template = build_request_template(endpoint, "", timeout_s=self.timeout_s)
         # These routes are beside /v1.
@@ -135,9 +136,11 @@ class ReloadVLLM:
             await requests.send("POST", f"{root}/collective_rpc", json=reload, hint=_VLLM_HINT)
             await _reset_prefix_cache(requests, f"{root}/reset_prefix_cache")
             await requests.send("POST", f"{root}/resume", hint=_VLLM_HINT)
-        for each in folder.glob("step-*"):
-            if each.name != weights.version:
-                await asyncio.to_thread(remove_folder, each)
+        # Only what it wrote itself: checkpoints of any trainer are called `step-N`, too.
+        for old in self._written - {folder}:
+            await asyncio.to_thread(remove_folder, old)
+            self._written.discard(old)
+        self._written.add(folder)
 
 
 _VLLM_HINT = (
