@@ -31,6 +31,7 @@ from assay.train.served_policy import (
     drop_stale_rollouts,
     find_oldest_version,
 )
+from assay.train.toy_model import character_model
 from assay.train.training_session import (
     RolloutFinished,
     ServerUnreachable,
@@ -38,7 +39,7 @@ from assay.train.training_session import (
     TrainingEvent,
     TrainingSession,
 )
-from assay.train.weight_updates import PolicyWeights, UploadWeights
+from assay.train.weight_updates import PolicyWeights, ReloadVLLM, UploadWeights
 from assay.types import Endpoint, Message, ModelCall, Sample, ToolSpec, Trajectory
 from lamps import PROMPTS, Lamp, lamp_config, lamp_model, looked_and_said, share_of_a
 from served_models import ServedModel, serving
@@ -310,6 +311,42 @@ def test_a_server_that_ignores_new_weights_ends_the_training(
     # Tried again once: the server might have been restarted just after the update.
     assert silent.asked == ["step-0", "step-1", "step-1"]
     assert [(step.step, step.stale) for step in rest.steps] == [(1, 0), (2, 0), (3, 0)]
+
+
+def train_with_vllm(folder: Path, *, reloads: bool) -> GRPOResult:
+    letters = "abcdefghijklmnopqrstuvwxyz 0123456789"
+    with serving(
+        character_model(letters, hidden=16, layers=1, seed=7), without=frozenset(["weight_version"])
+    ) as served:
+        update = ReloadVLLM(folder / "weights")
+
+        async def update_weights(weights: PolicyWeights, endpoint: Endpoint) -> None:
+            await update(weights, endpoint)
+            served.reloads = reloads
+
+        return grpo_train(
+            served_config(folder, served.url, group_size=16, update_weights=update_weights),
+            LETTERS,
+            share_of_a,
+            model=character_model(letters, hidden=16, layers=1, seed=0),
+            session=TrainingSession(store=folder / "store.db"),
+        )
+
+
+def test_a_server_with_the_routes_of_vllm_samples_with_the_folders_it_loads(tmp_path: Path) -> None:
+    result = train_with_vllm(tmp_path, reloads=True)
+
+    assert [step.weight_versions for step in result.steps] == [
+        {f"step-{number}": 32} for number in range(3)
+    ]
+    weights = [step.importance_weight for step in result.steps]
+    assert weights == pytest.approx([1.0] * 3, abs=1e-4)
+    assert [each.name for each in (tmp_path / "weights").iterdir()] == ["step-3"]
+
+
+def test_vllm_that_reloads_other_weights_ends_the_training(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match=r"ignored the update .* still the same"):
+        train_with_vllm(tmp_path, reloads=False)
 
 
 def test_a_server_of_another_precision_is_taken_at_its_word(tmp_path: Path) -> None:
