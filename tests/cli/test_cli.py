@@ -104,11 +104,13 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        ([], "assay: no command given\n  hint: the commands are: quickstart"),
+        ([], "usage: assay [-h] [--version] [command] ..."),
         (
             ["quikstart"],
-            "assay: no command named 'quikstart'\n  hint: the commands are: quickstart",
+            "assay: no command named 'quikstart'\n"
+            "  hint: did you mean 'quickstart'? `assay --help` lists the commands\n",
         ),
+        (["xyz"], "assay: no command named 'xyz'\n  hint: `assay --help` lists the commands\n"),
         (["--quiet"], "assay: unrecognized arguments: --quiet\n  hint: see `assay --help`"),
         (["act", "--sizes"], "assay act: unrecognized arguments: --sizes"),
         (["act", "--size", "x"], "assay act: argument --size: invalid int value: 'x'"),
