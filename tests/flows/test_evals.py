@@ -325,3 +325,21 @@ def test_fix_tests_reads_rows_of_humanevalfix(tmp_path: Path) -> None:
     unchanged = evaluate(tmp_path, *words, "cmd:python3 test_task.py")
 
     assert (fixed, unchanged) == ((1.0, 1), (0.0, 1))
+
+
+def test_a_program_that_never_ends_fails(tmp_path: Path) -> None:
+    code = FILES["fix_tests"].read_text("utf-8")
+    (tmp_path / "fix_quickly.py").write_text(code.replace("SECONDS = 60", "SECONDS = 1"))
+    row = {
+        "question": "Repair it.",
+        "files": {"solution.py": "def wait():\n    while True:\n        pass\n"},
+        "check_files": {"test_task.py": "from solution import wait\n\nwait()\n"},
+    }
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
+
+    words = ["fix_quickly.py", "--dataset", "rows.jsonl", "--agent", "cmd:true"]
+    report = evaluate(tmp_path, *words)
+
+    assert report == (0.0, 1)
+    (sample,) = json.loads(call_main(tmp_path, "show", "latest", "--json").stdout)["samples"]
+    assert "Timeout (0:00:01)!" in sample["reason"]

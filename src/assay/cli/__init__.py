@@ -26,7 +26,12 @@ from assay import __version__
 from assay.errors import AssayError, ConfigError
 
 from .arguments import Command
-from .exit_status import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, choose_exit_status
+from .exit_status import (
+    EXIT_INCONCLUSIVE,
+    EXIT_INTERRUPTED,
+    EXIT_USAGE_ERROR,
+    choose_exit_status,
+)
 
 __all__ = ["main"]
 
@@ -149,15 +154,20 @@ def _run_catching_errors(argv: Sequence[str]) -> int:
 
 def _dispatch_command(argv: Sequence[str]) -> int:
     try:
-        args = _build_top_parser().parse_args(argv)
+        top = _build_top_parser()
+        args = top.parse_args(argv)
+        if args.command is None:
+            # The first thing that many users type. The status is not 0: nothing was run.
+            top.print_help(sys.stderr)
+            return EXIT_USAGE_ERROR
         if args.command not in COMMANDS:
-            close = get_close_matches(args.command or "", COMMANDS, n=1)
+            close = get_close_matches(args.command, COMMANDS, n=1)
             raise ConfigError(
-                f"no command named {args.command!r}" if args.command else "no command given",
+                f"no command named {args.command!r}",
                 where="assay",
                 hint=f"did you mean `assay {close[0]}`?"
                 if close
-                else f"the commands are: {', '.join(COMMANDS)}",
+                else "`assay --help` lists the commands",
             )
         command = cast(Command, import_module(f"assay.cli.{args.command}"))
         # Options are appended to those of a training script to override them: the last one counts.
