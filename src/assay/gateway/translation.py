@@ -36,6 +36,8 @@ from .relay import (
 )
 from .upstream import StreamSource, Upstream
 
+# A gateway that runs for weeks must not keep every answer. Each has two keys.
+_MAX_ANSWERS = 10_000
 # Errors inside streams have names, not a status.
 _STREAM_ERRORS = {
     "invalid_request_error": 400,
@@ -253,6 +255,8 @@ class AnswerMemory:
         self._answers[key] = answer
         # Short answers are equal in several conversations, where each has its own tokens.
         self._answers[_hash_conversation(messages), key] = answer
+        while len(self._answers) > _MAX_ANSWERS:
+            del self._answers[next(iter(self._answers))]
 
     def restore(self, messages: list[Message]) -> list[Message]:
         """Replace the answers that came back unchanged."""
