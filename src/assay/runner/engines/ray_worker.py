@@ -71,6 +71,9 @@ class WorkerSetup:
     sources: dict[str, str]
     """The shipped files by their path on the driver, where functions of a script are defined."""
 
+    cells: dict[str, str]
+    """The text of code that is in no file, such as of a notebook's cells, by its name."""
+
     hidden_folders: tuple[str, ...]
     """Folders of the driver, which Ray adds to the import path of workers on the same machine."""
 
@@ -505,8 +508,9 @@ def _install_code(setup: WorkerSetup, folder: Path) -> None:
     """Unpack the user's code into a folder of its own, and import from there only."""
     with zipfile.ZipFile(io.BytesIO(setup.archive)) as archive:
         archive.extractall(folder)
-    for path, name in setup.sources.items():
-        text = (folder / name).read_text(encoding="utf-8", errors="replace")
+    files = {path: folder / name for path, name in setup.sources.items()}
+    texts = {path: file.read_text("utf-8", errors="replace") for path, file in files.items()}
+    for path, text in {**setup.cells, **texts}.items():
         # A function of a script is pickled with the path of its file, and its fingerprint contains
         # its source. None as the time keeps the entry although the file is absent here.
         linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
