@@ -107,12 +107,9 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
         ([], "usage: assay [-h] [--version] [command] ..."),
         (
             ["quikstart"],
-            "assay: no command named 'quikstart'
-  hint: did you mean `assay quickstart`?",
+            "assay: no command named 'quikstart'\n  hint: did you mean `assay quickstart`?",
         ),
-        (["xyz"], "assay: no command named 'xyz'
-  hint: `assay --help` lists the commands
-"),
+        (["xyz"], "assay: no command named 'xyz'\n  hint: `assay --help` lists the commands\n"),
         (["--quiet"], "assay: unrecognized arguments: --quiet\n  hint: see `assay --help`"),
         (
             ["act", "--sizes=3"],
