@@ -63,6 +63,13 @@ def test_an_interrupted_run_is_130_whatever_else(score: float | str, tmp_path: P
     assert "Resume with:\n  assay eval f.py --resume r" in str(told.problem)
 
 
+def test_a_run_without_a_single_score_is_3(tmp_path: Path) -> None:
+    told = ending(tmp_path, a=None, b=None)
+
+    assert told.exit_status == 3
+    assert told.problem == "no sample was judged; inspect them with:\n  assay show r"
+
+
 def test_a_run_of_nothing_is_no_success(tmp_path: Path) -> None:
     told = ending(tmp_path)
 

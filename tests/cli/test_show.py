@@ -63,6 +63,14 @@ def test_the_worst_samples_come_first(store: Path, capsys: pytest.CaptureFixture
     assert f"  assay show latest broken --store {store}" in printed
 
 
+def test_the_newest_run_is_shown_by_default(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(["show", "--store", str(store)]) == 0
+
+    assert capsys.readouterr().out.startswith("score         0.500 [")
+
+
 def test_the_score_comes_first_and_the_reasons_are_on_the_first_screen(
     store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -56,6 +56,13 @@ def test_unused_rows_and_columns_of_a_sheet_are_ignored(tmp_path: Path) -> None:
     ]
 
 
+def test_known_names_are_read_in_any_case_and_others_kept(tmp_path: Path) -> None:
+    assert rows(tmp_path, b"ID,Question,ANSWER,Level\n1,a,b,c\n") == [
+        (2, {"id": "1", "question": "a", "answer": "b", "Level": "c"})
+    ]
+    assert rows(tmp_path, b"question,Question\na,b\n") == [(2, {"question": "a", "Question": "b"})]
+
+
 @pytest.mark.parametrize(
     ("content", "message", "cure"),
     [

@@ -67,8 +67,8 @@ class CodeIndex:
             except ValueError:
                 words = []
             return find_command_code(words, folders, self._leave_out)
-        if kind == "runner" and (file := find_ref_file(name, folders)) is not None:
-            return find_file_code(file, folders, self._leave_out) if file.is_file() else None
+        if kind == "runner" and (named := find_ref_file(name, folders)) is not None:
+            return find_file_code(named, folders, self._leave_out) if named.is_file() else None
         return find_module_code(name.partition(":")[0], folders, self._leave_out)
 
     def code_sha256(self) -> str:

@@ -90,7 +90,9 @@ class EvalCommandReport:
     def exit_status(self) -> int:
         if self.report.interrupted:
             return EXIT_INTERRUPTED
-        return EXIT_INCONCLUSIVE if self.failed or not self.report.summary.results else EXIT_PASS
+        # Without a single score the run shows nothing, whatever the reason.
+        is_scored = self.report.mean is not None
+        return EXIT_PASS if is_scored and not self.failed else EXIT_INCONCLUSIVE
 
     @property
     def problem(self) -> str | None:
@@ -108,6 +110,8 @@ class EvalCommandReport:
             return format_lines(lines, None)
         if not self.report.summary.results:
             return "the dataset has no samples; nothing was evaluated"
+        if self.report.mean is None:
+            return f"no sample was judged; inspect them with:\n  {self.next[0]}"
         return None
 
     def lines(self) -> list[str]:

@@ -40,7 +40,13 @@ _MAX_LISTED_IDS = 5
 
 def configure(parser: ArgumentParser) -> None:
     """Declare the arguments of the command."""
-    parser.add_argument("run", metavar="RUN", help="run id, unique prefix, or `latest`")
+    parser.add_argument(
+        "run",
+        metavar="RUN",
+        nargs="?",
+        default="latest",
+        help="run id, unique prefix, or `latest` (default: latest)",
+    )
     parser.add_argument(
         "sample",
         metavar="SAMPLE",

@@ -5,6 +5,7 @@ Cells stay text; a `messages` cell is parsed as JSON.
 
 import csv
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -12,6 +13,7 @@ from typing import Any, BinaryIO
 from assay.errors import BadRow, DatasetError
 
 from .json_text import JsonProblem, find_duplicate, parse_json_object
+from .layouts import ANSWER_KEYS, ID_KEYS, PROMPT_KEYS
 from .open_file import open_bytes, skip_line
 from .rows import FileRows, RowOutcome
 
@@ -19,6 +21,7 @@ from .rows import FileRows, RowOutcome
 _SEPARATORS = (",", ";", "\t")
 # Excel writes and reads such a first line, which is not a row.
 _SEPARATOR_LINE = re.compile(rb"sep=([,;\t])\r?\n")
+_KNOWN_NAMES = frozenset({*PROMPT_KEYS, *ANSWER_KEYS, *ID_KEYS})
 _QUOTED_NAME = re.compile(rb'"[^"]*"')
 _MESSAGES_PREFIX = b'{"messages":'
 
@@ -90,7 +93,12 @@ class CsvTable(FileRows):
             unnamed = f"column {blank} has no name"
             problem = unnamed if blank is not None else f"two columns are named {repeated!r}"
             raise DatasetError(problem, where=self.where(1), hint=hint)
-        return names
+        # People write `Question` and `Answer` into sheets. Other names are kept as they are.
+        spellings = Counter(name.lower() for name in names)
+        return [
+            name.lower() if name.lower() in _KNOWN_NAMES and spellings[name.lower()] == 1 else name
+            for name in names
+        ]
 
     def _build_row(self, header: list[str], cells: list[str], line: int) -> RowOutcome:
         if any(cells[len(header) :]) or len(cells) < len(header):
