@@ -109,6 +109,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "one number as tags": ({"tags": 5}, "tags=5 is not a list"),
     "bytes as tags": ({"tags": b"slow"}, "tags=b'slow' is not a list"),
     "a threshold of infinity": ({"threshold": float("inf")}, "threshold=inf is not a number"),
+    "an endless timeout": ({"timeout_s": float("inf")}, "timeout_s=inf is not a positive number"),
     "a word as tags": ({"tags": "slow"}, "tags='slow' is not a list"),
     "something else as endpoint": ({"endpoint": 3}, "3 is not an endpoint"),
     "a negative tolerance": ({"tolerance": -0.1}, "tolerance=-0.1 is not a number of at least 0"),

@@ -358,7 +358,7 @@ def _check_numbers(options: dict[str, Any]) -> None:
             )
     for name in ("timeout_s", "env_deadline_s", "step_timeout_s"):
         value = options.get(name)
-        if value is not None and not (_is_comparable_number(value) and value > 0):
+        if value is not None and not (_is_comparable_number(value) and 0 < value < math.inf):
             raise ConfigError(
                 f"{name}={value!r} is not a positive number of seconds", where=_DECORATOR_WHERE
             )
