@@ -43,6 +43,7 @@ def test_each_rollout_has_a_seed_of_its_own_zero_included() -> None:
         ({"score_fn": right, "timeout_s": 0}, "timeout_s=0"),
         ({"score_fn": right, "timeout_s": "5"}, "timeout_s='5' is not a number"),
         ({"score_fn": right, "timeout_s": True}, "timeout_s=True"),
+        ({"score_fn": right, "timeout_s": float("inf")}, "timeout_s=inf is not a number"),
         ({"score_fn": right, "seed": "x"}, "seed='x' is not a whole number"),
         ({"score_fn": right, "seed": True}, "seed=True"),
         ({"score_fn": right, "max_samples": 2.0}, r"max_samples=2\.0 is not a whole number"),

@@ -356,7 +356,8 @@ class EvalConfig:
             if value is not None and not _is_plain_number(value, int):
                 raise ConfigError(f"{name}={value!r} is not a whole number", where="EvalConfig")
         timeout = self.timeout_s
-        if timeout is not None and not (_is_plain_number(timeout, int | float) and timeout > 0):
+        plain = _is_plain_number(timeout, int | float)
+        if timeout is not None and not (plain and 0 < timeout < math.inf):
             raise ConfigError(f"timeout_s={timeout!r} is not a number above 0", where="EvalConfig")
         if self.bounds is not None:
             _check_bounds(self.bounds)
