@@ -174,6 +174,12 @@ def validate_wire(model: type[ModelT], data: Mapping[str, Any], where: str) -> M
         ) from error
 
 
+def read_document(value: object, where: str) -> dict[str, Any]:
+    """Return a whole foreign object in a form that can be stored. Raises `WireError`."""
+    with refuse_deep_nesting(where):
+        return make_storable(dict(expect_mapping(value, where)))
+
+
 def make_storable(value: ValueT) -> ValueT:
     """Return `value`, or a copy with lone surrogates replaced, which JSON cannot contain."""
     # Serializing is faster than walking the value in Python, and nearly always succeeds.
