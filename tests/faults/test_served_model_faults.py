@@ -10,7 +10,7 @@ from assay.errors import ConfigError, EndpointError, TrainingError
 from assay.runner import Stop
 from assay.store import Store
 from assay.train.grpo import GRPOResult, grpo_train
-from assay.train.served_policy import EveryRolloutStale, check_recorded_tokens
+from assay.train.served_policy import EveryRolloutStale
 from assay.train.toy_model import character_model
 from assay.train.training_session import (
     ServerUnreachable,
@@ -19,7 +19,7 @@ from assay.train.training_session import (
     TrainingSession,
 )
 from assay.train.weight_updates import PolicyWeights, ReloadVLLM, UploadWeights
-from assay.types import Endpoint, Message, ModelCall, Sample
+from assay.types import Endpoint, Message, Sample
 from lamps import share_of_a
 from served_models import ServedModel, serving
 from served_training import LETTERS, served_config, train_served
@@ -275,13 +275,6 @@ def test_a_server_with_another_tokenizer_is_refused(tmp_path: Path) -> None:
         pytest.raises(ConfigError, match="another tokenizer than the trained model"),
     ):
         train_served(tmp_path, served.url)
-
-
-def test_a_call_without_ids_or_logprobs_is_refused_by_name() -> None:
-    call = ModelCall(prompt_ids=(1,), completion_ids=(2,), logprobs=(-1.0,))
-    check_recorded_tokens(call, where="here")
-    with pytest.raises(ConfigError, match="no `token_ids` and no `logprobs`"):
-        check_recorded_tokens(ModelCall(prompt_ids=(1,)), where="here")
 
 
 def test_a_server_that_does_not_answer_is_named(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import torch
 from aiohttp import ClientSession
 
 from assay.agents import RunContext
+from assay.errors import ConfigError
 from assay.providers import Reply, VersionedClient
 from assay.store import Store
 from assay.train.batches import RolloutGroup
@@ -22,6 +23,7 @@ from assay.train.lora import Lora
 from assay.train.policy import Policy
 from assay.train.rollout_collector import StepRollouts
 from assay.train.served_policy import (
+    check_recorded_tokens,
     drop_stale_rollouts,
     find_oldest_version,
 )
@@ -261,6 +263,13 @@ def test_the_model_behind_an_agent_may_be_served(agent: Any, tmp_path: Path) -> 
     (step,) = result.steps
     assert (step.valid, step.failed, step.weight_versions) == (8, {}, {"step-0": 8})
     assert step.trained_rollouts == 8
+
+
+def test_a_call_without_ids_or_logprobs_is_refused_by_name() -> None:
+    call = ModelCall(prompt_ids=(1,), completion_ids=(2,), logprobs=(-1.0,))
+    check_recorded_tokens(call, where="here")
+    with pytest.raises(ConfigError, match="no `token_ids` and no `logprobs`"):
+        check_recorded_tokens(ModelCall(prompt_ids=(1,)), where="here")
 
 
 def rollout(*versions: str | None, failed: bool = False) -> Sample:
