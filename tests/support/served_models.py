@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,21 @@ example: Any = import_file(CHAT_SERVER)
 class ServedModel:
     """A running server."""
 
-    def __init__(self, local: LocalModel, *, without: frozenset[str], key: str | None) -> None:
+    def __init__(
+        self,
+        local: LocalModel,
+        *,
+        without: frozenset[str],
+        key: str | None,
+        change: Callable[[dict[str, Any]], None] | None,
+    ) -> None:
         self.local = local
         self.url = ""
         self.log: list[tuple[str, str]] = []
         """Method and path of each request, with the query."""
+
+        self.restarts: set[int] = set()
+        """Steps of a training, for a test that simulates restarts before them."""
 
         self._server = example.ChatServer(local, "letters", key=key)
         self._server.app.on_response_prepare.append(self._note)
@@ -34,6 +44,8 @@ class ServedModel:
             for part in (body, body["choices"][0]):
                 for name in without & part.keys():
                     del part[name]
+            if change is not None:
+                change(body)
             return body
 
         self._server._write_answer = write_part
@@ -68,10 +80,15 @@ class ServedModel:
 
 @contextmanager
 def serving(
-    local: LocalModel, *, without: frozenset[str] = frozenset(), key: str | None = None
+    local: LocalModel,
+    *,
+    without: frozenset[str] = frozenset(),
+    key: str | None = None,
+    change: Callable[[dict[str, Any]], None] | None = None,
 ) -> Iterator[ServedModel]:
-    """Serve a model. Answers lack the fields in `without`."""
-    served, started = ServedModel(local, without=without, key=key), threading.Event()
+    """Serve a model. Answers lack the fields in `without`, and are passed to `change`."""
+    served = ServedModel(local, without=without, key=key, change=change)
+    started = threading.Event()
     ended: list[Any] = []
     thread = threading.Thread(target=served.serve, args=(started, ended), daemon=True)
     thread.start()

@@ -2,8 +2,10 @@
 
 import asyncio
 import math
+import threading
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import mean, stdev
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from aiohttp import ClientSession
 
 from assay.agents import RunContext
 from assay.errors import ConfigError, EndpointError, TrainingError
-from assay.providers import Reply
+from assay.providers import Reply, VersionedClient
 from assay.runner import Stop
 from assay.store import Store
 from assay.train.batches import RolloutGroup
@@ -20,16 +22,17 @@ from assay.train.checkpoints import Checkpoints
 from assay.train.grpo import GRPOResult, grpo_train
 from assay.train.grpo_config import GRPOConfig
 from assay.train.lora import Lora
+from assay.train.policy import Policy
 from assay.train.rollout_collector import StepRollouts
 from assay.train.served_policy import (
     EveryRolloutStale,
-    ServedClient,
-    check_logprob_gap,
+    check_recorded_tokens,
     drop_stale_rollouts,
     find_oldest_version,
 )
 from assay.train.training_session import (
     RolloutFinished,
+    ServerUnreachable,
     StepFinished,
     TrainingEvent,
     TrainingSession,
@@ -37,7 +40,7 @@ from assay.train.training_session import (
 from assay.train.weight_updates import PolicyWeights, UploadWeights
 from assay.types import Endpoint, Message, ModelCall, Sample, ToolSpec, Trajectory
 from lamps import PROMPTS, Lamp, lamp_config, lamp_model, looked_and_said, share_of_a
-from served_models import serving
+from served_models import ServedModel, serving
 from word_models import word_model
 
 LETTERS = [{"id": str(number), "prompt": f"say a {number}"} for number in range(8)]
@@ -168,7 +171,7 @@ def test_importance_weights_are_those_of_a_hand_calculation(tmp_path: Path) -> N
             for sample in store.run(result.run_id).samples()
             if sample.metadata["training_step"] == 2
         ]
-    weights = []
+    weights, gains = [], []
     for sample in samples:
         assert sample.trajectory is not None
         (call,) = sample.trajectory.calls
@@ -182,7 +185,12 @@ def test_importance_weights_are_those_of_a_hand_calculation(tmp_path: Path) -> N
             zip(call.completion_ids, call.logprobs or (), strict=True), start=len(call.prompt_ids)
         ):
             weights.append(min(1.1, math.exp(float(now[place - 1, token]) - recorded)))
+            group = [each.reward or 0.0 for each in samples if each.id == sample.id]
+            # In the first update the ratio of new to old policy is 1.
+            spread = stdev(group) + 1e-4
+            gains.append(weights[-1] * ((sample.reward or 0.0) - mean(group)) / spread)
     step = result.steps[1]
+    assert step.loss == pytest.approx(-sum(gains) / len(gains), abs=1e-5)
     assert step.importance_weight == pytest.approx(sum(weights) / len(weights), abs=1e-5)
     assert step.importance_capped == pytest.approx(
         sum(weight >= 1.1 for weight in weights) / len(weights), abs=1e-9
@@ -190,35 +198,66 @@ def test_importance_weights_are_those_of_a_hand_calculation(tmp_path: Path) -> N
     assert 0 < (step.importance_capped or 0) < 1
 
 
-class RareUpdate:
-    """Uploads only the versions in `when`: the server is behind for the others."""
+@pytest.mark.parametrize("ahead", [1, 2])
+def test_later_rollouts_are_made_while_a_step_is_learned(
+    ahead: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: dict[int, threading.Event] = {step: threading.Event() for step in range(1, 5)}
+    update = Policy.update
+    learned: list[bool] = []
 
-    def __init__(self, when: Sequence[str]) -> None:
-        self._when = when
-        self._upload = UploadWeights()
+    def update_late(policy: Policy, *given: Any, **named: Any) -> Any:
+        # The first steps: the rollouts of all steps that may be ahead end before the update does.
+        if not learned:
+            learned.append(all(made[step].wait(30) for step in range(1, 2 + ahead)))
+            assert not made[2 + ahead].is_set()
+        return update(policy, *given, **named)
 
-    async def __call__(self, weights: PolicyWeights, endpoint: Endpoint) -> None:
-        if weights.version in self._when:
-            await self._upload(weights, endpoint)
+    def watch(event: TrainingEvent) -> None:
+        if isinstance(event, RolloutFinished) and event.done == event.of:
+            made[event.step].set()
 
-
-def test_rollouts_of_older_weights_are_dropped_and_counted(tmp_path: Path) -> None:
+    monkeypatch.setattr(Policy, "update", update_late)
     with serving(word_model([], seed=7)) as served:
-        result = train_served(
-            tmp_path,
-            served.url,
-            num_steps=4,
-            update_weights=RareUpdate(["step-0", "step-2"]),
-        )
+        session = TrainingSession(store=tmp_path / "store.db", watch=watch)
+        train_served(tmp_path, served.url, num_steps=4, max_staleness=ahead, session=session)
+
+    assert learned == [True]
+
+
+def train_restarted(
+    folder: Path, served: ServedModel, *, resume: bool = False, **fields: Any
+) -> GRPOResult:
+    """Train against a server that loses its weights before the steps in `served.restarts`."""
+
+    def prepare(sample: Sample) -> list[Message]:
+        if sample.metadata.get("training_step") in served.restarts:
+            served.local.weight_version = "initial"
+        return sample.messages
+
+    return grpo_train(
+        served_config(folder, served.url, **fields),
+        LETTERS,
+        share_of_a,
+        prepare_messages=prepare,
+        model=word_model([]),
+        session=TrainingSession(store=folder / "store.db", resume=resume),
+    )
+
+
+def test_rollouts_of_unknown_weights_are_dropped_and_counted(tmp_path: Path) -> None:
+    with serving(word_model([], seed=7)) as served:
+        served.restarts = {2, 4}
+        result = train_restarted(tmp_path, served, num_steps=4)
 
     found = [(step.stale, step.rollouts, step.reward is None) for step in result.steps]
     assert found == [(0, 8, False), (8, 0, True)] * 2
     assert [step.updated for step in result.steps[1::2]] == [False, False]
     assert [step.weight_versions for step in result.steps] == [
         {"step-0": 8},
-        {"step-0": 8},
+        {"initial": 8},
         {"step-2": 8},
-        {"step-2": 8},
+        {"initial": 8},
     ]
     with Store.open(tmp_path / "store.db") as store:
         assert len(list(store.run(result.run_id).samples())) == 32
@@ -226,12 +265,90 @@ def test_rollouts_of_older_weights_are_dropped_and_counted(tmp_path: Path) -> No
 
 def test_a_server_that_stays_behind_ends_the_training_and_a_resume_heals_it(tmp_path: Path) -> None:
     with serving(word_model([], seed=7)) as served:
-        with pytest.raises(EveryRolloutStale, match=r"step 4 accepts 'step-3' .* as 'step-0'"):
-            train_served(tmp_path, served.url, num_steps=5, update_weights=RareUpdate(["step-0"]))
-        session = TrainingSession(store=tmp_path / "store.db", resume=True)
-        rest = train_served(tmp_path, served.url, num_steps=5, session=session)
+        served.restarts = {2, 3, 4}
+        with pytest.raises(EveryRolloutStale, match=r"step 4 accepts 'step-3' .* as 'initial'"):
+            train_restarted(tmp_path, served, num_steps=5)
+        served.restarts = set()
+        rest = train_restarted(tmp_path, served, num_steps=5, resume=True)
 
     assert [step.stale for step in rest.steps] == [0, 8, 8, 8, 0]
+
+
+class SilentServer:
+    """A hook whose server takes only some versions, and says it took all."""
+
+    def __init__(self, when: Sequence[str]) -> None:
+        self._when = when
+        self._upload = UploadWeights()
+        self.asked: list[str] = []
+
+    async def __call__(self, weights: PolicyWeights, endpoint: Endpoint) -> None:
+        self.asked.append(weights.version)
+        if weights.version in self._when:
+            await self._upload(weights, endpoint)
+
+
+@pytest.mark.parametrize(
+    ("without", "reason"),
+    [
+        ([], "it answers as 'step-0'"),
+        (["weight_version"], "its logprobs are still the same"),
+    ],
+    ids=["named versions", "no versions"],
+)
+def test_a_server_that_ignores_new_weights_ends_the_training(
+    without: list[str], reason: str, tmp_path: Path
+) -> None:
+    silent = SilentServer(["step-0"])
+    with serving(word_model([], seed=7), without=frozenset(without)) as served:
+        with pytest.raises(TrainingError, match=f"ignored the update to 'step-1': {reason}"):
+            train_served(tmp_path, served.url, update_weights=silent)
+        session = TrainingSession(store=tmp_path / "store.db", resume=True)
+        rest = train_served(tmp_path, served.url, session=session)
+
+    # Tried again once: the server might have been restarted just after the update.
+    assert silent.asked == ["step-0", "step-1", "step-1"]
+    assert [(step.step, step.stale) for step in rest.steps] == [(1, 0), (2, 0), (3, 0)]
+
+
+def test_a_server_of_another_precision_is_taken_at_its_word(tmp_path: Path) -> None:
+    def round_logprobs(body: dict[str, Any]) -> None:
+        for entry in body["choices"][0]["logprobs"]["content"]:
+            entry["logprob"] = round(entry["logprob"], 1)
+
+    with serving(
+        word_model([], seed=7), without=frozenset(["weight_version"]), change=round_logprobs
+    ) as served:
+        result = train_served(tmp_path, served.url, num_steps=6)
+
+    assert [step.weight_versions for step in result.steps] == [
+        {f"step-{number}": 8} for number in range(6)
+    ]
+
+
+def test_a_noisy_server_that_ignores_new_weights_is_found_by_its_logprobs(tmp_path: Path) -> None:
+    """Without versions and with answers that differ by chance, as those of large batches do."""
+    noise = 0.0
+
+    def add_noise(body: dict[str, Any]) -> None:
+        nonlocal noise
+        noise += 0.001
+        for entry in body["choices"][0]["logprobs"]["content"]:
+            entry["logprob"] -= noise
+
+    with (
+        serving(
+            word_model([], seed=7), without=frozenset(["weight_version"]), change=add_noise
+        ) as served,
+        pytest.raises(TrainingError, match=r"logprobs differ .* by \d+\.\d\d on average"),
+    ):
+        train_served(
+            tmp_path,
+            served.url,
+            num_steps=40,
+            prompts_per_step=4,
+            update_weights=SilentServer(["step-0"]),
+        )
 
 
 @pytest.mark.parametrize(
@@ -261,23 +378,73 @@ def test_a_server_without_ids_or_logprobs_is_refused_before_the_first_step(
     assert not (tmp_path / "out" / "training.json").exists()
 
 
-def test_a_server_with_other_weights_is_refused(tmp_path: Path) -> None:
-    async def update_nothing(weights: PolicyWeights, endpoint: Endpoint) -> None: ...
+@pytest.mark.parametrize(
+    ("without", "reason"),
+    [
+        ([], "it answers as 'initial'"),
+        (["weight_version"], r"logprobs differ .* by \d+\.\d\d on average"),
+    ],
+    ids=["named versions", "no versions"],
+)
+def test_a_server_with_other_weights_is_refused(
+    without: list[str], reason: str, tmp_path: Path
+) -> None:
+    with (
+        serving(word_model([], seed=7, bias=20.0), without=frozenset(without)) as served,
+        pytest.raises(ConfigError, match=reason),
+    ):
+        train_served(tmp_path, served.url, update_weights=SilentServer([]))
+
+    assert not (tmp_path / "out" / "training.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("broken", "reason"),
+    [
+        (lambda choice: {"token_ids": [*choice["token_ids"], 1]}, r"no `logprobs` .*: 5 for 6"),
+        (lambda choice: {"token_ids": [10**6] * 5}, "does not have"),
+        (lambda choice: {"token_ids": ["a"] * 5}, "no `token_ids`"),
+        (
+            lambda choice: {"logprobs": {"content": [{"logprob": None}] * 5}},
+            "no `logprobs` .*: not all are finite numbers",
+        ),
+    ],
+    ids=["other lengths", "unknown ids", "no ids", "no number"],
+)
+def test_an_answer_that_cannot_be_trained_on_is_refused_with_the_reason(
+    broken: Any, reason: str, tmp_path: Path
+) -> None:
+    def change(body: dict[str, Any]) -> None:
+        (choice,) = body["choices"]
+        choice.update(broken(choice))
 
     with (
-        serving(word_model([], seed=7, bias=20.0)) as served,
-        pytest.raises(ConfigError, match=r"logprobs differ .* by \d+\.\d\d on average"),
+        serving(word_model([], seed=7), change=change) as served,
+        pytest.raises(ConfigError, match=reason),
     ):
-        train_served(tmp_path, served.url, update_weights=update_nothing)
+        train_served(tmp_path, served.url)
+
+    assert not (tmp_path / "out" / "training.json").exists()
 
 
-@pytest.mark.parametrize("gap", [0.31, math.nan])
-def test_a_gap_that_is_large_or_no_number_is_refused(gap: float) -> None:
-    check_logprob_gap(0.05, where="here")
-    with pytest.raises(ConfigError, match="token ids that the trained model does not have"):
-        check_logprob_gap(None, where="here")
-    with pytest.raises(ConfigError, match="logprobs differ"):
-        check_logprob_gap(gap, where="here")
+def test_a_server_with_another_tokenizer_is_refused(tmp_path: Path) -> None:
+    """The weights are the same, and so are all logprobs: only the text differs."""
+
+    def shift(body: dict[str, Any]) -> None:
+        body["prompt_token_ids"] = [each + 1 for each in body["prompt_token_ids"]]
+
+    with (
+        serving(word_model([], seed=7), change=shift) as served,
+        pytest.raises(ConfigError, match="another tokenizer than the trained model"),
+    ):
+        train_served(tmp_path, served.url)
+
+
+def test_a_call_without_ids_or_logprobs_is_refused_by_name() -> None:
+    call = ModelCall(prompt_ids=(1,), completion_ids=(2,), logprobs=(-1.0,))
+    check_recorded_tokens(call, where="here")
+    with pytest.raises(ConfigError, match="no `token_ids` and no `logprobs`"):
+        check_recorded_tokens(ModelCall(prompt_ids=(1,)), where="here")
 
 
 def test_a_server_that_does_not_answer_is_named(tmp_path: Path) -> None:
@@ -345,6 +512,30 @@ def test_an_update_that_fails_ends_the_training_and_a_resume_makes_no_rollout_tw
     assert {step.stale for step in rest.steps} == {0}
     with Store.open(tmp_path / "store.db") as store:
         assert len(list(store.run(rest.run_id).samples())) == 32
+
+
+def test_a_stop_ends_the_wait_for_an_unreachable_server_with_a_checkpoint(tmp_path: Path) -> None:
+    stop, events, upload = Stop(grace_s=0), list[TrainingEvent](), UploadWeights()
+
+    async def update(weights: PolicyWeights, endpoint: Endpoint) -> None:
+        if weights.version == "step-2":
+            raise EndpointError("no connection", where="http://here")
+        await upload(weights, endpoint)
+
+    def watch(event: TrainingEvent) -> None:
+        events.append(event)
+        if isinstance(event, ServerUnreachable):
+            stop.request()
+
+    with serving(word_model([], seed=7)) as served:
+        session = TrainingSession(store=tmp_path / "store.db", watch=watch, stop=stop)
+        cut = train_served(tmp_path, served.url, update_weights=update, session=session)
+        session = TrainingSession(store=tmp_path / "store.db", resume=True)
+        rest = train_served(tmp_path, served.url, session=session)
+
+    assert ServerUnreachable("http://here", "no connection", 1.0) in events
+    assert (cut.interrupted, len(cut.steps)) == (True, 2)
+    assert [step.found for step in rest.steps] == [0, 0, 0]
 
 
 @pytest.mark.parametrize("ahead", [0, 1])
@@ -499,7 +690,7 @@ def test_a_call_has_the_version_that_the_server_names_or_that_it_had_when_asked(
     named: str | None, recorded: str
 ) -> None:
     model = Model(named)
-    client = ServedClient(model)
+    client = VersionedClient(model)
     client.version = "step-1"
 
     def update() -> None:

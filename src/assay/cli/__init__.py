@@ -18,6 +18,7 @@ from argparse import (
     RawDescriptionHelpFormatter,
 )
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, NoReturn, cast
 
@@ -88,7 +89,12 @@ class _Parser(ArgumentParser):
     """Raises `ConfigError` for a wrong command line, where argparse would exit."""
 
     def error(self, message: str) -> NoReturn:
-        raise ConfigError(message, where=self.prog, hint=f"see `{self.prog} --help`")
+        hint = f"see `{self.prog} --help`"
+        if message.startswith("unrecognized arguments: -"):
+            wrong = message.split()[2].partition("=")[0]
+            if close := get_close_matches(wrong, self._option_string_actions, n=1):
+                hint = f"did you mean {close[0]}? {hint.capitalize()}"
+        raise ConfigError(message, where=self.prog, hint=hint)
 
 
 class _StoreOnceParser(_Parser):
@@ -155,15 +161,13 @@ def _dispatch_command(argv: Sequence[str]) -> int:
             top.print_help(sys.stderr)
             return EXIT_USAGE_ERROR
         if args.command not in COMMANDS:
-            from difflib import get_close_matches
-
-            meant = [
-                f"did you mean {word!r}? " for word in get_close_matches(args.command, COMMANDS)
-            ]
+            close = get_close_matches(args.command, COMMANDS, n=1)
             raise ConfigError(
                 f"no command named {args.command!r}",
                 where="assay",
-                hint=f"{''.join(meant[:1])}`assay --help` lists the commands",
+                hint=f"did you mean `assay {close[0]}`?"
+                if close
+                else f"the commands are: {', '.join(COMMANDS)}",
             )
         command = cast(Command, import_module(f"assay.cli.{args.command}"))
         # Options are appended to those of a training script to override them: the last one counts.

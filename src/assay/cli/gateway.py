@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import secrets
 import shlex
 import signal
 from argparse import ArgumentParser, Namespace
@@ -173,8 +174,11 @@ class SessionRecorder:
     """The summary of each session, by its id."""
 
     _timer: asyncio.TimerHandle | None = None
-    _started: str = field(
-        default_factory=lambda: datetime.now(UTC).strftime("gateway-%Y%m%d-%H%M%S")
+    _prefix: str = field(
+        # Gateways that start in the same second have sessions of their own.
+        default_factory=lambda: (
+            datetime.now(UTC).strftime("gateway-%Y%m%d-%H%M%S-") + secrets.token_hex(2)
+        )
     )
 
     def observe(self, session: GatewaySession, call: RecordedCall) -> None:
@@ -191,7 +195,7 @@ class SessionRecorder:
             self._timer.cancel()
             self._timer = None
         for calls in session.split_conversations():
-            name = f"{self._started}-{calls[0].number + 1}"
+            name = f"{self._prefix}-{calls[0].number + 1}"
             if self.rows.get(name, {}).get("calls") != len(calls):
                 trajectory = build_recorded_trajectory(calls)
                 self.store.save_session(self._build_session(name, trajectory))

@@ -13,7 +13,7 @@ from assay.datasets import SampleStream, Source
 from assay.environments import rename_environment
 from assay.errors import AssayError, ConfigError
 from assay.providers import LocalModel
-from assay.runner import Stop
+from assay.runner import RaySettings, Steps, Stop
 from assay.scorers import ScoreFunction, format_user_traceback, import_file
 from assay.train import (
     CheckpointSaved,
@@ -23,11 +23,13 @@ from assay.train import (
     GRPOConfig,
     GRPOResult,
     RolloutFinished,
+    ServerUnreachable,
     StepFinished,
     StepMetrics,
     TrainingEvent,
     TrainingSession,
     TrainingStarted,
+    check_training_packages,
     find_best,
     grpo_train_async,
 )
@@ -38,6 +40,7 @@ from .arguments import (
     add_grace_option,
     add_report_options,
     add_report_to_option,
+    parse_whole_number,
 )
 from .eval_file import locate_dataset
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_PASS, InconclusiveError
@@ -48,8 +51,9 @@ from .output import (
     print_report,
     redirect_output_to_stderr,
 )
+from .ray_options import ENGINE_OPTIONS, add_engine_options, find_scripts, read_engine_options
 from .resume import format_options, format_resume_hint
-from .show_training import format_reward
+from .show_training import format_reward, format_staleness
 from .signals import exit_interrupted, run_until_stopped
 from .store_option import add_store_option, build_next_command, find_store_location
 from .train_display import TrainDisplay
@@ -71,6 +75,18 @@ def configure(parser: ArgumentParser) -> None:
     )
     add_count(parser, "--steps", "stop after step N")
     parser.add_argument(
+        "--server",
+        metavar="SERVER",
+        help="sample from an OpenAI-compatible server, by its URL or as a model string, overrides "
+        "`server`",
+    )
+    parser.add_argument(
+        "--max-staleness",
+        metavar="N",
+        type=parse_whole_number,
+        help="sample up to N steps ahead of learning, overrides `max_staleness`",
+    )
+    parser.add_argument(
         "--eval-dataset",
         metavar="DATASET",
         help="held-out samples, which are evaluated and never trained on, overrides `eval_dataset`",
@@ -88,6 +104,7 @@ def configure(parser: ArgumentParser) -> None:
     add_flag(parser, "--resume", "resume the training in the output folder")
     add_flag(parser, "--take-over", "resume even if another process holds the run")
     add_grace_option(parser, "rollouts")
+    add_engine_options(parser)
     add_store_option(parser)
     add_report_options(parser, quiet=True)
 
@@ -97,18 +114,24 @@ def main(args: Namespace) -> int:
     # User code may print; stdout is for the report.
     try:
         with redirect_output_to_stderr():
+            loaded = frozenset(sys.modules)
             file = load_train_file(
                 args.file,
                 agent=args.agent,
                 eval_dataset=args.eval_dataset,
                 num_steps=args.steps,
+                server=args.server,
+                max_staleness=args.max_staleness,
                 output=args.output,
                 eval_every=args.eval_every,
                 patience=args.patience,
                 report_to=args.report_to,
             )
+            scripts = [file.path, *find_scripts([] if args.agent is None else [args.agent])]
+            datasets = (file.prompts, file.eval_dataset)
+            engine = read_engine_options(args, scripts, loaded, datasets=datasets)
             with TrainDisplay(quiet=args.quiet) as display:
-                result = _TrainingMonitor(file, args, display).run()
+                result = _TrainingMonitor(file, args, display, engine).run()
     except InconclusiveError as error:
         # The run recorded nothing else, so this line is the whole report.
         if isinstance(failed := error.__cause__, EveryRolloutFailed) and not args.json:
@@ -157,6 +180,8 @@ def load_train_file(
         raise ConfigError("the training is not a Python file", where=target, hint=hint)
     if not path.is_file():
         raise ConfigError("the file does not exist", where=target)
+    # Before the file, which may import torch itself: its traceback would not say what to install.
+    check_training_packages()
     defined = dict(vars(import_file(path)))
     for name in ("config", "prompts"):
         if name not in defined:
@@ -201,8 +226,11 @@ def load_train_file(
 class _TrainingMonitor:
     """Runs one training and shows its progress."""
 
-    def __init__(self, file: TrainFile, args: Namespace, display: TrainDisplay) -> None:
+    def __init__(
+        self, file: TrainFile, args: Namespace, display: TrainDisplay, engine: RaySettings | None
+    ) -> None:
         self._file = file
+        self._engine = engine
         self._args = args
         self._display = display
         self._started = False
@@ -231,6 +259,7 @@ class _TrainingMonitor:
                     eval_dataset=file.eval_dataset,
                     prepare_messages=file.prepare_messages,
                     model=file.model,
+                    engine=self._engine,
                     session=session,
                 ),
                 stop,
@@ -268,6 +297,9 @@ class _TrainingMonitor:
             self._display.show(self._learned, self._steps, rolling)
         elif isinstance(event, CheckpointSaved):
             self._display.print_line(f"checkpoint {event.path}")
+        elif isinstance(event, ServerUnreachable):
+            tries = f"the next try is in {event.retry_s:.0f} s"
+            self._display.print_line(f"{event.where}: {event.reason}; {tries}")
         elif isinstance(event, EvaluationFinished):
             best = ", the best so far" if event.is_best and event.evaluation.step else ""
             self._display.print_line(f"evaluation {format_evaluation(event.evaluation)}{best}")
@@ -332,8 +364,8 @@ def format_grpo_result(result: GRPOResult) -> list[str]:
         invalid = sum(step.invalid for step in steps)
         total = sum(step.rollouts for step in steps)
         fields["rollouts"] = f"{total}, {failed} failed, {invalid} not judged"
-        if stale := sum(step.stale for step in steps):
-            fields["stale"] = f"{stale} rollouts dropped: older than max_staleness"
+        taken = Steps(1, len(steps), metrics=[step.model_dump() for step in steps])
+        fields["staleness"] = format_staleness(taken)
     fields |= _format_evaluations(result)
     fields |= {
         "prompts": result.skipped or None,
@@ -377,12 +409,15 @@ def _format_grpo_hint(args: Namespace) -> str:
     names = (
         "agent",
         "steps",
+        "server",
+        "max_staleness",
         "eval_dataset",
         "eval_every",
         "patience",
         "report_to",
         "output",
         "store",
+        *ENGINE_OPTIONS,
     )
     options = format_options(args, names)
     command = shlex.join(["assay", "train", "grpo", args.file, *options, "--resume"])

@@ -35,6 +35,7 @@ def read_outcome(value: object, sample: Sample) -> EvaluateResult:
             return read_outcome(alone, sample)
     kind = "None" if value is None else f"a {type(value).__name__}"
     raise ScorerFault(
-        f"the scorer returned {kind} for sample {sample.id!r}",
-        hint="return an EvaluateResult, a number or a bool",
+        f"the scorer returned {kind}",
+        hint="return an EvaluateResult, a number or a bool"
+        + ("; a test that only asserts ends with `return True`" if value is None else ""),
     )

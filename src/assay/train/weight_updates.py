@@ -1,19 +1,22 @@
 """How new weights reach the server that samples: the hook, and one for each of two servers."""
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from assay.errors import EndpointError, TrainingError
-from assay.providers import REAL_TIME, Timing, build_request_template, hide_progress_bars
+from assay.providers import build_request_template, hide_progress_bars
 from assay.types import Endpoint
 
 from .checkpoints import remove_folder, write_folder
 
-_MAX_ERROR_CHARACTERS = 300
+_MAX_ANSWER_CHARACTERS = 300
 _RETRY_WAITS_S = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+# vLLM frees the blocks of its last answers a moment after it has sent them.
+_RESET_WAITS_S = (0.1, 0.5, 1.0, 2.0, 4.0)
 
 
 @dataclass(frozen=True)
@@ -65,14 +68,17 @@ async def update_patiently(
     weights: PolicyWeights,
     endpoint: Endpoint,
     *,
-    timing: Timing = REAL_TIME,
+    wait: Callable[[float, EndpointError], Awaitable[None]],
 ) -> None:
-    """Update a server. While it is unreachable, as during a restart, this retries for a minute."""
+    """Update a server. While it is unreachable, as during a restart, this retries for a minute.
+
+    `wait` is called with the seconds until the next try and the error of the last one.
+    """
     for wait_s in _RETRY_WAITS_S:
         try:
             return await update(weights, endpoint)
-        except EndpointError:
-            await timing.sleep(wait_s)
+        except EndpointError as error:
+            await wait(wait_s, error)
     return await update(weights, endpoint)
 
 
@@ -106,7 +112,7 @@ class ReloadVLLM:
     are completed with the old weights, and later ones wait for the new ones.
     """
 
-    folder: Path
+    folder: str | Path
     """Each version is a folder in it; only the newest is kept."""
 
     server_folder: str | None = None
@@ -116,9 +122,9 @@ class ReloadVLLM:
 
     async def __call__(self, weights: PolicyWeights, endpoint: Endpoint) -> None:
         """Write the folder, then pause, reload, clear the prefix cache and resume."""
-        folder = self.folder / weights.version
-        await asyncio.to_thread(weights.save, folder)
-        path = f"{self.server_folder or self.folder.absolute()}/{weights.version}"
+        folder = Path(self.folder)
+        await asyncio.to_thread(weights.save, folder / weights.version)
+        path = f"{self.server_folder or folder.absolute()}/{weights.version}"
         reload = {"method": "reload_weights", "kwargs": {"weights_path": path}}
         template = build_request_template(endpoint, "", timeout_s=self.timeout_s)
         # These routes are beside /v1.
@@ -127,20 +133,37 @@ class ReloadVLLM:
             await requests.send("POST", f"{root}/pause?mode=wait", hint=_VLLM_HINT)
             # A server whose update failed stays paused: it may hold parts of both versions.
             await requests.send("POST", f"{root}/collective_rpc", json=reload, hint=_VLLM_HINT)
-            await requests.send("POST", f"{root}/reset_prefix_cache", hint=_VLLM_HINT)
+            await _reset_prefix_cache(requests, f"{root}/reset_prefix_cache")
             await requests.send("POST", f"{root}/resume", hint=_VLLM_HINT)
-        await asyncio.to_thread(self._remove_others, weights.version)
-
-    def _remove_others(self, version: str) -> None:
-        for each in self.folder.glob("step-*"):
-            if each.name != version:
-                remove_folder(each)
+        for each in folder.glob("step-*"):
+            if each.name != weights.version:
+                await asyncio.to_thread(remove_folder, each)
 
 
 _VLLM_HINT = (
     "start vLLM with VLLM_SERVER_DEV_MODE=1, on a machine that can read the folder; restart it if "
     "it stays paused"
 )
+
+
+async def _reset_prefix_cache(requests: "_Requests", url: str) -> None:
+    for wait_s in (*_RESET_WAITS_S, None):
+        refusal: TrainingError | None = None
+        try:
+            answer = await requests.send("POST", url, hint=_VLLM_HINT)
+        except TrainingError as error:
+            answer, refusal = "", error
+        # Some versions answer with nothing, others with `success`. A cache in use is not reset, and
+        # the status is 200 all the same.
+        if refusal is None and not re.search(r"\bfalse\b", answer):
+            return
+        if wait_s is not None:
+            await asyncio.sleep(wait_s)
+    raise refusal or TrainingError(
+        f"the server keeps prefixes that the old weights computed: it answered {answer!r}",
+        where=url,
+        hint="end other uses of the server, and restart it: it is still paused",
+    )
 
 
 class _Requests:
@@ -161,16 +184,19 @@ class _Requests:
     async def __aexit__(self, *_: object) -> None:
         await self._http.close()
 
-    async def send(self, method: str, url: str, *, hint: str, **body: Any) -> None:
-        """Send one request. Raises `TrainingError` if it fails, `EndpointError` if unanswered."""
+    async def send(self, method: str, url: str, *, hint: str, **body: Any) -> str:
+        """Return the answer to a request, cut short.
+
+        Raises `TrainingError` if it is an error, and `EndpointError` if there is none.
+        """
         from aiohttp import ClientError
 
         where = url.partition("?")[0]
         try:
             async with self._http.request(method, url, **body) as answer:
+                text = (await answer.text(errors="replace"))[:_MAX_ANSWER_CHARACTERS]
                 if answer.status < 300:
-                    return
-                text = (await answer.text(errors="replace"))[:_MAX_ERROR_CHARACTERS]
+                    return text
                 problem = f"HTTP {answer.status}: {text}"
         except (ClientError, TimeoutError, OSError) as error:
             raise EndpointError(

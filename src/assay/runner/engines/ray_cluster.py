@@ -8,6 +8,7 @@ import secrets
 import socket
 import sys
 import zipfile
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -15,16 +16,18 @@ from functools import partial
 from importlib.metadata import packages_distributions
 from pathlib import Path
 from pickle import PicklingError, dumps
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from assay.errors import ConfigError, MissingExtra, RunStopped
 from assay.providers import PROVIDERS
 from assay.scorers import hash_loaded_files
 from assay.store import Run, Store
 
-from .engine import EvalEngine
-from .eval_config import EvalConfig
+from ..eval_config import EvalConfig
 from .ray_settings import RaySettings, ShippedCode, split_address
+
+if TYPE_CHECKING:
+    from .ray import RayEngine
 
 _PROBE_S = 5.0
 # A cluster may have to start a node first.
@@ -78,7 +81,10 @@ class RayCluster:
         self._archive = b""
         self._code = ShippedCode({})
         self._pickled = b""
+        self._weight_version: str | None = None
+        self._replacements = defaultdict[int, asyncio.Lock](asyncio.Lock)
         self.workers: list[StartedWorker] = []
+        """One for each part. A dead one stays until it is replaced."""
 
     @property
     def config(self) -> EvalConfig:
@@ -108,9 +114,9 @@ class RayCluster:
     async def __aexit__(self, *error: object) -> None:
         await self._disconnect()
 
-    def build_engine(self, run: Run) -> Callable[..., EvalEngine]:
+    def build_engine(self, run: Run) -> "Callable[..., RayEngine]":
         """Return what builds the engine of a run on these workers."""
-        from .ray_engine import RayEngine
+        from .ray import RayEngine
 
         return partial(RayEngine, self, run)
 
@@ -146,6 +152,25 @@ class RayCluster:
             ) from None
         self._compare(check)
         return StartedWorker(actor, check.pid, check.node)
+
+    async def replace_worker(self, part: int, dead: StartedWorker) -> StartedWorker:
+        """Return the worker in place of a dead one. Raises as `start_worker`, and `WorkerDied`."""
+        async with self._replacements[part]:
+            # Of several open runs, one starts it.
+            if self.workers[part] is dead:
+                self.kill(dead.actor)  # it may be alive and only out of reach
+                worker = await self.start_worker(part, len(self.workers))
+                self.workers[part] = worker
+                if self._weight_version is not None:
+                    await call_worker(worker.actor.set_weight_version, self._weight_version)
+            return self.workers[part]
+
+    async def set_weight_version(self, version: str) -> None:
+        """Make workers record which weights the server of a training has."""
+        self._weight_version = version
+        calls = [call_worker(each.actor.set_weight_version, version) for each in self.workers]
+        # The engine of a run replaces dead workers, and the new ones are given the version.
+        await asyncio.gather(*calls, return_exceptions=True)
 
     def kill(self, actor: Any) -> None:
         """End a worker at once."""
