@@ -78,10 +78,13 @@ def execute_once(
         runs = len(store.runs())
         driver = start_driver(folder, nodes, *options)
         run_id = wait_for_share(store, runs, rng.randrange(len(names) * 9 // 10), driver)
-        if victim == "driver":
+        workers = nodes.find_workers()
+        if driver.poll() is not None or not workers:
+            victim = "nothing: the run had ended"
+        elif victim == "driver":
             driver.kill()
         elif victim == "worker":
-            os.kill(rng.choice(nodes.find_workers()), signal.SIGKILL)
+            os.kill(rng.choice(workers), signal.SIGKILL)
         else:
             nodes.stop(nodes.last)
             nodes.start(cpus=2)

@@ -380,7 +380,7 @@ def test_a_node_with_another_version_of_a_package_is_refused(
         (
             "class Score:\n    identity = f'of process {os.getpid()}'\n"
             "    def __call__(self, sample): return 1.0\nscore = Score()\n",
-            "loads another configuration: score_fn",
+            "loads another configuration: other score_fn",
         ),
         (
             "lock = threading.Lock()\ndef build(lock):\n    return lambda sample: bool(lock)\n"
@@ -456,6 +456,35 @@ def test_a_training_is_evaluated_on_the_cluster(
     assert ended.returncode == 0, ended.stderr
     evaluations = json.loads(ended.stdout)["evaluations"]
     assert [(each["step"], each["judged"]) for each in evaluations] == [(0, 600), (1, 600)]
+
+
+def test_functions_of_a_notebook_are_sent(nodes: RayNodes, database: str, project: Path) -> None:
+    """Cells are in no file: IPython keeps their text where tracebacks look for it."""
+    (project / "notebook.py").write_text(
+        """
+import linecache, sys
+from assay.runner import EvalConfig, RaySettings, evaluate_sync
+
+cell, name = "def score(sample): return 1.0", "<ipython-input-1>"
+linecache.cache[name] = len(cell), None, [cell], name
+exec(compile(cell, name, "exec"))
+engine = RaySettings(address=sys.argv[1], workers=1)
+config = EvalConfig(endpoint="mock:echo", score_fn=score)
+report = evaluate_sync([{"prompt": "a"}], config, store=sys.argv[2], engine=engine)
+print(report.summary.judged_samples)
+"""
+    )
+
+    ended = subprocess.run(
+        [sys.executable, "notebook.py", nodes.address, database],
+        cwd=project,
+        env=build_environment(**nodes.environment),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert ended.stdout == "1\n", ended.stderr
 
 
 @pytest.mark.parametrize("command", ["score", "judge", "check"])

@@ -471,3 +471,51 @@ def test_free_text_for_a_tool_of_chat_completions(provider: str, stream: bool) -
     assert call.wire is not None
     (recorded,) = call.wire["answer"]["choices"][0]["message"]["tool_calls"]
     assert recorded == own
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_a_call_without_an_id_returns_to_the_model_with_its_signature(stream: bool) -> None:
+    called = {"functionCall": {"name": "look", "args": {}}, "thoughtSignature": "SIGNED"}
+    bodies = [
+        {"candidates": [{"content": {"parts": parts}, "finishReason": "STOP"}]}
+        for parts in ([called, called], [{"text": "Done."}])
+    ]
+
+    async def answer(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
+        whole = bodies.pop(0)
+        assert request.path.endswith(":streamGenerateContent" if stream else ":generateContent")
+        return (
+            await send_events(request, iter([event(whole)])) if stream else web.json_response(whole)
+        )
+
+    async def scenario() -> tuple[list[Any], Trajectory]:
+        async with (
+            serve("gemini") as (api, _, session),
+            AsyncAnthropic(base_url=session.root_url, api_key=session.key, max_retries=0) as sdk,
+        ):
+            api.behave(answer, answer)
+            turns: list[Any] = [{"role": "user", "content": "hello"}]
+            for _ in range(2):
+                fields: Any = {"model": "x", "max_tokens": 9, "messages": turns}
+                fields["tools"] = [{"name": "look", "input_schema": SCHEMA}]
+                if stream:
+                    async with sdk.messages.stream(**fields) as events:
+                        made: Any = await events.get_final_message()
+                else:
+                    made = await sdk.messages.create(**fields)
+                ids = [block.id for block in made.content if block.type == "tool_use"]
+                results = [{"type": "tool_result", "tool_use_id": each} for each in ids]
+                turns += [
+                    {"role": "assistant", "content": made.content},
+                    {"role": "user", "content": results},
+                ]
+            return api.asked[1]["contents"], await session.seal()
+
+    (_, model, results), trajectory = asyncio.run(scenario())
+
+    assert [part["thoughtSignature"] for part in model["parts"]] == ["SIGNED"] * 2
+    sent = [part["functionCall"]["id"] for part in model["parts"]]
+    assert len(set(sent)) == 2
+    assert [part["functionResponse"]["id"] for part in results["parts"]] == sent
+    assert [call.id for call in trajectory.messages[1].tool_calls] == sent
+    assert trajectory.calls[1].parent == 0

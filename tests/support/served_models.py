@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
 from aiohttp import web
 
 from assay.providers.in_process import LocalModel
@@ -37,6 +38,11 @@ class ServedModel:
 
         self._server = example.ChatServer(local, "letters", key=key)
         self._server.app.on_response_prepare.append(self._note)
+        self.reloads = True
+        """False: `reload_weights` does nothing, as if it had another folder."""
+
+        for path in ("/pause", "/collective_rpc", "/reset_prefix_cache", "/resume"):
+            self._server.app.router.add_post(path, self._answer_as_vllm)
         write = self._server._write_answer
 
         def write_part(*given: Any) -> dict[str, Any]:
@@ -49,6 +55,16 @@ class ServedModel:
             return body
 
         self._server._write_answer = write_part
+
+    async def _answer_as_vllm(self, request: web.Request) -> web.Response:
+        """Answer vLLM's routes for weights; `/collective_rpc` loads the folder that it is given."""
+        if request.path == "/collective_rpc" and self.reloads:
+            folder = (await request.json())["kwargs"]["weights_path"]
+            new = dict(LocalModel.load(folder, device="cpu").model.named_parameters())
+            with torch.no_grad():
+                for name, weight in self.local.model.named_parameters():
+                    weight.copy_(new[name])
+        return web.json_response({"success": True})
 
     async def _note(self, request: web.Request, _: web.StreamResponse) -> None:
         self.log.append((request.method, request.path_qs))

@@ -32,11 +32,18 @@ class Recorder:
     It answers `/reset_prefix_cache` with the contents of `resets`, then with nothing.
     """
 
-    def __init__(self, failing: str | None = None, *, resets: Sequence[Any] = ()) -> None:
+    def __init__(
+        self,
+        failing: str | None = None,
+        *,
+        resets: Sequence[Any] = (),
+        answer: Callable[[web.Request], tuple[int, str]] = lambda request: (200, "{}"),
+    ) -> None:
         self.requests: list[tuple[str, str, Any]] = []
         self.keys: set[str | None] = set()
         self._failing = failing
         self._resets = list(resets)
+        self._answer = answer
 
     async def answer(self, request: web.Request) -> web.Response:
         json = request.content_type == "application/json" and request.can_read_body
@@ -48,7 +55,8 @@ class Recorder:
         if request.path == "/reset_prefix_cache":
             status, content = self._resets.pop(0) if self._resets else (200, None)
             return web.Response() if content is None else web.json_response(content, status=status)
-        return web.json_response({})
+        status, text = self._answer(request)
+        return web.Response(status=status, text=text)
 
     def run(self, update: Callable[[Endpoint], Awaitable[None]], **fields: Any) -> None:
         """Call `update` with the endpoint of the running server."""
@@ -96,6 +104,8 @@ def test_vllm_is_paused_reloads_the_written_folder_and_resumes(tmp_path: Path) -
     update, server = ReloadVLLM(tmp_path / "weights"), Recorder()
     weights = policy_weights(4)
 
+    (tmp_path / "weights" / "step-1").mkdir(parents=True)
+
     async def update_twice(endpoint: Endpoint) -> None:
         await update(policy_weights(3), endpoint)
         await update(weights, endpoint)
@@ -110,7 +120,8 @@ def test_vllm_is_paused_reloads_the_written_folder_and_resumes(tmp_path: Path) -
         ("POST", "/reset_prefix_cache", b""),
         ("POST", "/resume", b""),
     ]
-    assert [each.name for each in (tmp_path / "weights").iterdir()] == ["step-4"]
+    # Checkpoints of somebody else stay.
+    assert {each.name for each in (tmp_path / "weights").iterdir()} == {"step-1", "step-4"}
     written = dict(LocalModel.load(folder, device="cpu").model.named_parameters())
     for name, weight in weights.model.named_parameters():
         if name in written:  # the bias of the tests' own head is not part of the architecture
@@ -137,6 +148,48 @@ def test_vllm_stays_paused_when_it_cannot_load(tmp_path: Path) -> None:
 
     assert [path for _, path, _ in server.requests] == ["/pause?mode=wait", "/collective_rpc"]
     assert "VLLM_SERVER_DEV_MODE=1" in str(caught.value)
+
+
+def test_the_key_is_in_no_error_though_the_server_repeats_it() -> None:
+    server = Recorder(answer=lambda request: (500, f"bad: {request.headers['Authorization']}"))
+
+    with pytest.raises(TrainingError, match="HTTP 500: bad: ") as caught:
+        server.run(
+            lambda endpoint: UploadWeights()(policy_weights(), endpoint), api_key="sk-4711-secret"
+        )
+
+    assert "sk-4711-secret" not in str(caught.value)
+
+
+def test_weights_are_not_sent_where_a_server_redirects_to() -> None:
+    def redirect(request: web.Request) -> tuple[int, str]:
+        raise web.HTTPTemporaryRedirect("/elsewhere")
+
+    server = Recorder(answer=redirect)
+
+    with pytest.raises(TrainingError, match="HTTP 307"):
+        server.run(lambda endpoint: UploadWeights()(policy_weights(), endpoint))
+
+    assert [path for _, path, _ in server.requests] == ["/v1/weights?version=step-3"]
+
+
+def test_an_update_goes_through_the_proxy_that_rollouts_use(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    proxy = Recorder()
+
+    async def update(endpoint: Endpoint) -> None:
+        monkeypatch.setenv("http_proxy", str(endpoint.api_base).removesuffix("/v1"))
+        monkeypatch.delenv("no_proxy", raising=False)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        served = endpoint.model_copy(update={"api_base": "http://weights.invalid/v1"})
+        await UploadWeights()(policy_weights(), served)
+
+    proxy.run(update)
+
+    assert [(method, path) for method, path, _ in proxy.requests] == [
+        ("PUT", "/v1/weights?version=step-3")
+    ]
 
 
 BUSY = [(200, {"success": False}), (200, False), (503, {"error": "requests are running"})]

@@ -167,7 +167,7 @@ def _dispatch_command(argv: Sequence[str]) -> int:
                 where="assay",
                 hint=f"did you mean `assay {close[0]}`?"
                 if close
-                else f"the commands are: {', '.join(COMMANDS)}",
+                else "`assay --help` lists the commands",
             )
         command = cast(Command, import_module(f"assay.cli.{args.command}"))
         # Options are appended to those of a training script to override them: the last one counts.

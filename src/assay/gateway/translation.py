@@ -36,6 +36,8 @@ from .relay import (
 )
 from .upstream import StreamSource, Upstream
 
+# A gateway that runs for weeks must not keep every answer. Each has two keys.
+_MAX_ANSWERS = 10_000
 # Errors inside streams have names, not a status.
 _STREAM_ERRORS = {
     "invalid_request_error": 400,
@@ -147,6 +149,7 @@ class Translator:
             reply = await asked.client.complete(
                 asked.messages, tools=asked.wanted.tools, seed=asked.seed
             )
+        reply = _name_calls(reply)
         answers.add(asked.wanted.messages, reply.message)
         answer = call.dialect.write_answer(_complete_answer(asked.head, reply))
         call.finish(answer, reply)
@@ -197,6 +200,8 @@ class Translator:
                 seed=asked.seed,
                 lost=lost,
             )
+        # By the ids that the agent has read already.
+        reply = _name_calls(reply, [each.call_id for each in writer.sections if each.name])
         answer = _complete_answer(asked.head, reply)
         writer.finish(answer)
         await response.write(writer.take(), is_last=True)
@@ -229,7 +234,7 @@ def _refuse_faults() -> Iterator[None]:
 def _complete_answer(head: ModelAnswer, reply: Reply) -> ModelAnswer:
     return replace(
         head,
-        message=_name_calls(reply.message),
+        message=reply.message,
         finish_reason=normalize_finish_reason(reply.call.finish_reason, reply.message),
         usage=reply.call.usage,
         model=reply.call.model or head.model,
@@ -253,6 +258,8 @@ class AnswerMemory:
         self._answers[key] = answer
         # Short answers are equal in several conversations, where each has its own tokens.
         self._answers[_hash_conversation(messages), key] = answer
+        while len(self._answers) > _MAX_ANSWERS:
+            del self._answers[next(iter(self._answers))]
 
     def restore(self, messages: list[Message]) -> list[Message]:
         """Replace the answers that came back unchanged."""
@@ -298,17 +305,17 @@ def _identify_answer(message: Message) -> object:
     return message.text, calls
 
 
-def _name_calls(message: Message) -> Message:
-    """Give calls without an id one: agents refer to calls by it."""
-    if all(call.id is not None for call in message.tool_calls):
-        return message
-    calls = tuple(
-        call
-        if call.id is not None
-        else call.model_copy(update={"id": f"call_{secrets.token_hex(8)}"})
-        for call in message.tool_calls
+def _name_calls(reply: Reply, ids: Sequence[str] = ()) -> Reply:
+    """Give calls without an id one, the given ids first: agents refer to calls by it."""
+    calls = reply.message.tool_calls
+    if all(call.id is not None for call in calls):
+        return reply
+    known = [*ids, *(f"call_{secrets.token_hex(8)}" for _ in calls)]
+    named = tuple(
+        call if call.id is not None else call.model_copy(update={"id": known[place]})
+        for place, call in enumerate(calls)
     )
-    return message.model_copy(update={"tool_calls": calls})
+    return reply._replace(message=reply.message.model_copy(update={"tool_calls": named}))
 
 
 def _build_stream_refusal(error: object) -> CallRefused:

@@ -22,6 +22,7 @@ from .connection import format_endpoint_name as format_endpoint_name
 from .daemon_threads import EXIT_GROUP as EXIT_GROUP
 from .gemini_adapter import build_gemini_path as build_gemini_path
 from .http import RequestTemplate as RequestTemplate
+from .http import make_excerpt as make_excerpt
 from .in_process import MAX_BATCH as MAX_BATCH
 from .in_process import Generated as Generated
 from .in_process import LocalClient as LocalClient

@@ -257,17 +257,9 @@ async def open_engine(
 
     async with AsyncExitStack() as stack:
         cluster = RayCluster(config, store, dataset_folder)
-        start = asyncio.create_task(stack.enter_async_context(cluster))
-        stop.listen(start.cancel)
-        try:
-            await start
-        except asyncio.CancelledError:
-            if not stop.requested:
-                raise
-            # The engine of this process: it starts no sample of a stopped run.
-            yield lambda run: build_engine
-        else:
-            yield cluster.build_engine
+        is_ready = await cluster.start(stack, stop)
+        # The engine of this process starts no sample of a stopped run.
+        yield cluster.build_engine if is_ready else lambda run: build_engine
 
 
 async def execute_jobs(

@@ -211,9 +211,9 @@ async def grpo_train_async(  # noqa: PLR0913  # as above
             store = stack.enter_context(Store.open(store))
         stack.enter_context(output.claim(resume=session.resume, take_over=session.take_over))
         cluster = _build_cluster(plan, store)
-        if cluster is not None:
-            # Before the run is recorded: its workers may refuse the configuration.
-            await stack.enter_async_context(cluster)
+        # Before the run is recorded: its workers may refuse the configuration.
+        if cluster is not None and not await cluster.start(stack, session.stop):
+            cluster = None  # a stopped training takes no step
         return await _GRPOTraining(plan, session, output, policy, store, cluster).run()
 
 

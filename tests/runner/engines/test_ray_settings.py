@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -10,6 +11,7 @@ from assay.certify import CertifySettings
 from assay.errors import ConfigError
 from assay.runner import (
     EvalConfig,
+    RayCluster,
     RaySettings,
     RescoreOptions,
     Shard,
@@ -91,12 +93,13 @@ def test_a_stop_request_ends_the_wait_for_workers(
 ) -> None:
     """Such as on a cluster whose CPUs are in use. The run is recorded, and can be resumed."""
 
-    class BusyCluster:
+    class BusyCluster(RayCluster):
         def __init__(self, *given: object) -> None: ...
 
-        async def __aenter__(self) -> None:
+        async def __aenter__(self) -> Self:
             asyncio.get_running_loop().call_soon(stop.request)
             await asyncio.Event().wait()
+            return self
 
         async def __aexit__(self, *error: object) -> None: ...
 

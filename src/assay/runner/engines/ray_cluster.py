@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import linecache
 import logging
 import os
 import secrets
@@ -10,7 +11,7 @@ import sys
 import zipfile
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import packages_distributions
@@ -24,6 +25,7 @@ from assay.scorers import hash_loaded_files
 from assay.store import Run, Store
 
 from ..eval_config import EvalConfig
+from ..run_progress import Stop
 from .ray_settings import RaySettings, ShippedCode, split_address
 
 if TYPE_CHECKING:
@@ -114,6 +116,18 @@ class RayCluster:
     async def __aexit__(self, *error: object) -> None:
         await self._disconnect()
 
+    async def start(self, stack: AsyncExitStack, stop: Stop) -> bool:
+        """Start the workers, which end with the stack. Return False if the run is stopped first."""
+        start = asyncio.create_task(stack.enter_async_context(self))
+        stop.listen(start.cancel)
+        try:
+            await start
+        except asyncio.CancelledError:
+            if not stop.requested:
+                raise
+            return False
+        return True
+
     def build_engine(self, run: Run) -> "Callable[..., RayEngine]":
         """Return what builds the engine of a run on these workers."""
         from .ray import RayEngine
@@ -193,6 +207,12 @@ class RayCluster:
             folder=code.folder,
             scripts=code.scripts,
             sources={str(path): name for name, path in code.files.items()},
+            # Entries that are never compared with a file.
+            cells={
+                path: "".join(entry[2])
+                for path, entry in linecache.cache.items()
+                if len(entry) == 4 and entry[1] is None
+            },
             hidden_folders=tuple({os.getcwd(), os.path.abspath(sys.path[0])}),
             packages=self._packages,
             prices=None if prices is None else Path(prices).read_bytes(),
@@ -217,9 +237,10 @@ class RayCluster:
         names = [name for name in own if own[name] != check.description.get(name)]
         if names:
             raise ConfigError(
-                f"node {check.node} loads another configuration: {', '.join(names)} differ",
+                f"node {check.node} loads another configuration: other {', '.join(names)}",
                 where="Ray",
-                hint="define functions in a module of the project, not in a script or a notebook",
+                hint="what a scorer or an agent consists of must not depend on the process, such "
+                "as its id, its environment or the time",
             )
 
     def _count_workers(self) -> int:

@@ -19,8 +19,8 @@ from collections.abc import Iterable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from tempfile import mkdtemp
-from typing import Any
+from tempfile import gettempdir, mkdtemp
+from typing import IO, Any
 
 from assay.errors import AssayError, ConfigError, StoreError
 from assay.providers import LIMIT_SHARE, REFUSALS, ModelClient, VersionedClient, connect
@@ -41,6 +41,8 @@ from .sealed_message import MessageReader
 
 # Results that end within this time are reported together: a remote call costs more than a result.
 _REPORT_S = 0.05
+# The name is not that of a module, so that user code cannot import it.
+_IN_USE = ".in-use"
 # A call that waits for results returns at least this often, so that it ends with its driver.
 _LONGEST_WAIT_S = 5.0
 
@@ -68,6 +70,9 @@ class WorkerSetup:
     scripts: tuple[str, ...]
     sources: dict[str, str]
     """The shipped files by their path on the driver, where functions of a script are defined."""
+
+    cells: dict[str, str]
+    """The text of code that is in no file, such as of a notebook's cells, by its name."""
 
     hidden_folders: tuple[str, ...]
     """Folders of the driver, which Ray adds to the import path of workers on the same machine."""
@@ -201,7 +206,8 @@ class RayWorker:
         if packages == setup.packages:
             # Only then: other packages may fail to load the code, with an error about something
             # else.
-            folder = Path(mkdtemp(prefix="assay-ray-"))
+            folder, in_use = make_code_folder(Path(gettempdir()))
+            self._stack.callback(in_use.close)
             self._stack.callback(shutil.rmtree, folder, ignore_errors=True)
             try:
                 _install_code(setup, folder)
@@ -478,12 +484,33 @@ def _make_portable(error: BaseException) -> BaseException:
     return RuntimeError(f"{type(error).__name__}: {error}")
 
 
+def make_code_folder(parent: Path) -> tuple[Path, IO[bytes]]:
+    """Make a folder for code, which is in use until the file is closed or this process ends.
+
+    Folders that are not in use any more, such as those of killed workers, are removed.
+    """
+    import fcntl  # Unix only, as Ray's clusters are
+
+    for left in parent.glob("assay-ray-*"):
+        # A lock that is held, and a folder without a lock, raise an OSError.
+        with suppress(OSError), (left / _IN_USE).open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(left, ignore_errors=True)
+    folder = Path(mkdtemp(prefix="assay-ray-", dir=parent))
+    in_use = (folder / "new").open("wb")
+    fcntl.flock(in_use, fcntl.LOCK_EX)
+    # Renamed once it is locked: another worker must never find it unlocked.
+    os.rename(folder / "new", folder / _IN_USE)
+    return folder, in_use
+
+
 def _install_code(setup: WorkerSetup, folder: Path) -> None:
     """Unpack the user's code into a folder of its own, and import from there only."""
     with zipfile.ZipFile(io.BytesIO(setup.archive)) as archive:
         archive.extractall(folder)
-    for path, name in setup.sources.items():
-        text = (folder / name).read_text(encoding="utf-8", errors="replace")
+    files = {path: folder / name for path, name in setup.sources.items()}
+    texts = {path: file.read_text("utf-8", errors="replace") for path, file in files.items()}
+    for path, text in {**setup.cells, **texts}.items():
         # A function of a script is pickled with the path of its file, and its fingerprint contains
         # its source. None as the time keeps the entry although the file is absent here.
         linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
