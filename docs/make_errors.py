@@ -162,7 +162,9 @@ def _list_raised(file: Path, names: set[str]) -> Iterator[str]:
 
 
 def _read_text(node: ast.expr) -> str:
-    """Return a literal or an f-string as a line of a table; nothing for other expressions."""
+    """Return a literal, an f-string or the start of a sum as a line of a table, else nothing."""
+    if isinstance(node, ast.BinOp) and (start := _read_text(node.left)):
+        return f"{start}…"
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         text = node.value
     elif isinstance(node, ast.JoinedStr):
