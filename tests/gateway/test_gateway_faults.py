@@ -333,3 +333,36 @@ def test_an_error_in_the_stream_is_passed_on_and_is_not_an_answer(
     (call,) = trajectory.calls
     assert call.error is not None
     assert "too busy" in call.error
+
+
+def test_a_stream_that_breaks_inside_an_event_ends_with_a_readable_error() -> None:
+    choice = {"index": 0, "delta": {"content": "half"}, "finish_reason": None}
+    whole = b"data: %s\n\n" % json.dumps({"id": "1", "choices": [choice]}).encode()
+
+    async def cut(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(whole + whole[:30])
+        assert request.transport is not None
+        request.transport.close()
+        return response
+
+    async def scenario() -> list[str]:
+        async with serve() as (api, _, session), open_client(session) as agent:
+            api.behave(cut)
+            texts: list[str] = []
+
+            async def read() -> None:
+                async for chunk in await agent.chat.completions.create(
+                    model="x",
+                    messages=HELLO,
+                    stream=True,
+                    stream_options={"include_usage": True},
+                ):
+                    texts.append(chunk.choices[0].delta.content or "")
+
+            with pytest.raises(APIError, match="connection lost: the stream of the model broke"):
+                await read()
+            return texts
+
+    assert asyncio.run(scenario()) == ["half"]

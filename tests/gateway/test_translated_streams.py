@@ -278,7 +278,8 @@ def test_a_stream_that_ends_early_is_an_error_for_the_agent(dialect: str, provid
                     read.append(piece)
 
             with pytest.raises(
-                (APIError, AnthropicStatusError), match="the stream of the model ended early"
+                (APIError, AnthropicStatusError),
+                match="the stream of the model ended without its last event",
             ):
                 await follow()
             return read, await session.seal()
@@ -287,7 +288,7 @@ def test_a_stream_that_ends_early_is_an_error_for_the_agent(dialect: str, provid
 
     assert read == ["one "]
     assert trajectory.messages == []
-    assert trajectory.calls[0].error == "the stream of the model ended early"
+    assert trajectory.calls[0].error == "the stream of the model ended without its last event"
 
 
 ERRORS = {

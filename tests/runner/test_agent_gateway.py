@@ -243,7 +243,9 @@ def test_an_agent_that_fails_after_half_a_stream_is_a_failure_of_the_endpoint(
     assert sample.failure.kind == "APIError"
     assert sample.failure.boundary is Boundary.ENDPOINT
     assert sample.trajectory is not None
-    assert sample.trajectory.calls[0].error == "the stream of the model ended early"
+    assert (
+        sample.trajectory.calls[0].error == "the stream of the model ended without its last event"
+    )
 
 
 def test_the_time_limit_ends_an_agent_that_calls_no_model(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from aiohttp import web
 from pydantic_core import from_json, to_json
 
 from assay.errors import AssayError, EndpointError, WireError
-from assay.formats import EventReader
+from assay.formats import EventReader, StreamEvent
 from assay.providers import Client, RequestTemplate, parse_retry_after
 from assay.types import describe_error
 
@@ -211,16 +211,17 @@ class Relay:
             with translate_stream_errors():
                 async for chunk in upstream.content.iter_any():
                     call.note_first_byte()
-                    if not hides_usage:
-                        await response.write(chunk, is_last=upstream.content.at_eof())
-                    for event in reader.feed(chunk):
+                    events = reader.feed(chunk)
+                    # Whole events only: an error can be written after each of them.
+                    passed = b"".join(
+                        event.raw for event in events if not (hides_usage and _is_usage(event))
+                    )
+                    if passed:
+                        await response.write(passed, is_last=upstream.content.at_eof())
+                    for event in events:
                         stream.add(event)
-                        # Searched as text first: nearly every event has choices.
-                        is_usage = b'"usage"' in event.data and (
-                            b'"choices":[]' in event.data.replace(b" ", b"")
-                        )
-                        if hides_usage and not is_usage:
-                            await response.write(event.raw)
+                if reader.rest:
+                    await response.write(reader.rest)
                 if stream.error is not None:
                     # The agent has read the error. Its bytes are those of the model's server.
                     problem = f"the model reported an error in the stream: {stream.error}"
@@ -258,7 +259,8 @@ def translate_stream_errors() -> Iterator[None]:
     try:
         yield
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        problem = f"the stream of the model broke: {type(error).__name__}"
+        # Some agents, such as Pi, try again after errors with certain words only.
+        problem = f"connection lost: the stream of the model broke ({type(error).__name__})"
     except WireError as error:
         problem = error.message
     except _SHAPE_ERRORS as error:
@@ -271,8 +273,15 @@ def translate_stream_errors() -> Iterator[None]:
 def build_streamed_answer(stream: AnswerStream) -> dict[str, Any]:
     """Return the answer of a stream. Raises `CallRefused` if it ended early."""
     if not stream.is_complete:
-        raise CallRefused(502, "the stream of the model ended early", code="upstream_error")
+        raise CallRefused(
+            502, "the stream of the model ended without its last event", code="upstream_error"
+        )
     return stream.build_answer()
+
+
+def _is_usage(event: StreamEvent) -> bool:
+    # Searched as text first: nearly every event has choices.
+    return b'"usage"' in event.data and b'"choices":[]' in event.data.replace(b" ", b"")
 
 
 async def receive_answer(
