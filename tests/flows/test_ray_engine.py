@@ -266,6 +266,7 @@ def test_ctrl_c_stops_all_workers_and_keeps_their_results(
     [
         (("--model", "openai:any@http://127.0.0.1:9/v1"), "none of the first"),
         (("--model", "mock:echo", "--max-cost-usd", "0.005"), "stopped by max_cost_usd=0.005"),
+        (("--model", "mock:echo", "--fail-on-error", "3"), "stopped by fail_on_error=3: 4 samples"),
     ],
 )
 def test_limits_of_a_run_count_over_all_workers(
@@ -277,6 +278,8 @@ def test_limits_of_a_run_count_over_all_workers(
     text = _EVALUATION.replace("endpoint=", f"{settings}endpoint=")
     import_line = "from assay.providers import ClientSettings\n"
     (project / "evaluation.py").write_text(import_line + text)
+    # Fails for one sample in ten.
+    (project / "answers.py").write_text("def is_right(sample): return 1 / (sample.index % 10 < 9)")
 
     options = ("--store", database, "--workers", "2", "--concurrency", "4")
     ended = Driver(project, nodes, *options, *words).end()
@@ -284,7 +287,10 @@ def test_limits_of_a_run_count_over_all_workers(
     assert ended.returncode == 3, ended.stderr
     assert reason in ended.stderr
     with Store.open(database) as store:
-        assert store.run("latest").totals.recorded < 600
+        totals = store.run("latest").totals
+    assert totals.recorded < 600
+    # As exact as in one process: not more than one sample above the limit.
+    assert (totals.cost_usd or 0.0) < 0.0052
 
 
 def test_one_worker_has_more_samples_in_progress_than_ray_has_calls(

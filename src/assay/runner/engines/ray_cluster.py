@@ -287,7 +287,7 @@ class RayCluster:
                 f"the Ray cluster cannot be used: {str(error).strip().splitlines()[0]}",
                 where=self._settings.address or "Ray",
                 hint="start this command on a node of the cluster, with the token and the version "
-                "of Ray that the cluster has",
+                "of Ray that the cluster has; set RAY_AUTH_MODE=disabled if it has no token",
             ) from None
         self._owns_connection = True
 
