@@ -46,7 +46,8 @@ def test_the_json_has_the_shape_of_the_command(
     viewer: ViewServer, pages: RecordedPages, page_store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = fetch_json(viewer, f"/api/compare?{choose(pages)}")["comparisons"][0]
-    main(["compare", pages.baseline, pages.changed, "--json", "--store", page_store.where])
+    words = ["compare", pages.baseline, pages.changed, "--json", "--limit", "10"]
+    main([*words, "--store", page_store.where])
     printed = json.loads(capsys.readouterr().out)
 
     assert found.keys() - printed.keys() == {"adjusted_p"}
