@@ -130,12 +130,12 @@ def test_the_name_of_a_dataset_stays_a_name(tmp_path: Path) -> None:
         ("config = 1\ndataset = []", r"`config` is a int, not an EvalConfig"),
         (
             "rows = []\ndef score(s): ...",
-            r"the file does not define `config`; it defines `rows`, `score`$",
+            r"not define `config`; it defines `rows`, `score`\n  hint: write config = ",
         ),
         ("import json\nfrom json import loads", "it defines nothing"),
         (
             CONFIG + "del dataset",
-            r"the file does not define `dataset`; it defines `score`, `config`$",
+            r"not define `dataset`; it defines `score`, `config`\n  hint: write dataset = ",
         ),
         (
             CONFIG + "main = config\ndel config",

@@ -104,8 +104,10 @@ def _read_eval_definition(module: ModuleType, name: str, path: Path) -> Any:
         # values of the file.
         if not hasattr(value, "__qualname__") or value.__module__ == module.__name__
     ]
-    hint = None
-    if name != "dataset" and configs:
+    hint = "write config = EvalConfig(agent=..., score_fn=...)"
+    if name == "dataset":
+        hint = 'write dataset = "questions.csv", or pass --dataset questions.csv'
+    elif configs:
         hint = f"name the one to run: {path}:{configs[0]}"
     raise ConfigError(
         f"the file does not define `{name}`; it defines {', '.join(own) or 'nothing'}",
