@@ -39,9 +39,11 @@ def run_pytest(words: Sequence[str], baseline: str, report: Path) -> tuple[int, 
     """Run pytest; return its status and the table of the evaluations."""
     table = Path(os.environ["RUNNER_TEMP"]) / "assay-table.md"
     table.write_text("", "utf-8")
-    options = ["--assay-baseline", baseline] if baseline else []
+    # Absolute: the root folder of pytest may be another one than that of the repository. In one
+    # word: pytest takes a path that is a word of its own for a test path.
+    options = [f"--assay-baseline={os.path.abspath(baseline)}"] if baseline else []
     ended = subprocess.run(
-        ["pytest", *words, "--assay-html", str(report), *options],
+        ["pytest", *words, f"--assay-html={os.path.abspath(report)}", *options],
         env={**os.environ, "GITHUB_STEP_SUMMARY": str(table)},
     )
     text = table.read_text("utf-8")

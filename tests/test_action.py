@@ -242,6 +242,24 @@ def test_pytest_gives_the_table_of_its_tests(runner: Runner, agent: str, status:
     assert (runner.folder / "evaluations.html").exists()
 
 
+def test_files_of_pytest_are_named_from_the_repository(runner: Runner) -> None:
+    """A folder with settings of its own is the root folder of pytest."""
+    evals = runner.folder / "evals"
+    evals.mkdir()
+    (evals / "pytest.ini").write_text("[pytest]\npythonpath = ..\n")
+    (evals / "test_numbers.py").write_text(TEST.replace("AGENT", "right"))
+    inputs = {"pytest": "evals -q -p no:cacheprovider", "baseline": "baseline.json"}
+    update = f"{inputs['pytest']} --assay-update-baseline"
+    runner.run("Evaluate", pytest=update, baseline="baseline.json")
+    (evals / "test_numbers.py").write_text(TEST.replace("AGENT", "wrong"))
+
+    runner.run("Evaluate", **inputs)
+
+    assert runner.outputs["status"] == "1"
+    assert (runner.folder / "baseline.json").exists()
+    assert runner.outputs["report"] == "evaluations.html"
+
+
 def test_pytest_without_an_evaluation_still_comments(runner: Runner) -> None:
     runner.run("Evaluate", pytest="missing.py -q -p no:cacheprovider")
 

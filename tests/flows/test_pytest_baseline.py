@@ -97,6 +97,27 @@ def test_a_baseline_without_its_samples_does_not_pass(tmp_path: Path) -> None:
     assert "the samples of the test test_evals.py::test_gone are missing beside" in told
 
 
+def test_an_update_tells_which_tests_can_never_be_compared(tmp_path: Path) -> None:
+    write_tests(
+        tmp_path,
+        """
+        @evaluation_test(rows(a="yes"))
+        def test_broken(reply):
+            raise ValueError
+
+        @evaluation_test(rows(a="yes"))
+        def test_good(reply):
+            return 1.0
+        """,
+    )
+
+    session = call_pytest(tmp_path, BASELINE, "--assay-update-baseline")
+
+    told = " ".join(session.output.split())
+    assert "the baseline has no judged result to compare: test_evals.py::test_broken" in told
+    assert told.count("no judged result to compare") == 1
+
+
 def test_a_summary_with_a_slash_at_its_end_is_written(tmp_path: Path) -> None:
     write_tests(tmp_path, EVALUATIONS)
     call_pytest(tmp_path, BASELINE, "--assay-update-baseline")

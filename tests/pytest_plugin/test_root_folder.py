@@ -43,7 +43,8 @@ def test_settings_that_pytest_did_not_read_are_refused(project: Path, tmp_path: 
     joined = call_pytest(project, f"--assay-baseline={baseline}", env={"SCORE": "0"})
 
     assert apart.status == 4
-    assert "write --assay-baseline=PATH, or pass --rootdir" in apart.output
+    assert f"settings from no file instead of {project / 'pytest.ini'}" in apart.output
+    assert "write --assay-baseline=PATH" in apart.output
     assert joined.status == 1
 
 

@@ -31,10 +31,10 @@ def restore_root(config: "pytest.Config", options: list[str]) -> None:
         return
     if inipath != config.inipath:
         # The settings of the wrong file, or of none, are in use already.
-        values = " or ".join(options)
+        used, wanted = (each or "no file" for each in (config.inipath, inipath))
         raise pytest.UsageError(
-            f"pytest reads the value of {values} as a test path, so that its root folder is "
-            f"{before} instead of {root}; write {options[0]}=PATH, or pass --rootdir"
+            f"pytest takes the value of {' or '.join(options)} for a test path, and reads its "
+            f"settings from {used} instead of {wanted}; write {options[0]}=PATH"
         )
     config._rootpath = root
     if known.confcutdir == str(before):

@@ -118,6 +118,9 @@ class Evaluations:
             before = set()  # the baseline is new or unreadable
         for test in sorted(before - {record.test for record in self._records}):
             self._notes.append(f"the baseline no longer contains a test that did not run: {test}")
+        for record in self._records:
+            if not record.judged:
+                self._notes.append(f"the baseline has no judged result to compare: {record.test}")
         copy_summary(self.settings.summary, baseline)
         self._notes.append(f"baseline written: {self._shorten_path(baseline)}")
 
