@@ -34,13 +34,7 @@ from .page import (
 from .render import format_json, shorten_line
 from .run_page import find_marks, grade_score, is_low_good
 from .sample_score import ScoreView, collect_quotes, read_score
-from .transcript import (
-    ShownText,
-    TranscriptOptions,
-    TranscriptView,
-    TurnsPage,
-    read_part,
-)
+from .transcript import ShownText, TranscriptOptions, TranscriptView, TurnsPage, read_part
 
 _MAX_TABS = 100
 _MAX_FIELD_CHARS = 4000

@@ -14,14 +14,7 @@ from assay.train import compute_advantages
 from assay.types import Sample, build_label
 
 from .curves import CurvePoint
-from .page import (
-    PageModel,
-    build_page_routes,
-    encode_segment,
-    find_run,
-    read_number,
-    read_segment,
-)
+from .page import PageModel, build_page_routes, encode_segment, find_run, read_number, read_segment
 from .value_cache import ValueCache, build_run_key
 
 CURVES = {
