@@ -510,12 +510,8 @@ def _send_raw(request: Request) -> Response:
 
 _PATH = "/run/{run_id}/sample/{key}"
 ROUTES = [
-    *build_page_routes(
-        _PATH, f"/api{_PATH}", template="sample.html", section="runs", read=read_sample
-    ),
-    *build_page_routes(
-        f"{_PATH}/text", f"/api{_PATH}/text", template="text.html", section="runs", read=read_text
-    ),
+    *build_page_routes(_PATH, "sample.html", read_sample),
+    *build_page_routes(f"{_PATH}/text", "text.html", read_text),
     Route(f"{_PATH}/file", _send_file, methods=["GET"]),
     Route(f"{_PATH}/raw", _send_raw, methods=["GET"]),
 ]

@@ -146,10 +146,4 @@ def _build_tokens(
     return tokens
 
 
-ROUTES = build_page_routes(
-    "/run/{run_id}/sample/{key}/tokens",
-    "/api/run/{run_id}/sample/{key}/tokens",
-    template="tokens.html",
-    section="runs",
-    read=read_tokens,
-)
+ROUTES = build_page_routes("/run/{run_id}/sample/{key}/tokens", "tokens.html", read_tokens)

@@ -309,10 +309,4 @@ def _build_metric_point(step: StepFigures, name: str) -> CurvePoint:
     )
 
 
-ROUTES = build_page_routes(
-    "/training/{run_id}",
-    "/api/training/{run_id}",
-    template="training.html",
-    section="runs",
-    read=read_training_page,
-)
+ROUTES = build_page_routes("/training/{run_id}", "training.html", read_training_page)
