@@ -9,15 +9,7 @@ from hypothesis import strategies as st
 from assay.datasets.layouts import is_generated_id, read_row
 from assay.errors import BadRow
 from assay.formats import to_eval_record
-from assay.types import (
-    EvaluateResult,
-    Message,
-    Metric,
-    Sample,
-    Status,
-    Trajectory,
-    stable_id,
-)
+from assay.types import EvaluateResult, Message, Metric, Sample, Status, Trajectory, stable_id
 from make import asked as user
 from make import said, sample
 

@@ -16,15 +16,7 @@ from assay.export import (
     Split,
     export_samples,
 )
-from assay.types import (
-    Boundary,
-    EvaluateResult,
-    Failure,
-    Message,
-    ModelCall,
-    Sample,
-    Trajectory,
-)
+from assay.types import Boundary, EvaluateResult, Failure, Message, ModelCall, Sample, Trajectory
 from make import asked, called, said, sample
 from openai_rules import check_row
 

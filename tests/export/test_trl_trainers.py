@@ -8,14 +8,7 @@ from typing import Any
 import pytest
 
 from assay.export import Selection, export_samples
-from assay.types import (
-    EvaluateResult,
-    Message,
-    ModelCall,
-    Sample,
-    ToolCall,
-    Trajectory,
-)
+from assay.types import EvaluateResult, Message, ModelCall, Sample, ToolCall, Trajectory
 from tiny_trainer import settings, tiny_model, tiny_tokenizer
 
 TOOLS = [

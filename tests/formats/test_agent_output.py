@@ -11,13 +11,7 @@ from openai.types.responses import Response
 
 from agent_outputs import Sky, recorded, wire
 from assay.errors import WireError
-from assay.formats import (
-    Dropped,
-    convert_agent_output,
-    to_anthropic,
-    to_gemini,
-    to_openai_chat,
-)
+from assay.formats import Dropped, convert_agent_output, to_anthropic, to_gemini, to_openai_chat
 from assay.types import Message, ToolCall, Trajectory, Usage
 
 CHAT: dict[str, Any] = {

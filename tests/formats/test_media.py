@@ -5,12 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.formats.conversion import Dropped
-from assay.formats.media import (
-    build_data_url,
-    get_image_url,
-    parse_data_url,
-    report_image_extras,
-)
+from assay.formats.media import build_data_url, get_image_url, parse_data_url, report_image_extras
 from message_strategies import data_block, text_block, words
 
 

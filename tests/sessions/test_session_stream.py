@@ -12,11 +12,7 @@ from hypothesis import strategies as st
 from assay.errors import BadRow
 from assay.sessions import Children, SessionChoice
 from assay.sessions.session_choice import SessionMeta, UnreadableSession
-from assay.sessions.session_stream import (
-    RecordedSession,
-    SessionStream,
-    StreamOptions,
-)
+from assay.sessions.session_stream import RecordedSession, SessionStream, StreamOptions
 from assay.types import Message, Sample
 from make import asked, said, sample
 

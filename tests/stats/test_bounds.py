@@ -9,12 +9,7 @@ import pytest
 from scipy.stats import beta, binom, binomtest
 
 from assay.errors import ConfigError
-from assay.stats.bounds import (
-    percentile_bounds,
-    rows_for_percentile,
-    rows_to_prove,
-    score_bounds,
-)
+from assay.stats.bounds import percentile_bounds, rows_for_percentile, rows_to_prove, score_bounds
 
 Draws = npt.NDArray[np.float64]
 DRAWS = 4000

@@ -11,13 +11,7 @@ from hypothesis import strategies as st
 from scipy.special import stdtrit
 
 from assay.errors import ConfigError
-from assay.stats import (
-    Interval,
-    RunningStats,
-    estimate_interval,
-    mean_interval,
-    samples_to_prove,
-)
+from assay.stats import Interval, RunningStats, estimate_interval, mean_interval, samples_to_prove
 from assay.stats.statistics import BINS, SMALLEST_T, compute_beta_limits
 
 Scores = numpy.ndarray[tuple[int, ...], numpy.dtype[numpy.float64]]

@@ -6,15 +6,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from assay.types import (
-    EvaluateResult,
-    Message,
-    Metric,
-    ModelCall,
-    Sample,
-    Trajectory,
-    Usage,
-)
+from assay.types import EvaluateResult, Message, Metric, ModelCall, Sample, Trajectory, Usage
 from assay.types.serialization import construct_unchecked, validate
 from make import answered, asked, called, said, sample
 

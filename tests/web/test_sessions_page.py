@@ -6,10 +6,7 @@ import pytest
 
 from assay.errors import ConfigError
 from assay.store import Store
-from assay.types import (
-    AgentSession,
-    Endpoint,
-)
+from assay.types import AgentSession, Endpoint
 from assay.web import ViewServer
 from assay.web.sessions_page import SessionsView, build_search, read_sessions
 from make import asked

@@ -9,14 +9,7 @@ from functools import cache
 from types import SimpleNamespace
 from typing import Annotated, Any, TypeVar, get_type_hints
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    PydanticUserError,
-    ValidationError,
-    create_model,
-)
+from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, ValidationError, create_model
 from pydantic_core import PydanticSerializationError, to_json
 
 from assay.errors import ConfigError, EnvironmentFault

@@ -18,12 +18,7 @@ from .conversion import (
     validate_wire,
     write_blocks,
 )
-from .media import (
-    build_data_url,
-    get_image_url,
-    parse_data_url,
-    report_image_extras,
-)
+from .media import build_data_url, get_image_url, parse_data_url, report_image_extras
 
 GEMINI_FORMAT = "gemini"
 

@@ -8,14 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from assay.errors import ConfigError, WireError
-from assay.types import (
-    ContentBlock,
-    Message,
-    TextBlock,
-    ToolCall,
-    parse_arguments,
-    read_arguments,
-)
+from assay.types import ContentBlock, Message, TextBlock, ToolCall, parse_arguments, read_arguments
 
 from .conversion import (
     FORMAT_NAMESPACES,

@@ -27,12 +27,7 @@ from .conversion import (
 from .eval_record import ResponseMode
 from .eval_turns import EvalTurns
 from .gemini import from_gemini
-from .vertex_events import (
-    AgentDataReader,
-    AgentHistory,
-    read_event,
-    to_session_message,
-)
+from .vertex_events import AgentDataReader, AgentHistory, read_event, to_session_message
 
 # Present in every row: the SDK reads a key that only some rows have as NaN in the others.
 VERTEX_KEYS = (

@@ -12,12 +12,7 @@ from typing import Any
 from assay.errors import BadRow
 
 from .codex_conversation import CodexConversation, ConversationCheckpoint
-from .codex_rollouts import (
-    HistoryBase,
-    Rollout,
-    RolloutIndex,
-    wrap_in_envelope,
-)
+from .codex_rollouts import HistoryBase, Rollout, RolloutIndex, wrap_in_envelope
 from .session_lines import iterate_records
 
 RolloutLine = tuple[dict[str, Any] | BadRow, int]

@@ -35,13 +35,7 @@ from .result_types import (
     read_valid_score,
     read_valid_scores,
 )
-from .statistics import (
-    Bounds,
-    RunningStats,
-    RunningSum,
-    check_bounds,
-    check_confidence,
-)
+from .statistics import Bounds, RunningStats, RunningSum, check_bounds, check_confidence
 
 MAX_METRICS = 200
 """Names come from scorers: without a limit, a name with a counter in it would fill the memory."""

@@ -250,9 +250,5 @@ def _list_facts(found: Certification) -> Iterator[tuple[str, str]]:
 
 
 ROUTES = build_page_routes(
-    "/certificates",
-    "/api/certificates",
-    template="certificates.html",
-    section="certificates",
-    read=read_certificates,
+    "/certificates", "certificates.html", read_certificates, section="certificates"
 )

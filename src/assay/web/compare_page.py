@@ -394,10 +394,4 @@ def _to_parts(parts: Sequence[SidePart]) -> tuple[TextPart, ...]:
     return tuple(TextPart(**part._asdict()) for part in parts)
 
 
-ROUTES = build_page_routes(
-    "/compare",
-    "/api/compare",
-    template="compare.html",
-    section="compare",
-    read=read_comparison,
-)
+ROUTES = build_page_routes("/compare", "compare.html", read_comparison, section="compare")

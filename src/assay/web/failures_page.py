@@ -341,13 +341,7 @@ def _send_export(request: Request) -> Response:
 
 
 ROUTES = [
-    *build_page_routes(
-        "/failures",
-        "/api/failures",
-        template="failures.html",
-        section="failures",
-        read=read_failures,
-    ),
+    *build_page_routes("/failures", "failures.html", read_failures, section="failures"),
     Route("/failures/dataset.jsonl", _send_dataset, methods=["GET"]),
     Route("/failures/samples.jsonl", _send_samples, methods=["GET"]),
     Route("/failures/export", _send_export, methods=["GET"]),

@@ -331,6 +331,4 @@ def _describe_point(point: HistoryPoint) -> str:
     return text
 
 
-ROUTES = build_page_routes(
-    "/history", "/api/history", template="history.html", section="history", read=read_history
-)
+ROUTES = build_page_routes("/history", "history.html", read_history, section="history")

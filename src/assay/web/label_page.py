@@ -174,12 +174,6 @@ def _store_label(store: Store, run_id: str, key: str, given: LabelInput) -> Labe
 
 
 ROUTES = [
-    *build_page_routes(
-        "/run/{run_id}/labels",
-        "/api/run/{run_id}/labels",
-        template="labels.html",
-        section="runs",
-        read=read_labels_page,
-    ),
+    *build_page_routes("/run/{run_id}/labels", "labels.html", read_labels_page),
     Route("/api/run/{run_id}/sample/{key}/label", _write_label, methods=["POST"]),
 ]

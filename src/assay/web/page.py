@@ -69,9 +69,14 @@ def find_context(request: Request) -> ViewContext:
 
 
 def build_page_routes(
-    path: str, api_path: str, *, template: str, section: Section, read: ReadPage
+    path: str,
+    template: str,
+    read: ReadPage,
+    *,
+    section: Section = "runs",
+    api_path: str | None = None,
 ) -> list[Route]:
-    """Route a page as HTML at `path`, and its model as JSON at `api_path`."""
+    """Route a page as HTML at `path`, and its model as JSON below `/api`, or at `api_path`."""
 
     # Plain functions: Starlette runs them in its thread pool, and a store may be slow.
     def show(request: Request) -> Response:
@@ -92,7 +97,7 @@ def build_page_routes(
             headers=_build_timing(read=seen - started, render=time.perf_counter() - seen),
         )
 
-    return [Route(path, show, methods=["GET"]), build_api_route(api_path, read)]
+    return [Route(path, show, methods=["GET"]), build_api_route(api_path or f"/api{path}", read)]
 
 
 def render_page(request: Request, template: str, section: Section | None, **values: Any) -> str:

@@ -403,16 +403,8 @@ def _stream_run(request: Request) -> StreamingResponse:
 
 
 ROUTES = [
-    *build_page_routes(
-        "/run/{run_id}", "/api/run/{run_id}", template="run.html", section="runs", read=read_run
-    ),
-    *build_page_routes(
-        "/run/{run_id}/table",
-        "/api/run/{run_id}/table",
-        template="run_table.html",
-        section="runs",
-        read=read_table,
-    ),
+    *build_page_routes("/run/{run_id}", "run.html", read_run),
+    *build_page_routes("/run/{run_id}/table", "run_table.html", read_table),
     build_api_route("/api/run/{run_id}/count", read_count),
     Route("/api/run/{run_id}/events", _stream_run, methods=["GET"]),
 ]

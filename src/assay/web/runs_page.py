@@ -239,6 +239,6 @@ def _stream_runs(request: Request) -> StreamingResponse:
 
 
 ROUTES = [
-    *build_page_routes("/", "/api/runs", template="runs.html", section="runs", read=read_runs),
+    *build_page_routes("/", "runs.html", read_runs, api_path="/api/runs"),
     Route("/api/events", _stream_runs, methods=["GET"]),
 ]

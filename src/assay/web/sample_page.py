@@ -34,13 +34,7 @@ from .page import (
 from .render import format_json, shorten_line
 from .run_page import find_marks, grade_score, is_low_good
 from .sample_score import ScoreView, collect_quotes, read_score
-from .transcript import (
-    ShownText,
-    TranscriptOptions,
-    TranscriptView,
-    TurnsPage,
-    read_part,
-)
+from .transcript import ShownText, TranscriptOptions, TranscriptView, TurnsPage, read_part
 
 _MAX_TABS = 100
 _MAX_FIELD_CHARS = 4000
@@ -516,12 +510,8 @@ def _send_raw(request: Request) -> Response:
 
 _PATH = "/run/{run_id}/sample/{key}"
 ROUTES = [
-    *build_page_routes(
-        _PATH, f"/api{_PATH}", template="sample.html", section="runs", read=read_sample
-    ),
-    *build_page_routes(
-        f"{_PATH}/text", f"/api{_PATH}/text", template="text.html", section="runs", read=read_text
-    ),
+    *build_page_routes(_PATH, "sample.html", read_sample),
+    *build_page_routes(f"{_PATH}/text", "text.html", read_text),
     Route(f"{_PATH}/file", _send_file, methods=["GET"]),
     Route(f"{_PATH}/raw", _send_raw, methods=["GET"]),
 ]

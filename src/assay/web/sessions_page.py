@@ -204,6 +204,4 @@ def _read_facts(store: Store, run: Run, row: TableRow) -> _Facts:
     return facts
 
 
-ROUTES = build_page_routes(
-    "/sessions", "/api/sessions", template="sessions.html", section="sessions", read=read_sessions
-)
+ROUTES = build_page_routes("/sessions", "sessions.html", read_sessions, section="sessions")

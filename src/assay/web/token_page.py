@@ -12,14 +12,7 @@ from assay.store import Store
 from assay.train import tokenize_sample
 from assay.types import Sample, build_label
 
-from .page import (
-    PageModel,
-    build_page_routes,
-    find_context,
-    find_run,
-    read_number,
-    read_segment,
-)
+from .page import PageModel, build_page_routes, find_context, find_run, read_number, read_segment
 from .render import shorten_line
 from .sample_page import build_sample_address
 
@@ -153,10 +146,4 @@ def _build_tokens(
     return tokens
 
 
-ROUTES = build_page_routes(
-    "/run/{run_id}/sample/{key}/tokens",
-    "/api/run/{run_id}/sample/{key}/tokens",
-    template="tokens.html",
-    section="runs",
-    read=read_tokens,
-)
+ROUTES = build_page_routes("/run/{run_id}/sample/{key}/tokens", "tokens.html", read_tokens)

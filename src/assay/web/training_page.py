@@ -14,14 +14,7 @@ from assay.train import compute_advantages
 from assay.types import Sample, build_label
 
 from .curves import CurvePoint
-from .page import (
-    PageModel,
-    build_page_routes,
-    encode_segment,
-    find_run,
-    read_number,
-    read_segment,
-)
+from .page import PageModel, build_page_routes, encode_segment, find_run, read_number, read_segment
 from .value_cache import ValueCache, build_run_key
 
 CURVES = {
@@ -316,10 +309,4 @@ def _build_metric_point(step: StepFigures, name: str) -> CurvePoint:
     )
 
 
-ROUTES = build_page_routes(
-    "/training/{run_id}",
-    "/api/training/{run_id}",
-    template="training.html",
-    section="runs",
-    read=read_training_page,
-)
+ROUTES = build_page_routes("/training/{run_id}", "training.html", read_training_page)

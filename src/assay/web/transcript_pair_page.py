@@ -169,9 +169,5 @@ def _pair_turns(old: Sequence[Message], new: Sequence[Message], place: int) -> T
 
 
 ROUTES = build_page_routes(
-    "/compare/sample",
-    "/api/compare/sample",
-    template="transcript_pair.html",
-    section="compare",
-    read=read_transcript_pair,
+    "/compare/sample", "transcript_pair.html", read_transcript_pair, section="compare"
 )

@@ -10,11 +10,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer as LocalServer
 
-from assay.environments.remote.control_plane import (
-    ABSENT,
-    ControlPlane,
-    EpisodeStatus,
-)
+from assay.environments.remote.control_plane import ABSENT, ControlPlane, EpisodeStatus
 from assay.environments.remote.http_client import EnvironmentClient
 from assay.errors import EnvironmentFault
 

@@ -19,11 +19,7 @@ from assay.environments.remote.http_client import (
     TimedOut,
     normalize_server_url,
 )
-from assay.environments.remote.openenv import (
-    _SOCKET_SCHEMES,
-    OpenEnvEnvironment,
-    build_route_url,
-)
+from assay.environments.remote.openenv import _SOCKET_SCHEMES, OpenEnvEnvironment, build_route_url
 from assay.errors import ConfigError, EnvironmentFault
 from assay.types import Boundary
 from make import asked, called, said

@@ -20,13 +20,7 @@ from assay.types import ToolSpec
 from ..environment import RewardSum
 from .connections import read_body
 from .control_plane import MCP_SESSION_HEADER
-from .episodes import (
-    AtCapacity,
-    EpisodeOver,
-    NoSuchSession,
-    SessionPool,
-    SessionRefused,
-)
+from .episodes import AtCapacity, EpisodeOver, NoSuchSession, SessionPool, SessionRefused
 from .json_rpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 from .mcp_episodes import Episode, Episodes
 from .mcp_session import (

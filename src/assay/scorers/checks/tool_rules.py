@@ -7,15 +7,7 @@ from pydantic import BeforeValidator, Field, PlainValidator, StrictBool, model_v
 
 from assay.types import InvalidValue
 
-from .check_entry import (
-    CheckEntry,
-    CheckModel,
-    Given,
-    Text,
-    Texts,
-    WholeNumber,
-    expand_short_form,
-)
+from .check_entry import CheckEntry, CheckModel, Given, Text, Texts, WholeNumber, expand_short_form
 from .conditions import ConditionOrValue, quote_json
 from .conversation import AgentScope, AnsweredCall, ConversationView
 from .findings import CheckFinding, combine_findings, cut_excerpt, mark_unscored
