@@ -5,12 +5,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from assay.cli import main
-from assay.store import Store
+from assay.store import Run, Store
 from assay.types import AgentSession, Endpoint
 from commands import call_main
 from store_runs import broken, record, scored, spec
@@ -104,14 +103,15 @@ def test_a_run_that_is_aborted_while_it_is_waited_for_has_ended(
 ) -> None:
     abort_run(tmp_path)
     with Store.open(tmp_path / "a.db") as store:
-        moments = iter(
-            [
-                lambda: store.join_run(spec(total=2), shard="1/1"),
-                lambda run: run.finish("failed"),
-            ]
-        )
-        run: list[Any] = []
-        replace_sleep(monkeypatch, lambda seconds: run.append(next(moments)(*run)))
+        executing: list[Run] = []
+
+        def join_then_abort(seconds: float) -> None:
+            if executing:
+                executing[0].finish("failed")
+            else:
+                executing.append(store.join_run(spec(total=2), shard="1/1"))
+
+        replace_sleep(monkeypatch, join_then_abort)
         done = call_main(tmp_path, "runs", "wait", "run-1", "--store", "a.db", "--timeout", "600")
 
     assert done.returncode == 3

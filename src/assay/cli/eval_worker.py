@@ -36,7 +36,10 @@ def main() -> None:
     # Code of the user can neither read messages nor write among them.
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
-    task = WorkerTask.decode(received.readline())
+    line = received.readline()
+    if not line:
+        return  # the command was killed before it sent the task
+    task = WorkerTask.decode(line)
 
     def send(**message: object) -> None:
         # One system call for a line, which those of other threads cannot interrupt. Without the

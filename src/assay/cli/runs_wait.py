@@ -10,7 +10,7 @@ from assay.store import Run, RunRow, Store
 
 from .eval_workers import update_progress
 from .exit_status import EXIT_INCONCLUSIVE
-from .output import print_message, print_report
+from .output import format_lines, print_message, print_report
 from .progress_bar import Display, choose_display
 from .run_summary import EvalCommandReport, format_failures
 from .store_option import build_next_command
@@ -26,7 +26,7 @@ def wait_for_run(store: Store, args: Namespace) -> int:
     with choose_display(quiet=args.json) as display:
         run = _wait_to_the_end(store, args.run, display, deadline)
     if run is None or run.status != "completed":
-        print_message("\n".join(_describe_unfinished(args, run)))
+        print_message(_describe_unfinished(args, run))
         return EXIT_INCONCLUSIVE
     show = build_next_command(args, "show", run.id)
     report = EvalCommandReport(
@@ -82,17 +82,18 @@ def _wait_to_the_end(
         time.sleep(_POLL_S)
 
 
-def _describe_unfinished(args: Namespace, run: Run | None) -> list[str]:
+def _describe_unfinished(args: Namespace, run: Run | None) -> str:
     if run is None:
-        return [f"run {args.run!r} does not exist after {args.timeout:g} s"]
+        return f"run {args.run!r} does not exist after {args.timeout:g} s"
     row = run.row()
     total = "an unknown number" if row.spec.total is None else row.spec.total * row.spec.repeats
     recorded = f"{row.totals.recorded} of {total} recorded"
     if row.status == "failed":
-        return [
+        lines = [
             *format_failures(tuple(run.failure_groups()), row.totals.failed),
             f"run {row.id!r} was aborted: {recorded}; the output of its processes has the reason",
             "  hint: start the shards again, with the same command, to execute the missing samples",
         ]
+        return format_lines(lines, None)
     holder = "no process executes it" if row.holder is None else f"it is in use by {row.holder}"
-    return [f"run {row.id!r} is not completed after {args.timeout:g} s: {recorded}; {holder}"]
+    return f"run {row.id!r} is not completed after {args.timeout:g} s: {recorded}; {holder}"
