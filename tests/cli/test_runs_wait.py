@@ -9,7 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from assay.cli import main
-from assay.store import Run, Store
+from assay.errors import StoreError
+from assay.store import Run, RunRow, Store
 from assay.types import AgentSession, Endpoint
 from commands import call_main
 from store_runs import broken, record, scored, spec
@@ -116,6 +117,28 @@ def test_a_run_that_is_aborted_while_it_is_waited_for_has_ended(
 
     assert done.returncode == 3
     assert "was aborted" in done.stderr
+
+
+@pytest.mark.parametrize(("patience_s", "status"), [(60.0, 0), (-1.0, 3)])
+def test_a_store_that_is_unavailable_for_a_while_does_not_end_the_wait(
+    patience_s: float, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_run(tmp_path, scored(0), scored(1))
+    read_row, refused = Run.row, iter([True, True])
+
+    def fail_twice(run: Run) -> RunRow:
+        if next(refused, False):
+            raise StoreError("the server ended the connection")
+        return read_row(run)
+
+    monkeypatch.setattr(Run, "row", fail_twice)
+    monkeypatch.setattr("assay.cli.runs_wait._STORE_TIMEOUT_S", patience_s)
+    replace_sleep(monkeypatch, lambda seconds: None)
+
+    done = call_main(tmp_path, "runs", "wait", "run-1", "--store", "a.db")
+
+    assert done.returncode == status
+    assert ("the server ended the connection" in done.stderr) == (status == 3)
 
 
 def test_waiting_without_any_process_is_reported_once(

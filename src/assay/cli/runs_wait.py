@@ -4,7 +4,7 @@ import time
 from argparse import Namespace
 from contextlib import suppress
 
-from assay.errors import ConfigError
+from assay.errors import ConfigError, StoreError
 from assay.runner import Progress, build_eval_report
 from assay.store import Run, RunRow, Store
 
@@ -18,6 +18,7 @@ from .store_option import build_next_command
 _POLL_S = 0.5
 # After this long without a process, the user may have forgotten to start the shards.
 _IDLE_S = 10.0
+_STORE_TIMEOUT_S = 60.0
 
 
 def wait_for_run(store: Store, args: Namespace) -> int:
@@ -55,13 +56,21 @@ def _wait_to_the_end(
     progress = Progress()
     was_executed = deadline is None
     idle_since: float | None = None
+    last_read = time.monotonic()
     while True:
         if run is None:
             # A run that no shard has created yet: without a deadline, a typo would wait for ever.
             with suppress(*(() if deadline is None else (ConfigError,))):
                 run = store.run(wanted)
-        if run is not None:
-            row = run.row()
+        row = None
+        try:
+            row = None if run is None else run.row()
+            last_read = time.monotonic()
+        except StoreError:
+            # A server that restarts need not end the wait of a night.
+            if time.monotonic() - last_read > _STORE_TIMEOUT_S:
+                raise
+        if row is not None:
             was_executed |= row.holder is not None
             if row.holder is not None:
                 idle_since = None
