@@ -3,7 +3,7 @@
     python benchmarks/ray_kills.py [--runs 20] [--samples 10000] [--seed 0]
 
 After each run every sample must be recorded exactly once. Repeated model calls are counted and
-printed. Exits with status 1 if a sample is missing or was recorded twice.
+printed, of each run and in total. Exits with status 1 if a sample is missing or recorded twice.
 """
 
 import argparse
@@ -17,6 +17,7 @@ import tempfile
 import time
 import urllib.request
 from collections import Counter
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
@@ -32,6 +33,19 @@ from assay.runner import EvalConfig
 config = EvalConfig(endpoint="mock:echo", score_fn="exact_answer", name="kills", concurrency=100)
 dataset = "questions.jsonl"
 """
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One run, after something was killed and it was resumed where needed."""
+
+    killed: str
+    status: int
+    resumes: int
+    recorded: int
+    missing: int
+    twice: int
+    repeated_calls: int
 
 
 def start_driver(folder: Path, nodes: RayNodes, *words: str) -> subprocess.Popen[bytes]:
@@ -55,7 +69,7 @@ def wait_for_share(store: Store, runs: int, count: int, driver: subprocess.Popen
 
 def execute_once(
     folder: Path, nodes: RayNodes, url: str, server: str, rng: random.Random
-) -> dict[str, object]:
+) -> Outcome:
     """Run the evaluation with one kill, and compare what was recorded with the dataset."""
     names = [json.loads(line)["id"] for line in (folder / "questions.jsonl").open()]
     options = ["--workers", "2", "--store", url, "--model", f"openai:any@{server}/v1"]
@@ -64,10 +78,13 @@ def execute_once(
         runs = len(store.runs())
         driver = start_driver(folder, nodes, *options)
         run_id = wait_for_share(store, runs, rng.randrange(len(names) * 9 // 10), driver)
-        if victim == "driver":
+        workers = nodes.find_workers()
+        if driver.poll() is not None or not workers:
+            victim = "nothing: the run had ended"
+        elif victim == "driver":
             driver.kill()
         elif victim == "worker":
-            os.kill(rng.choice(nodes.find_workers()), signal.SIGKILL)
+            os.kill(rng.choice(workers), signal.SIGKILL)
         else:
             nodes.stop(nodes.last)
             nodes.start(cpus=2)
@@ -79,15 +96,15 @@ def execute_once(
         recorded = Counter(str(sample.id) for sample in store.run(run_id).samples())
     with urllib.request.urlopen(f"{server}/figures") as answer:
         calls = json.load(answer)["requests"]
-    return {
-        "killed": victim,
-        "status": status,
-        "resumes": resumes,
-        "recorded": sum(recorded.values()),
-        "missing": len(set(names) - set(recorded)),
-        "twice": sum(1 for count in recorded.values() if count > 1),
-        "repeated_calls": calls - len(names),
-    }
+    return Outcome(
+        killed=victim,
+        status=status,
+        resumes=resumes,
+        recorded=sum(recorded.values()),
+        missing=len(set(names) - set(recorded)),
+        twice=sum(1 for count in recorded.values() if count > 1),
+        repeated_calls=calls - len(names),
+    )
 
 
 def main() -> int:
@@ -96,7 +113,7 @@ def main() -> int:
     parser.add_argument("--samples", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
-    wrong = 0
+    outcomes: list[Outcome] = []
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / "project"
         folder.mkdir()
@@ -113,9 +130,19 @@ def main() -> int:
             for number in range(args.runs):
                 rng = random.Random(args.seed + number)
                 outcome = execute_once(folder, nodes, url, server, rng)
-                wrong += bool(outcome["missing"] or outcome["twice"] or outcome["status"])
-                print(json.dumps({"seed": args.seed + number, **outcome}), flush=True)
-    return 1 if wrong else 0
+                outcomes.append(outcome)
+                print(json.dumps({"seed": args.seed + number, **asdict(outcome)}), flush=True)
+    repeated = [each.repeated_calls for each in outcomes]
+    summary = {
+        "killed": Counter(each.killed for each in outcomes),
+        "samples": args.runs * args.samples,
+        "missing": sum(each.missing for each in outcomes),
+        "twice": sum(each.twice for each in outcomes),
+        "repeated_calls": sum(repeated),
+        "most_repeated_in_a_run": max(repeated, default=0),
+    }
+    print(json.dumps(summary))
+    return 1 if any(each.missing or each.twice or each.status for each in outcomes) else 0
 
 
 if __name__ == "__main__":

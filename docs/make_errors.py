@@ -49,6 +49,11 @@ error into an [exit status](commands.md): 2 for a wrong request, where nothing w
 where a second try can succeed.
 
 This page is generated from the code by `docs/make_errors.py`.
+
+## Limits
+
+- Texts of messages may change with a version. Test the class of an error, or the exit status.
+- An exception of your own agent or scorer is not an `AssayError`. It is kept with its sample.
 """
 
 ADVICE = {

@@ -56,6 +56,22 @@ def test_the_code_of_scripts_is_sent_with_the_modules_that_they_import(project: 
     assert sorted(settings.code.files) == ["agents.py", "mine.py", "other.py"]
 
 
+def test_files_that_code_names_are_sent_and_the_dataset_is_not(project: Path) -> None:
+    text = "names = open('names.txt')\ndataset = 'questions.jsonl'\n"
+    (project / "evaluation.py").write_text(text)
+    for name in ("names.txt", "questions.jsonl"):
+        (project / name).write_text("content")
+    dataset = project / "questions.jsonl"
+
+    settings = read_engine_options(
+        parse("--engine", "ray"), [Path("evaluation.py")], _Everything(), datasets=[dataset, None]
+    )
+
+    assert settings is not None
+    assert settings.code is not None
+    assert sorted(settings.code.files) == ["evaluation.py", "names.txt"]
+
+
 class _Everything:
     """Ignores the modules of the tests, which are not installed."""
 

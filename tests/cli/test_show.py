@@ -82,6 +82,28 @@ def test_the_score_comes_first_and_the_reasons_are_on_the_first_screen(
     assert start + 4 <= 24
 
 
+def test_reasons_of_results_that_were_not_judged_are_on_the_first_screen(
+    store: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def give_up(sample: Sample) -> EvaluateResult:
+        is_valid = int(sample.id) % 4 > 0
+        reason = "wrong" if is_valid else "the judge refused"
+        return EvaluateResult(score=0.0, is_score_valid=is_valid, reason=reason)
+
+    record(store, *(conversation(str(n)) for n in range(20)), score_fn=give_up)
+    monkeypatch.setenv("ASSAY_STORE", str(store))
+
+    main(given(store, store=None))
+
+    screen = capsys.readouterr().out.splitlines()[:24]
+    start = screen.index("reasons for results that were not judged")
+    assert screen[start + 1 : start + 3] == [
+        "  5 x the judge refused",
+        "      such as 0?  assay show latest 0",
+    ]
+    assert "reasons for scores below 1.000" in screen
+
+
 def test_the_first_screen_has_score_interval_failures_and_reasons_of_low_scores(
     store: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

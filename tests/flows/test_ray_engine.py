@@ -17,9 +17,11 @@ import pytest
 
 from assay.runner import EvalConfig, evaluate_sync
 from assay.store import Run, Store
-from commands import Ended, build_command, build_environment
+from assay.train import character_model
+from commands import Ended, build_command, build_environment, run_process
 from misbehaving import Exchange, MisbehavingServer
 from ray_nodes import RayNodes, run_ray_nodes
+from served_models import serving
 
 pytest.importorskip("ray", reason="the Ray engine needs the extra `ray`")
 pytestmark = pytest.mark.slow
@@ -37,6 +39,29 @@ def score(sample):
 
 config = EvalConfig(endpoint="mock:any", score_fn=score, name="ray")
 dataset = "questions.jsonl"
+"""
+
+_TRAINING = """
+from answers import is_right
+from assay.train import GRPOConfig, character_model
+
+def score_fn(sample):
+    return sample.response.count("a") / 6 + 0 * is_right(sample)
+
+def model():
+    return character_model("abcdefgh 0123456789", hidden=32, layers=2)
+
+config = GRPOConfig(
+    model_name="letters",
+    num_steps=8,
+    prompts_per_step=4,
+    group_size=4,
+    max_tokens=6,
+    learning_rate=1e-2,
+    server="SERVER",
+    checkpoint_every=2,
+)
+prompts = [{"id": str(number), "prompt": f"say a {number}"} for number in range(8)]
 """
 
 
@@ -262,6 +287,42 @@ def test_limits_of_a_run_count_over_all_workers(
         assert store.run("latest").totals.recorded < 600
 
 
+def test_one_worker_has_more_samples_in_progress_than_ray_has_calls(
+    nodes: RayNodes, database: str, project: Path
+) -> None:
+    """Ray's limit is 1,000 calls of an actor. Agents wait until all samples are in progress."""
+    (project / "evaluation.py").write_text(
+        """
+import asyncio
+from assay.runner import EvalConfig
+
+started = 0
+everyone = asyncio.Event()
+
+async def wait_for_all(sample):
+    global started
+    started += 1
+    if started == 1200:
+        everyone.set()
+    await everyone.wait()
+    return "42"
+
+def score(sample):
+    return 1.0
+
+config = EvalConfig(agent=wait_for_all, score_fn=score, concurrency=1200, timeout_s=60)
+dataset = "questions.jsonl"
+"""
+    )
+
+    options = ("--store", database, "--workers", "1", "--repeats", "2")
+    ended = Driver(project, nodes, *options).end()
+
+    assert ended.returncode == 0, ended.stderr
+    with Store.open(database) as store:
+        assert store.run("latest").totals.recorded == 1200
+
+
 def test_a_refusal_of_one_worker_lowers_the_limit_of_all(
     nodes: RayNodes, database: str, project: Path
 ) -> None:
@@ -313,7 +374,120 @@ def test_a_node_with_another_version_of_a_package_is_refused(
     assert read_figures(model)["requests"] == 0
 
 
-@pytest.mark.parametrize("command", ["score", "judge"])
+@pytest.mark.parametrize(
+    ("scorer", "reason"),
+    [
+        (
+            "class Score:\n    identity = f'of process {os.getpid()}'\n"
+            "    def __call__(self, sample): return 1.0\nscore = Score()\n",
+            "loads another configuration: other score_fn",
+        ),
+        (
+            "lock = threading.Lock()\ndef build(lock):\n    return lambda sample: bool(lock)\n"
+            "score = build(lock)\n",
+            "the configuration cannot be sent to workers: cannot pickle '_thread.lock' object",
+        ),
+        (
+            "names = os.environ['NAMES']\ndef score(sample): return 1.0\n",
+            "cannot load the code of the evaluation: the file cannot be imported",
+        ),
+    ],
+)
+def test_code_that_differs_on_workers_is_refused_before_the_first_call(
+    scorer: str, reason: str, nodes: RayNodes, database: str, model: str, project: Path
+) -> None:
+    (project / "answers.py").write_text(f"import os, threading\n{scorer}")
+    text = _EVALUATION.replace("import is_right", "import score").replace("def score", "def _score")
+    (project / "evaluation.py").write_text(text)
+
+    options = ("--store", database, "--model", f"openai:any@{model}/v1", "--workers", "1")
+    ended = Driver(project, nodes, *options, NAMES="are not sent").end()
+
+    assert ended.returncode == 2, ended.stderr
+    assert reason in ended.stderr
+    assert "hint: " in ended.stderr
+    assert read_figures(model)["requests"] == 0
+
+
+@pytest.fixture
+def policy(project: Path) -> Iterator[None]:
+    """Serves the model of the training file. Like vLLM, its answers name no version."""
+    # The architecture matters, not the weights: a training sends its own.
+    local = character_model("abcdefgh 0123456789", hidden=32, layers=2, seed=7)
+    with serving(local, without=frozenset({"weight_version"})) as served:
+        (project / "training.py").write_text(_TRAINING.replace("SERVER", served.url))
+        yield
+
+
+def test_a_training_has_the_rewards_of_one_process_though_worker_and_driver_are_killed(
+    nodes: RayNodes, database: str, policy: None, project: Path
+) -> None:
+    train = ("train", "grpo", "training.py")
+    options = ("--store", database, "--workers", "2")
+    alone = run_process(project, *train, "--store", "alone.db", "-o", "alone", "--quiet")
+
+    driver = Driver(project, nodes, *options, "-o", "spread", command=train)
+    run = wait_for_results(database, driver, 20)
+    os.kill(nodes.find_workers()[0], signal.SIGKILL)
+    wait_for_results(database, driver, 60)
+    driver.kill()
+    ended = Driver(project, nodes, *options, "-o", "spread", "--resume", command=train).end()
+
+    assert alone.returncode == 0, alone.stderr
+    assert ended.returncode == 0, ended.stderr
+    lines = [(project / name / "metrics.jsonl").read_text() for name in ("alone", "spread")]
+    one, other = ([json.loads(each) for each in text.splitlines()] for text in lines)
+    assert len(one) == 8
+    assert [step["reward"] for step in one] == [step["reward"] for step in other]
+    assert [step["weight_versions"] for step in one] == [step["weight_versions"] for step in other]
+    with Store.open(database) as store:
+        keys = [row.key for row in store.run(run.id).results()]
+    assert (len(keys), len(set(keys))) == (128, 128)
+
+
+def test_a_training_is_evaluated_on_the_cluster(
+    nodes: RayNodes, database: str, policy: None, project: Path
+) -> None:
+    held_out = ("--eval-dataset", "questions.jsonl", "--eval-every", "1", "--steps", "1")
+    words = ("--store", database, "--workers", "2", *held_out)
+
+    ended = Driver(project, nodes, *words, command=("train", "grpo", "training.py")).end()
+
+    assert ended.returncode == 0, ended.stderr
+    evaluations = json.loads(ended.stdout)["evaluations"]
+    assert [(each["step"], each["judged"]) for each in evaluations] == [(0, 600), (1, 600)]
+
+
+def test_functions_of_a_notebook_are_sent(nodes: RayNodes, database: str, project: Path) -> None:
+    """Cells are in no file: IPython keeps their text where tracebacks look for it."""
+    (project / "notebook.py").write_text(
+        """
+import linecache, sys
+from assay.runner import EvalConfig, RaySettings, evaluate_sync
+
+cell, name = "def score(sample): return 1.0", "<ipython-input-1>"
+linecache.cache[name] = len(cell), None, [cell], name
+exec(compile(cell, name, "exec"))
+engine = RaySettings(address=sys.argv[1], workers=1)
+config = EvalConfig(endpoint="mock:echo", score_fn=score)
+report = evaluate_sync([{"prompt": "a"}], config, store=sys.argv[2], engine=engine)
+print(report.summary.judged_samples)
+"""
+    )
+
+    ended = subprocess.run(
+        [sys.executable, "notebook.py", nodes.address, database],
+        cwd=project,
+        env=build_environment(**nodes.environment),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert ended.stdout == "1\n", ended.stderr
+
+
+@pytest.mark.parametrize("command", ["score", "judge", "check"])
 def test_recorded_rollouts_are_scored_on_the_cluster(
     command: str, nodes: RayNodes, database: str, project: Path
 ) -> None:
@@ -327,7 +501,9 @@ def test_recorded_rollouts_are_scored_on_the_cluster(
     rollouts = [{"id": f"s{n}", "prompt": f"Question {n}: 42?"} for n in range(120)]
     first = evaluate_sync(rollouts, config, store=database)
 
+    (project / "checks.yaml").write_text("checks:\n  - max_turns: 20\n")
     options = {
+        "check": ("--checks", "checks.yaml"),
         "score": ("--scorer", "marks.py:is_right"),
         "judge": ("--rubric", "task_success", "--endpoint", "judge.json"),
     }

@@ -39,6 +39,7 @@ def test_each_rollout_has_a_seed_of_its_own_zero_included() -> None:
         ({"score_fn": lambda trajectory, sample: 1.0}, "missing a required argument: 'sample'"),
         ({"score_fn": right, "repeats": 0}, "repeats=0"),
         ({"score_fn": right, "concurrency": True}, "concurrency=True"),
+        ({"score_fn": right, "concurrency": 10**9}, "concurrency=1000000000 is above 100000"),
         ({"score_fn": right, "timeout_s": 0}, "timeout_s=0"),
         ({"score_fn": right, "timeout_s": "5"}, "timeout_s='5' is not a number"),
         ({"score_fn": right, "timeout_s": True}, "timeout_s=True"),

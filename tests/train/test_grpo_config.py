@@ -8,8 +8,11 @@ from pydantic import ValidationError
 
 from assay.agents import Limits
 from assay.errors import ConfigError
+from assay.runner import RaySettings
+from assay.train.grpo import grpo_train
 from assay.train.grpo_config import GRPOConfig, build_server_endpoint
 from assay.train.lora import Lora
+from assay.train.training_session import TrainingSession
 from assay.train.weight_updates import UploadWeights
 from assay.types import Endpoint
 
@@ -47,6 +50,7 @@ def config(**fields: Any) -> GRPOConfig:
         ({"warmup_steps": 5, "num_steps": 5, "schedule": "linear"}, "leave no step to decay in"),
         ({"max_staleness": 1}, "`max_staleness` has no effect without `server`"),
         ({"update_weights": UploadWeights()}, "`update_weights` has no effect without `server`"),
+        ({"engine": "ray"}, "`engine` needs `server`: workers of Ray cannot ask the model in"),
         ({"server": URL, "max_staleness": -1}, "max_staleness"),
         ({"server": "anthropic:claude"}, "'anthropic' models do not answer OpenAI's chat"),
         ({"server": Endpoint(provider="vllm", model="m", top_p=0.5)}, "`server` has top_p: set"),
@@ -202,6 +206,35 @@ def test_a_server_is_named_by_its_address_and_asked_with_the_settings_of_the_tra
     assert (named.provider, named.model, named.api_base) == ("vllm", "folder", URL)
     assert (named.temperature, named.top_p, named.max_tokens, named.stop) == (0.7, 1, 256, ("x",))
     assert named.extra_params == {"top_k": 5, "logprobs": True, "return_token_ids": True}
+
+
+def test_an_engine_is_named_by_a_word_and_may_change_on_a_resume() -> None:
+    spread = config(server=URL, engine="ray")
+
+    assert spread.engine == RaySettings()
+    assert spread.describe() == config(server=URL).describe()
+    with pytest.raises(ConfigError, match="engine='dask' is unknown"):
+        config(server=URL, engine="dask")
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({}, "`engine` needs `server`: workers of Ray cannot ask the model in this process"),
+        ({"server": URL}, "Ray workers cannot record into a SQLite file"),
+    ],
+)
+def test_a_training_that_ray_cannot_collect_is_refused_before_anything_is_loaded(
+    fields: dict[str, Any], problem: str, tmp_path: Path
+) -> None:
+    session = TrainingSession(store=tmp_path / "runs.db")
+
+    with pytest.raises(ConfigError, match=problem):
+        grpo_train(
+            config(**fields), [{"prompt": "a"}], lambda sample: 1.0, engine="ray", session=session
+        )
+
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_server_may_have_another_name_for_the_model_and_a_key() -> None:

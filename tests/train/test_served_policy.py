@@ -14,7 +14,7 @@ from aiohttp import ClientSession
 
 from assay.agents import RunContext
 from assay.errors import ConfigError
-from assay.providers import Reply
+from assay.providers import Reply, VersionedClient
 from assay.store import Store
 from assay.train.batches import RolloutGroup
 from assay.train.checkpoints import Checkpoints
@@ -23,7 +23,6 @@ from assay.train.lora import Lora
 from assay.train.policy import Policy
 from assay.train.rollout_collector import StepRollouts
 from assay.train.served_policy import (
-    ServedClient,
     check_recorded_tokens,
     drop_stale_rollouts,
     find_oldest_version,
@@ -352,7 +351,7 @@ def test_a_call_has_the_version_that_the_server_names_or_that_it_had_when_asked(
     named: str | None, recorded: str
 ) -> None:
     model = Model(named)
-    client = ServedClient(model)
+    client = VersionedClient(model)
     client.version = "step-1"
 
     def update() -> None:

@@ -7,7 +7,7 @@ from assay.agents import Agent
 from assay.datasets import FetchRules
 from assay.errors import ConfigError
 from assay.providers import EndpointLike
-from assay.runner import RaySettings
+from assay.runner import EngineRef, read_engine
 from assay.types import Endpoint, Sample
 
 Runner = str | Endpoint | Agent | Callable[[Sample], object]
@@ -49,13 +49,15 @@ class CertifySettings:
     warmup: int | None = None
     """Calls before the first measured one. None: one when the latency is a criterion."""
 
-    engine: RaySettings | None = None
-    """The Ray cluster whose workers call the agent and grade its answers. None: this process."""
+    engine: EngineRef | None = None
+    """Where the agent is called and its answers are graded: `"ray"`, or `RaySettings` with the
+    address of a cluster, on the workers of Ray. None: in this process."""
 
     fetch: FetchRules = field(default_factory=FetchRules)
     """Rules for fetching the golden dataset."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "engine", read_engine(self.engine, where="CertifySettings"))
         minimums = {"max_samples": 1, "concurrency": 1, "latency_concurrency": 1, "warmup": 0}
         for name, least in minimums.items():
             value = getattr(self, name)

@@ -50,7 +50,11 @@ def apply_engine_options(
     scripts = [split_target(args.file)[0]] if is_eval_file(args.file) else []
     refs = (*(args.agent or ()), *(args.scorer or ()))
     settings = read_engine_options(
-        args, (*scripts, *find_scripts(refs)), ignore, workers_need_engine=False
+        args,
+        (*scripts, *find_scripts(refs)),
+        ignore,
+        datasets=[each.file.dataset for each in variants],
+        workers_need_engine=False,
     )
     if settings is None:
         return variants
@@ -71,11 +75,13 @@ def read_engine_options(
     scripts: Iterable[Path] = (),
     ignore: Container[str] = (),
     *,
+    datasets: Iterable[object] = (),
     workers_need_engine: bool = True,
 ) -> RaySettings | None:
     """Return the settings of the cluster; None to run in this process.
 
-    `scripts`: files of the user's code; `ignore`: names of modules that were loaded before them.
+    `scripts`: files of the user's code; `ignore`: names of modules that were loaded before them;
+    `datasets`: those that this process reads, of which a file is not sent.
     Raises `ConfigError` for options that have no effect without `--engine`, for a store that
     workers cannot write to, and for code that must not be sent to workers.
     """
@@ -93,11 +99,13 @@ def read_engine_options(
         address=args.ray_address,
         workers=args.workers,
         variables=(*(args.ray_env or ()), *([] if key_env is None else [key_env])),
-        code=_collect_shipped_code(tuple(dict.fromkeys(scripts)), ignore),
+        code=_collect_shipped_code(tuple(dict.fromkeys(scripts)), ignore, datasets),
     )
 
 
-def _collect_shipped_code(scripts: tuple[Path, ...], ignore: Container[str]) -> ShippedCode:
+def _collect_shipped_code(
+    scripts: tuple[Path, ...], ignore: Container[str], datasets: Iterable[object]
+) -> ShippedCode:
     start = Path.cwd()
     modules = hash_loaded_files(start, ignore=ignore)
     # Scripts count as modules of the first one.
@@ -108,7 +116,10 @@ def _collect_shipped_code(scripts: tuple[Path, ...], ignore: Container[str]) -> 
     from .bundle_code import CodeRequest, collect_code
 
     first = scripts[0] if scripts else start / next(iter(modules))
-    found = collect_code(CodeRequest(kind="eval", scripts=(first,), start=start, modules=modules))
+    # Files that code names are sent with it. A dataset may be large, and workers get its samples.
+    read_here = [Path(each).resolve() for each in datasets if isinstance(each, str | os.PathLike)]
+    request = CodeRequest(kind="eval", scripts=(first,), start=start, modules=modules)
+    found = collect_code(replace(request, leave_out=frozenset(read_here)))
     names = {os.path.abspath(path): name for name, path in found.files.items()}
     return ShippedCode(
         files=found.files,

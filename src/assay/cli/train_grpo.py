@@ -13,7 +13,7 @@ from assay.datasets import SampleStream, Source
 from assay.environments import rename_environment
 from assay.errors import AssayError, ConfigError
 from assay.providers import LocalModel
-from assay.runner import Steps, Stop
+from assay.runner import RaySettings, Steps, Stop
 from assay.scorers import ScoreFunction, format_user_traceback, import_file
 from assay.train import (
     CheckpointSaved,
@@ -51,6 +51,7 @@ from .output import (
     print_report,
     redirect_output_to_stderr,
 )
+from .ray_options import ENGINE_OPTIONS, add_engine_options, find_scripts, read_engine_options
 from .resume import format_options, format_resume_hint
 from .show_training import format_reward, format_staleness
 from .signals import exit_interrupted, run_until_stopped
@@ -103,6 +104,7 @@ def configure(parser: ArgumentParser) -> None:
     add_flag(parser, "--resume", "resume the training in the output folder")
     add_flag(parser, "--take-over", "resume even if another process holds the run")
     add_grace_option(parser, "rollouts")
+    add_engine_options(parser)
     add_store_option(parser)
     add_report_options(parser, quiet=True)
 
@@ -112,6 +114,7 @@ def main(args: Namespace) -> int:
     # User code may print; stdout is for the report.
     try:
         with redirect_output_to_stderr():
+            loaded = frozenset(sys.modules)
             file = load_train_file(
                 args.file,
                 agent=args.agent,
@@ -124,8 +127,11 @@ def main(args: Namespace) -> int:
                 patience=args.patience,
                 report_to=args.report_to,
             )
+            scripts = [file.path, *find_scripts([] if args.agent is None else [args.agent])]
+            datasets = (file.prompts, file.eval_dataset)
+            engine = read_engine_options(args, scripts, loaded, datasets=datasets)
             with TrainDisplay(quiet=args.quiet) as display:
-                result = _TrainingMonitor(file, args, display).run()
+                result = _TrainingMonitor(file, args, display, engine).run()
     except InconclusiveError as error:
         # The run recorded nothing else, so this line is the whole report.
         if isinstance(failed := error.__cause__, EveryRolloutFailed) and not args.json:
@@ -220,8 +226,11 @@ def load_train_file(
 class _TrainingMonitor:
     """Runs one training and shows its progress."""
 
-    def __init__(self, file: TrainFile, args: Namespace, display: TrainDisplay) -> None:
+    def __init__(
+        self, file: TrainFile, args: Namespace, display: TrainDisplay, engine: RaySettings | None
+    ) -> None:
         self._file = file
+        self._engine = engine
         self._args = args
         self._display = display
         self._started = False
@@ -250,6 +259,7 @@ class _TrainingMonitor:
                     eval_dataset=file.eval_dataset,
                     prepare_messages=file.prepare_messages,
                     model=file.model,
+                    engine=self._engine,
                     session=session,
                 ),
                 stop,
@@ -407,6 +417,7 @@ def _format_grpo_hint(args: Namespace) -> str:
         "report_to",
         "output",
         "store",
+        *ENGINE_OPTIONS,
     )
     options = format_options(args, names)
     command = shlex.join(["assay", "train", "grpo", args.file, *options, "--resume"])

@@ -5,6 +5,7 @@ from .address import is_loopback as is_loopback
 from .attempt_errors import fills_context as fills_context
 from .attempt_errors import is_context_length_error as is_context_length_error
 from .attempt_errors import parse_retry_after as parse_retry_after
+from .azure_address import build_azure_path as build_azure_path
 from .call_threads import CallThreads as CallThreads
 from .call_threads import LoopMailbox as LoopMailbox
 from .client import Client as Client
@@ -19,6 +20,7 @@ from .connection import check_endpoint as check_endpoint
 from .connection import connect as connect
 from .connection import format_endpoint_name as format_endpoint_name
 from .daemon_threads import EXIT_GROUP as EXIT_GROUP
+from .gemini_adapter import build_gemini_path as build_gemini_path
 from .http import RequestTemplate as RequestTemplate
 from .http import make_excerpt as make_excerpt
 from .in_process import MAX_BATCH as MAX_BATCH
@@ -51,3 +53,4 @@ from .reply_redaction import Redactor as Redactor
 from .reply_redaction import list_header_secrets as list_header_secrets
 from .tool_text import CallStyle as CallStyle
 from .usage_totals import UsageTotals as UsageTotals
+from .versioned_client import VersionedClient as VersionedClient

@@ -1,5 +1,12 @@
 from .agent_gateway import find_agent_gateway as find_agent_gateway
-from .engine import EvalEngine as EvalEngine
+from .engines.in_process import EvalEngine as EvalEngine
+from .engines.ray import RayEngine as RayEngine
+from .engines.ray_cluster import RayCluster as RayCluster
+from .engines.ray_settings import EngineRef as EngineRef
+from .engines.ray_settings import RaySettings as RaySettings
+from .engines.ray_settings import ShippedCode as ShippedCode
+from .engines.ray_settings import read_engine as read_engine
+from .engines.ray_settings import refuse_file_store as refuse_file_store
 from .eval_config import EvalConfig as EvalConfig
 from .eval_config import PrepareMessages as PrepareMessages
 from .eval_config import check_max_cost as check_max_cost
@@ -10,6 +17,7 @@ from .eval_report import ReplayCounts as ReplayCounts
 from .eval_report import RunSamples as RunSamples
 from .eval_report import build_eval_report as build_eval_report
 from .evaluation import Resume as Resume
+from .evaluation import check_dataset as check_dataset
 from .evaluation import create_run_id as create_run_id
 from .evaluation import evaluate as evaluate
 from .evaluation import start_or_resume as start_or_resume
@@ -20,9 +28,6 @@ from .label_counts import count_labels as count_labels
 from .progress_line import format_duration as format_duration
 from .progress_line import format_progress as format_progress
 from .progress_line import show_progress as show_progress
-from .ray_settings import RaySettings as RaySettings
-from .ray_settings import ShippedCode as ShippedCode
-from .ray_settings import refuse_file_store as refuse_file_store
 from .record_run import record_samples as record_samples
 from .replay_source import is_recording_file as is_recording_file
 from .replay_source import open_recording as open_recording
@@ -42,6 +47,7 @@ from .run_progress import RunControl as RunControl
 from .run_progress import Stop as Stop
 from .run_report import ListedSample as ListedSample
 from .run_report import LowScores as LowScores
+from .run_report import NotJudged as NotJudged
 from .run_report import ReasonGroup as ReasonGroup
 from .run_report import RunReport as RunReport
 from .run_report import build_run_label as build_run_label
@@ -50,6 +56,7 @@ from .run_report import describe_run as describe_run
 from .run_report import find_body as find_body
 from .run_report import find_reason as find_reason
 from .run_report import group_low_scores as group_low_scores
+from .run_report import group_not_judged as group_not_judged
 from .run_report import list_worst as list_worst
 from .run_report import normalize_reason as normalize_reason
 from .run_report import read_summary as read_summary
@@ -61,6 +68,9 @@ from .session_label import build_session_label as build_session_label
 from .shard import Shard as Shard
 from .shard_run import ShardReport as ShardReport
 from .shard_run import run_shard as run_shard
+from .shared_budget import BUDGET as BUDGET
+from .shared_budget import BudgetLedger as BudgetLedger
+from .shared_budget import BudgetMessage as BudgetMessage
 from .sync_evaluation import evaluate_sync as evaluate_sync
 from .training_report import RecordedEvaluation as RecordedEvaluation
 from .training_report import Steps as Steps

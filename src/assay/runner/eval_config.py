@@ -46,7 +46,7 @@ from assay.types import (
     stable_id,
 )
 
-from .ray_settings import RaySettings
+from .engines.ray_settings import EngineRef, RaySettings, read_engine
 from .replay_source import describe_replay
 from .seeds import derive_environment_seed, derive_sampling_seed
 
@@ -58,6 +58,10 @@ PrepareMessages = Callable[[Sample], Sequence[Message | dict[str, Any]]]
 SampleRollout = Callable[[ModelClient | None, Sample], Awaitable[Trajectory]]
 
 _ENDPOINT_FOLLOWS: ContextVar[bool] = ContextVar("_ENDPOINT_FOLLOWS", default=False)
+
+
+# Each sample in progress is a task of the event loop, and a queue place of the store.
+_MAX_CONCURRENCY = 100_000
 
 
 @contextmanager
@@ -101,15 +105,8 @@ class _EngineField:
     def __get__(self, config: "EvalConfig | None", kind: type | None = None) -> RaySettings | None:
         return None if config is None else config.__dict__.get("_engine")
 
-    def __set__(self, config: "EvalConfig", given: RaySettings | Literal["ray"] | None) -> None:
-        found = RaySettings() if given == "ray" else given
-        if not isinstance(found, RaySettings | None):
-            raise ConfigError(
-                f"engine={found!r} is unknown",
-                where="EvalConfig",
-                hint="pass 'ray' or RaySettings(...), or omit it to run in this process",
-            )
-        config.__dict__["_engine"] = found
+    def __set__(self, config: "EvalConfig", given: EngineRef | None) -> None:
+        config.__dict__["_engine"] = read_engine(given, where="EvalConfig")
 
 
 @accept_environment_alias("environment_factory")
@@ -279,7 +276,7 @@ class EvalConfig:
         for name in ("workspace", "setup", "check"):
             if getattr(self, name) is not None and agent is None:
                 raise ConfigError(
-                    f"`{name}` has no effect without an agent that works in a folder",
+                    f"`{name}` needs an agent that works in a folder, which a model alone does not",
                     where="EvalConfig",
                     hint="set `agent` (--agent), such as claude-code or cmd:COMMAND",
                 )
@@ -350,6 +347,10 @@ class EvalConfig:
             value = getattr(self, name)
             if not _is_plain_number(value, int) or value < 1:
                 raise ConfigError(f"{name}={value!r} is not a number above 0", where="EvalConfig")
+        if self.concurrency > _MAX_CONCURRENCY:
+            raise ConfigError(
+                f"concurrency={self.concurrency} is above {_MAX_CONCURRENCY}", where="EvalConfig"
+            )
         for name in ("seed", "max_samples"):
             value = getattr(self, name)
             if value is not None and not _is_plain_number(value, int):

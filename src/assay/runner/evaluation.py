@@ -26,14 +26,14 @@ from assay.store import (
 from assay.types import Sample, compute_file_sha256, reduce_gc_frequency, stable_id
 
 from .agent_gateway import find_agent_gateway
-from .engine import EvalEngine
+from .engines.in_process import EvalEngine
+from .engines.ray_settings import EngineRef, refuse_file_store
 from .eval_config import EvalConfig
 from .eval_report import EvalReport, ReplayCounts, build_eval_report
 from .git_commit import read_git_commit
 from .kept_rollouts import KeptRollouts, iterate_reused_runs
 from .opening_messages import check_opening
 from .peers import Peers
-from .ray_settings import refuse_file_store
 from .replay_source import connect_model, open_replay
 from .rollout_job import RolloutJob, build_rollout_jobs
 from .run_progress import Progress, ProgressCallback, RunControl, Stop
@@ -67,16 +67,19 @@ class Resume:
     """Abort if the prompt of a recorded sample has changed since."""
 
 
-async def evaluate(
+async def evaluate(  # noqa: PLR0913  # an evaluation, and where it runs
     dataset: Source | SampleStream,
     config: EvalConfig,
     *,
     store: Store | str | Path | None = None,
+    engine: EngineRef | None = None,
     resume: Resume | str | None = None,
     watch: ProgressCallback | None = None,
     stop: Stop | None = None,
 ) -> EvalReport:
     """Roll out and score every sample, recording each durably as it ends.
+
+    `engine` executes the samples in place of that of `config`.
 
     A failure is data: it is attributed to its boundary and kept with its sample, and the other
     samples continue. Raises errors that affect the whole run: an unreadable dataset, a refused
@@ -84,6 +87,8 @@ async def evaluate(
     reached. Samples recorded before the error are kept, and the run can be resumed.
     """
     stop = stop or Stop()
+    if engine is not None:
+        config = replace(config, engine=engine)
     given = Resume(resume) if isinstance(resume, str) else resume
     with open_replay(config, store) as (config, replay):
         prepared = prepare_evaluation(dataset, config, replay)
@@ -113,7 +118,10 @@ class PreparedEvaluation:
 
 
 def prepare_evaluation(
-    dataset: Source | SampleStream, config: EvalConfig, replay: "Replay | None"
+    dataset: Source | SampleStream,
+    config: EvalConfig,
+    replay: "Replay | None",
+    shard: Shard | None = None,
 ) -> PreparedEvaluation:
     """Find every mistake in the request before a run is created or anything is paid for."""
     with reduce_gc_frequency():
@@ -121,8 +129,20 @@ def prepare_evaluation(
         _check_price(config)
         client = connect_model(config, replay)
         samples = _open_sample_stream(dataset, config)
-        spec = _build_run_spec(samples, config, _count_samples(samples, config))
+        if shard is not None and shard.total is not None:
+            total: int | None = shard.total
+        else:
+            # Shards that are started by themselves must agree on the number.
+            alone = shard is not None and not shard.allows_changed_total
+            total = _count_samples(samples, config, must_count=alone)
+        spec = _build_run_spec(samples, config, total)
         return PreparedEvaluation(config, client, samples, spec, replay)
+
+
+def check_dataset(dataset: Source | SampleStream, config: EvalConfig) -> int | None:
+    """Check the samples as far as `evaluate` does before its first call. Return their number."""
+    with reduce_gc_frequency():
+        return _count_samples(_open_sample_stream(dataset, config), config, must_count=False)
 
 
 async def execute_evaluation(
@@ -140,7 +160,7 @@ async def execute_evaluation(
         stack.enter_context(reduce_gc_frequency())
         if isinstance(target, Shard):
             run, read = await _join_shard(store, prepared, target)
-            build_engine = await stack.enter_async_context(open_engine(config, store, folder))
+            build_engine = await stack.enter_async_context(open_engine(config, store, stop, folder))
             # The total of the run says nothing about the samples of one shard.
             peers = Peers(run, count=target.count, failed_before=target.failed_before)
             control = RunControl(Progress(), watch, stop, replay=prepared.replay, peers=peers)
@@ -151,7 +171,7 @@ async def execute_evaluation(
                 if target.rescore:
                     spec, target = replace(spec, reuses=store.run(target.run_id).id), None
             # Before the run is created: workers of a cluster may refuse its configuration.
-            build_engine = await stack.enter_async_context(open_engine(config, store, folder))
+            build_engine = await stack.enter_async_context(open_engine(config, store, stop, folder))
             run = start_or_resume(store, spec, target, allow_changed_scorer=config.rolls_out)
             total = None if spec.total is None else spec.total * config.repeats
             control = RunControl(Progress(total=total), watch, stop, replay=prepared.replay)
@@ -182,7 +202,12 @@ async def _join_shard(
         )
     changed = shard.allow_changed_dataset
     spec = replace(prepared.spec, id=shard.run_id)
-    run = store.join_run(spec, shard=str(shard), allow_changed_dataset=changed)
+    run = store.join_run(
+        spec,
+        shard=str(shard),
+        allow_changed_dataset=changed,
+        allow_changed_total=shard.allows_changed_total,
+    )
     read: Iterable[Sample] = prepared.samples
     if not run.is_new:
         try:
@@ -211,11 +236,12 @@ def _build_run_spec(samples: SampleStream, config: EvalConfig, total: int | None
 
 @asynccontextmanager
 async def open_engine(
-    config: EvalConfig, store: Store, dataset_folder: Path | None = None
+    config: EvalConfig, store: Store, stop: Stop, dataset_folder: Path | None = None
 ) -> AsyncIterator[Callable[[Run], Callable[..., EvalEngine]]]:
     """Start what executes the samples. Yield a function that returns how to build a run's engine.
 
-    Raises `ConfigError` if the workers of a cluster cannot execute the configuration.
+    A stop request ends the wait for the workers of a cluster. Raises `ConfigError` if they cannot
+    execute the configuration.
     """
 
     def build_engine(wired: EvalConfig, *given: Any) -> EvalEngine:
@@ -227,10 +253,13 @@ async def open_engine(
     if config.engine is None:
         yield lambda run: build_engine
         return
-    from .ray_cluster import RayCluster
+    from .engines.ray_cluster import RayCluster
 
-    async with RayCluster(config, store, dataset_folder) as cluster:
-        yield cluster.build_engine
+    async with AsyncExitStack() as stack:
+        cluster = RayCluster(config, store, dataset_folder)
+        is_ready = await cluster.start(stack, stop)
+        # The engine of this process starts no sample of a stopped run.
+        yield cluster.build_engine if is_ready else lambda run: build_engine
 
 
 async def execute_jobs(
@@ -336,8 +365,11 @@ def _open_sample_stream(dataset: Source | SampleStream, config: EvalConfig) -> S
     return dataset if config.max_samples is None else dataset.with_limit(config.max_samples)
 
 
-def _count_samples(samples: SampleStream, config: EvalConfig) -> int | None:
-    """Count the samples, if that is possible up front. Raises `ConfigError` for a wrong prompt."""
+def _count_samples(samples: SampleStream, config: EvalConfig, *, must_count: bool) -> int | None:
+    """Count the samples, if that is possible up front. Raises `ConfigError` for a wrong prompt.
+
+    With `must_count`, they are counted unless that takes a download or the only pass.
+    """
     prepare = config.prepare_messages
     template = prepare if isinstance(prepare, PromptTemplate) else None
     checked = samples if template is None else template.check_samples(samples)
@@ -346,7 +378,9 @@ def _count_samples(samples: SampleStream, config: EvalConfig) -> int | None:
     # Reading the whole file first finds a bad row before any model call is paid for.
     is_mock = config.endpoint is not None and config.endpoint.provider == "mock"
     pays = config.rolls_out and not is_mock
-    if samples.file is not None and (pays or template is not None or config.uses_workspace):
+    in_memory = must_count and samples.total is not None
+    must_count = must_count or pays or template is not None or config.uses_workspace
+    if in_memory or (samples.file is not None and must_count):
         return sum(1 for _ in checked)
     if template is not None and not samples.reads_once:
         # A dataset of a hub is not downloaded twice: its rows have the same fields.

@@ -8,7 +8,7 @@ from assay.errors import AssayError, StoreError
 from assay.store import InsertRow, Run, build_result_row
 from assay.types import Failure, Sample, reduce_gc_frequency
 
-from .engine import EvalEngine
+from .engines.in_process import EvalEngine
 from .eval_config import EvalConfig
 from .evaluation import execute_jobs
 from .rollout_job import RolloutJob, build_rollout_jobs

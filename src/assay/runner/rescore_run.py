@@ -5,19 +5,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Literal
 
 from assay.errors import ConfigError
 from assay.scorers import ScoreFunction
 from assay.store import ResultRow, Run, RunSpec, Store, sample_key
 from assay.types import Boundary, Sample, reduce_gc_frequency, stable_id
 
-from .engine import EvalEngine
+from .engines.in_process import EvalEngine
+from .engines.ray_settings import EngineRef, refuse_file_store
 from .eval_config import EvalConfig
 from .eval_report import EvalReport, build_eval_report
 from .evaluation import Resume, create_run_id, execute_jobs, open_engine, start_or_resume
 from .peers import Peers
-from .ray_settings import RaySettings, refuse_file_store
 from .rollout_job import RolloutJob
 from .run_progress import Progress, ProgressCallback, RunControl, Stop
 from .shard import Shard
@@ -54,7 +53,7 @@ class RescoreOptions:
     stops_early: bool = True
     """Whether to stop the new run when none of its samples succeeds."""
 
-    engine: RaySettings | Literal["ray"] | None = None
+    engine: EngineRef | None = None
     """Where samples are scored, as in `EvalConfig`."""
 
 
@@ -77,7 +76,7 @@ async def rescore(
     opened = store if isinstance(store, Store) else Store.open(store, create=False)
     try:
         plan = _plan_rescore(opened.run(run_id), score_fn, options)
-        async with open_engine(plan.config, opened) as build_engine:
+        async with open_engine(plan.config, opened, stop) as build_engine:
             run = start_or_resume(opened, plan.spec, options.resume, allow_changed_scorer=True)
             control = RunControl(
                 Progress(total=plan.rollouts), watch, stop, stops_early=options.stops_early
@@ -108,7 +107,8 @@ async def rescore_shard(
             where="--workers",
             hint="leave out --workers",
         )
-    run = store.join_run(replace(plan.spec, id=shard.run_id), shard=str(shard))
+    spec = replace(plan.spec, id=shard.run_id)
+    run = store.join_run(spec, shard=str(shard), allow_changed_total=shard.allows_changed_total)
     peers = Peers(run, count=shard.count, failed_before=shard.failed_before)
     control = RunControl(Progress(), None, stop, stops_early=options.stops_early, peers=peers)
     await _execute_rescore(plan, run, control, shard=shard)

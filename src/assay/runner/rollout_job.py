@@ -25,6 +25,10 @@ class RolloutJob:
     sample_id: str
     """The id of the sample before user code could change it."""
 
+    group: int | None = None
+    """The number that members of a group share, and with it the seed of their environment. None:
+    each repeat has a seed of its own."""
+
     prompt_digest: str | None = None
     """Digest of the first messages; None until they are prepared."""
 

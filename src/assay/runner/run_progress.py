@@ -92,7 +92,7 @@ class Stop:
 
         self.requested = False
         self.at_once = False
-        self._listeners: list[Callable[[], None]] = []
+        self._listeners: list[Callable[[], object]] = []
 
     def request(self) -> None:
         """Start no more samples. A second request cancels the samples in flight."""
@@ -101,7 +101,7 @@ class Stop:
         for listener in self._listeners:
             listener()
 
-    def listen(self, listener: Callable[[], None]) -> None:
+    def listen(self, listener: Callable[[], object]) -> None:
         self._listeners.append(listener)
 
 

@@ -9,17 +9,19 @@ from pathlib import Path
 from assay.datasets import SampleStream, Source
 from assay.store import Store
 
+from .engines.ray_settings import EngineRef
 from .eval_config import EvalConfig
 from .eval_report import EvalReport
 from .evaluation import Resume, evaluate
 from .run_progress import ProgressCallback, Stop
 
 
-def evaluate_sync(
+def evaluate_sync(  # noqa: PLR0913  # those of `evaluate`
     dataset: Source | SampleStream,
     config: EvalConfig,
     *,
     store: Store | str | Path | None = None,
+    engine: EngineRef | None = None,
     resume: Resume | str | None = None,
     watch: ProgressCallback | None = None,
     stop: Stop | None = None,
@@ -30,7 +32,8 @@ def evaluate_sync(
     event loop of its own, and the caller's loop waits. Ctrl-C cancels the evaluation; recorded
     samples are kept.
     """
-    run = partial(evaluate, dataset, config, store=store, resume=resume, watch=watch, stop=stop)
+    where = partial(evaluate, dataset, config, store=store, engine=engine)
+    run = partial(where, resume=resume, watch=watch, stop=stop)
     try:
         asyncio.get_running_loop()
     except RuntimeError:

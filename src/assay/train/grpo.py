@@ -7,16 +7,25 @@ and are recorded as a run. An interrupted training can be resumed by another pro
 import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, ExitStack, suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from assay.agents import AgentRef
 from assay.datasets import SampleStream, SkippedRows, Source
 from assay.environments import EnvironmentLike, accept_environment_alias
 from assay.errors import ConfigError, StoreError
-from assay.providers import LocalClient, LocalModel, ModelClient
-from assay.runner import EvalConfig, PrepareMessages, find_agent_gateway, use_workspaces
+from assay.providers import ClientSettings, LocalClient, LocalModel, ModelClient
+from assay.runner import (
+    EngineRef,
+    EvalConfig,
+    PrepareMessages,
+    find_agent_gateway,
+    read_engine,
+    refuse_file_store,
+    use_workspaces,
+)
 from assay.scorers import ScoreFunction
 from assay.store import RunStatus, Store
 
@@ -24,7 +33,12 @@ from .batches import select_trained_rollouts
 from .checkpoints import Checkpoints, TrainingProgress, write_folder
 from .curve import render_reward_curve
 from .deterministic_batches import Lockstep
-from .grpo_config import GRPOConfig, build_policy_endpoint
+from .grpo_config import (
+    GRPOConfig,
+    build_policy_endpoint,
+    build_server_endpoint,
+    list_server_conflicts,
+)
 from .grpo_plan import GRPOPlan, begin_run, plan_training
 from .held_out import EvalStep, HeldOutEvaluation, find_best, is_exhausted
 from .metric_sinks import MetricReport, TrackedTraining, check_metric_sinks
@@ -32,7 +46,7 @@ from .output_folder import MetricsFile, OutputFolder, RecordedMetrics
 from .packages import check_training_packages
 from .policy import Policy, fix_seed
 from .preserve_state import ModelSettings, preserve_settings
-from .rollout_collector import RolloutCollector, RolloutRecording, StepInterrupted, StepRollouts
+from .rollout_collector import RolloutCollector, StepInterrupted, StepRollouts
 from .rollout_pipeline import RolloutPipeline
 from .served_policy import EveryRolloutStale, ServedPolicy
 from .step_statistics import StepMetrics, Update, compute_step_metrics
@@ -49,6 +63,9 @@ from .training_session import (
 from .trl_backend import TrlFollower, TrlLeader, TrlListener, TrlStart
 from .trl_processes import check_single_process
 from .trl_trainer import check_trl
+
+if TYPE_CHECKING:
+    from assay.runner import RayCluster
 
 
 @dataclass(frozen=True)
@@ -103,6 +120,7 @@ def grpo_train(  # noqa: PLR0913  # the parts of an evaluation, and where it lea
     eval_dataset: Source | SampleStream | None = None,
     prepare_messages: PrepareMessages | None = None,
     model: LocalModel | None = None,
+    engine: EngineRef | None = None,
     session: TrainingSession | None = None,
 ) -> GRPOResult:
     """Train a model on the scores of its own rollouts, and record every one of them.
@@ -115,7 +133,9 @@ def grpo_train(  # noqa: PLR0913  # the parts of an evaluation, and where it lea
     `eval_dataset` is never trained on: every `config.eval_every` steps it is rolled out and scored
     in the same way, as a run of its own.
     `prepare_messages` is that of an evaluation too; `config` may have it instead.
-    `model` is a loaded model, which is trained in place. Called within a running event loop, this
+    `model` is a loaded model, which is trained in place.
+    `engine` makes the rollouts on the workers of Ray, which ask the server that `config` names;
+    `config` may have it instead. Called within a running event loop, this
     blocks it; await `grpo_train_async` there instead.
     """
     training = grpo_train_async(
@@ -127,6 +147,7 @@ def grpo_train(  # noqa: PLR0913  # the parts of an evaluation, and where it lea
         eval_dataset=eval_dataset,
         prepare_messages=prepare_messages,
         model=model,
+        engine=engine,
         session=session,
     )
     try:
@@ -149,12 +170,19 @@ async def grpo_train_async(  # noqa: PLR0913  # as above
     eval_dataset: Source | SampleStream | None = None,
     prepare_messages: PrepareMessages | None = None,
     model: LocalModel | None = None,
+    engine: EngineRef | None = None,
     session: TrainingSession | None = None,
 ) -> GRPOResult:
     """Train like `grpo_train`, without blocking the event loop."""
     session = session or TrainingSession()
     if prepare_messages is not None:
         config = config.model_copy(update={"prepare_messages": prepare_messages})
+    if engine is not None:
+        config = config.model_copy(update={"engine": read_engine(engine, where="grpo_train()")})
+        if unfit := list(list_server_conflicts(config)):
+            raise ConfigError("; ".join(unfit), where="grpo_train()")
+    if config.engine is not None:
+        refuse_file_store(session.store)
     check_training_packages()
     check_metric_sinks(config.report_to)
     if config.backend == "local":
@@ -173,7 +201,7 @@ async def grpo_train_async(  # noqa: PLR0913  # as above
             where=str(output.folder),
             hint=f"set num_steps to {done[-1]} or more",
         )
-    with ExitStack() as stack:
+    async with AsyncExitStack() as stack:
         stack.enter_context(fix_seed(config.seed))
         if model is None:
             model = await asyncio.to_thread(_load_policy_model, config)
@@ -182,7 +210,27 @@ async def grpo_train_async(  # noqa: PLR0913  # as above
         if not isinstance(store, Store):
             store = stack.enter_context(Store.open(store))
         stack.enter_context(output.claim(resume=session.resume, take_over=session.take_over))
-        return await _GRPOTraining(plan, session, output, policy, store).run()
+        cluster = _build_cluster(plan, store)
+        # Before the run is recorded: its workers may refuse the configuration.
+        if cluster is not None and not await cluster.start(stack, session.stop):
+            cluster = None  # a stopped training takes no step
+        return await _GRPOTraining(plan, session, output, policy, store, cluster).run()
+
+
+def _build_cluster(plan: GRPOPlan, store: Store) -> "RayCluster | None":
+    """Return the cluster whose workers make the rollouts; None to make them in this process."""
+    config = plan.config
+    if config.engine is None:
+        return None
+    from assay.runner import RayCluster  # needs the extra `ray`
+
+    collection = replace(
+        plan.evaluation,
+        endpoint=build_server_endpoint(config),
+        client=ClientSettings(concurrency=config.concurrency),
+        engine=config.engine,
+    )
+    return RayCluster(collection, store, plan.dataset_folder)
 
 
 def _load_policy_model(config: GRPOConfig) -> LocalModel:
@@ -224,8 +272,10 @@ class _GRPOTraining:
         output: OutputFolder,
         policy: Policy,
         store: Store,
+        cluster: "RayCluster | None",
     ) -> None:
         self._plan = plan
+        self._cluster = cluster
         self._config = plan.config
         self._session = session
         self._output = output
@@ -265,16 +315,12 @@ class _GRPOTraining:
             if self._served is not None and self._session.resume:
                 await self._served.start(self._progressed.step)
             self._notify(TrainingStarted(run.id, self._progressed.step, self._config.num_steps))
-            resumed = self._session.resume
-            done = run.read_done_keys() if resumed else frozenset[str]()
-            kept = run.read_kept_keys() if resumed else frozenset[str]()
             async with AsyncExitStack() as stack:
                 self._report = await asyncio.to_thread(self._open_report, run.id)
                 stack.push_async_callback(asyncio.to_thread, self._report.close)
-                writer = await stack.enter_async_context(run.writer())
-                recording = RolloutRecording(run, writer, run.key_fingerprint, done, kept)
+                await self._send_weight_version()
                 evaluation = await self._open_agent(stack, client)
-                collector = self._build_collector(recording, client, evaluation)
+                collector = self._build_collector(client, evaluation)
                 self._held_out = HeldOutEvaluation.build(
                     self._plan,
                     run.id,
@@ -282,6 +328,8 @@ class _GRPOTraining:
                     collector=collector,
                     watch=self._report_evaluation_progress,
                 )
+                resumed = self._session.resume
+                await stack.enter_async_context(collector.record_in(run, resumed=resumed))
                 if self._trl is None:
                     whole = await self._take_all_steps(collector)
                 else:
@@ -318,6 +366,8 @@ class _GRPOTraining:
     async def _open_agent(self, stack: AsyncExitStack, client: ModelClient) -> EvalConfig:
         """Return the evaluation, with its agent behind a gateway that all steps share."""
         evaluation = self._plan.evaluation
+        if self._cluster is not None:
+            return evaluation  # each worker has a gateway
         if (close := getattr(evaluation.agent, "close", None)) is not None:
             stack.push_async_callback(close)
         if (gateway := find_agent_gateway(evaluation, client)) is None:
@@ -328,9 +378,12 @@ class _GRPOTraining:
             wired = use_workspaces(wired, self._plan.dataset_folder)
         return wired
 
-    def _build_collector(
-        self, recording: RolloutRecording, client: ModelClient, evaluation: EvalConfig
-    ) -> RolloutCollector:
+    async def _send_weight_version(self) -> None:
+        if self._served is not None and self._cluster is not None:
+            assert self._served.client.version is not None  # the server was started
+            await self._cluster.set_weight_version(self._served.client.version)
+
+    def _build_collector(self, client: ModelClient, evaluation: EvalConfig) -> RolloutCollector:
         plan, stop = self._plan, self._session.stop
         lockstep = None
         if plan.config.lockstep and self._served is None:
@@ -341,8 +394,8 @@ class _GRPOTraining:
             evaluation=evaluation,
             order=plan.order,
             client=client,
-            recording=recording,
             stop=stop,
+            cluster=self._cluster,
             lockstep=lockstep,
             watch=lambda step, done, of: self._notify(RolloutFinished(step, done, of)),
         )
@@ -382,6 +435,7 @@ class _GRPOTraining:
                     await self._record_step(metrics, collected.position)
                     if self._served is not None:
                         await self._served.push(step)
+                        await self._send_weight_version()
                     if config.saves_after(step):
                         await self._save()
             except StepInterrupted:

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, field_validator,
 
 from assay.agents import Limits
 from assay.providers import CallStyle, find_provider, to_endpoint
-from assay.runner import PrepareMessages
+from assay.runner import PrepareMessages, RaySettings, read_engine
 from assay.types import Endpoint
 
 from .lora import Lora
@@ -85,6 +85,10 @@ class GRPOConfig(BaseModel):
     max_staleness: int = Field(default=0, ge=0)
     """How many steps older than the policy the weights may be that sampled a rollout. 0: sampling
     and learning take turns. Above: they overlap. Older rollouts are dropped and counted."""
+
+    engine: RaySettings | None = Field(default=None, exclude=True)
+    """What makes the rollouts: `"ray"`, or `RaySettings` with the address of a cluster, the workers
+    of Ray. They ask `server`. None: this process."""
 
     prepare_messages: PrepareMessages | None = Field(default=None, exclude=True)
     """Builds the messages for the model, as in an evaluation. None: the sample's messages."""
@@ -207,6 +211,11 @@ class GRPOConfig(BaseModel):
             )
         return taken
 
+    @field_validator("engine", mode="before")
+    @classmethod
+    def _read_engine(cls, value: Any) -> RaySettings | None:
+        return read_engine(value, where="GRPOConfig")
+
     @field_validator("report_to", mode="before")
     @classmethod
     def _check_report_to(cls, value: Any) -> tuple[Any, ...]:
@@ -310,6 +319,11 @@ def list_server_conflicts(config: GRPOConfig) -> Iterator[str]:
     if server is None:
         if config.max_staleness:
             yield "`max_staleness` has no effect without `server`"
+        if config.engine is not None:
+            yield (
+                "`engine` needs `server`: workers of Ray cannot ask the model in this process. "
+                "Serve it, such as with examples/serve/chat_server.py"
+            )
         if config.update_weights is not None:
             yield "`update_weights` has no effect without `server`"
         return

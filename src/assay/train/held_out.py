@@ -18,7 +18,7 @@ from assay.types import stable_id
 
 from .grpo_plan import GRPOPlan, HeldOutSet, PromptDraw, PromptOrder
 from .output_folder import TrainingStep
-from .rollout_collector import RolloutCollector, RolloutRecording, StepInterrupted
+from .rollout_collector import RolloutCollector, StepInterrupted
 
 
 class EvalStep(TrainingStep):
@@ -124,11 +124,7 @@ class HeldOutEvaluation:
         started, run = time.perf_counter(), self._open_run(step)
         status: RunStatus = "failed"
         try:
-            async with run.writer() as writer:
-                done, kept = run.read_done_keys(), run.read_kept_keys()
-                self.collector.recording = RolloutRecording(
-                    run, writer, run.key_fingerprint, done, kept
-                )
+            async with self.collector.record_in(run, resumed=True):
                 await self.collector.collect(step, 0)
             status = "completed"
         except (StepInterrupted, asyncio.CancelledError):

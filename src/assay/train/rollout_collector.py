@@ -3,14 +3,22 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Container, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assay.errors import TrainingError
 from assay.providers import ModelClient
-from assay.runner import EvalConfig, EvalEngine, Progress, RolloutJob, RunControl, Stop
+from assay.runner import (
+    EvalConfig,
+    EvalEngine,
+    Progress,
+    RolloutJob,
+    RunControl,
+    Stop,
+)
 from assay.store import Run, Writer, sample_key
 from assay.types import Boundary, Sample, Status, Trajectory
 
@@ -18,6 +26,9 @@ from .batches import RolloutGroup
 from .deterministic_batches import Lockstep
 from .grpo_config import GRPOConfig
 from .grpo_plan import UNROLLED_FIELDS, PromptDraw, PromptOrder
+
+if TYPE_CHECKING:
+    from assay.runner import RayCluster, RayEngine
 
 STEP_KEY = "training_step"
 """Key of `Sample.metadata`: the step that a rollout was made for."""
@@ -79,6 +90,9 @@ class RolloutRecording:
     kept: Container[str] = frozenset[str]()
     """Keys of rollouts that an earlier process could not score."""
 
+    engine: "RayEngine | None" = None
+    """What makes the rollouts on the workers of a cluster. None: this process makes them."""
+
 
 @dataclass
 class RolloutCollector:
@@ -88,19 +102,41 @@ class RolloutCollector:
     evaluation: EvalConfig
     order: PromptOrder
     client: ModelClient
-    recording: RolloutRecording
     stop: Stop
+    cluster: "RayCluster | None" = None
+    """The workers that make rollouts. None: this process makes them."""
+
     lockstep: Lockstep | None = None
     """Batches the calls of all rollouts. None: the client batches calls as they arrive."""
 
     watch: Callable[[int, int, int], None] | None = None
     """Called with the step, the number of its rollouts that are done, and their total."""
 
+    recording: RolloutRecording = field(init=False)
+    """Set while a run is open."""
+
     _step: int = field(default=0, init=False)
     _reused: int = field(default=0, init=False)
     _succeeded: bool = field(default=False, init=False)
     _failed_steps: int = field(default=0, init=False)
     """Steps in a row of which no rollout succeeded."""
+
+    @asynccontextmanager
+    async def record_in(self, run: Run, *, resumed: bool) -> AsyncIterator[None]:
+        """Record rollouts in this run while the block lasts."""
+        done = run.read_done_keys() if resumed else frozenset[str]()
+        kept = run.read_kept_keys() if resumed else frozenset[str]()
+        async with AsyncExitStack() as stack:
+            writer, engine = await stack.enter_async_context(run.writer()), None
+            if self.cluster is not None:
+                # No probing with a few samples first: a step starts as a whole.
+                control = RunControl(
+                    Progress(), self._report_progress, self.stop, stops_early=False
+                )
+                built = self.cluster.build_engine(run)(self.evaluation, None, writer, control)
+                engine = await stack.enter_async_context(built)
+            self.recording = RolloutRecording(run, writer, run.key_fingerprint, done, kept, engine)
+            yield
 
     async def collect(self, step: int, position: int) -> StepRollouts:
         """Return all rollouts of a step. Raises `StepInterrupted` if it was stopped before its end.
@@ -155,22 +191,36 @@ class RolloutCollector:
         todo = [unit for unit in units if unit.key not in recorded]
         self._reused += len(recorded) + sum(unit.kept is not None for unit in todo)
         progress = Progress(total=len(units), already_done=len(recorded))
+        if self.recording.engine is not None:
+            await self.recording.engine.execute(iter(todo), progress)
+            recorded |= await asyncio.to_thread(self._load_collected, todo)
+        else:
+            await self._roll_out_here(todo, progress)
+        samples = [recorded.get(unit.key, unit.sample) for unit in units]
+        if any(sample.status not in _ENDED_STATUSES for sample in samples):
+            raise StepInterrupted
+        starts = range(0, len(samples), size)
+        return [RolloutGroup(tuple(samples[start : start + size])) for start in starts]
+
+    async def _roll_out_here(self, todo: Sequence[RolloutJob], progress: Progress) -> None:
         # In waves: a rollout that starts when another ends would make batches depend on timing.
         for start in range(0, len(todo), self.config.concurrency):
             wave = todo[start : start + self.config.concurrency]
             evaluation = replace(self.evaluation, concurrency=len(wave))
             control = RunControl(progress, self._report_progress, self.stop)
             engine = _TrainingEngine(evaluation, self.client, self.recording.writer, control)
-            engine.group_size = size
             if self.lockstep is not None:
                 engine.lockstep = self.lockstep
                 self.lockstep.expect(sum(unit.kept is None for unit in wave))
             await engine.run(iter(wave))
-        samples = [recorded.get(unit.key, unit.sample) for unit in units]
-        if any(sample.status not in _ENDED_STATUSES for sample in samples):
-            raise StepInterrupted
-        starts = range(0, len(samples), size)
-        return [RolloutGroup(tuple(samples[start : start + size])) for start in starts]
+
+    def _load_collected(self, units: Sequence[RolloutJob]) -> dict[str, Sample]:
+        """Return the rollouts that workers recorded: samples never pass through Ray."""
+        found = dict(self.recording.run.samples_by_key(unit.key for unit in units))
+        if not self.stop.requested:
+            return found
+        # A failure may be that of an earlier attempt, if the stop came before this one.
+        return {key: each for key, each in found.items() if each.failure is None}
 
     def _build_job(self, drawn: PromptDraw, member: int, step: int) -> RolloutJob:
         sample, recording = drawn.sample, self.recording
@@ -188,7 +238,8 @@ class RolloutCollector:
             }
         )
         key = sample_key(recording.run.id, sample.id, repeat, recording.fingerprint)
-        return RolloutJob(own, repeat, key, sample.id)
+        # Advantages compare answers to one task: members of a group must have the same one.
+        return RolloutJob(own, repeat, key, sample.id, group=repeat // self.config.group_size)
 
     def _load_recorded(self, units: Sequence[RolloutJob]) -> dict[str, Sample]:
         """Return the rollouts among these that are in the store, by key.
@@ -217,10 +268,9 @@ class RolloutCollector:
 
 
 class _TrainingEngine(EvalEngine):
-    """Reports the end of each rollout before it is scored. A group shares its task."""
+    """Reports the end of each rollout before it is scored."""
 
     lockstep: Lockstep | None = None
-    group_size = 1
     # No probing with a few samples first: a wave starts as a whole.
     _probes = False
 
@@ -235,7 +285,3 @@ class _TrainingEngine(EvalEngine):
         finally:
             if self.lockstep is not None:
                 self.lockstep.leave()
-
-    def _compute_environment_seed(self, job: RolloutJob) -> int | None:
-        # Advantages compare answers to one task: members of a group must have the same one.
-        return self._config.seed_of(job.sample, job.repeat // self.group_size)

@@ -11,8 +11,8 @@ from statistics import fmean
 from typing import Any
 
 from assay.errors import ConfigError, EndpointError, TrainingError
-from assay.providers import ClientSettings, ClientWrapper, ModelClient, Reply, connect
-from assay.types import Endpoint, Message, ModelCall, Sample, ToolSpec
+from assay.providers import ClientSettings, VersionedClient, connect
+from assay.types import Endpoint, Message, ModelCall, Sample
 
 from .batches import RolloutGroup
 from .grpo_config import GRPOConfig, build_server_endpoint
@@ -40,30 +40,6 @@ class EveryRolloutStale(TrainingError):
     """Every rollout of several steps was too old to learn from."""
 
 
-class ServedClient(ClientWrapper):
-    """Records the version of the weights in every call."""
-
-    def __init__(self, client: ModelClient) -> None:
-        super().__init__(client)
-        self.version: str | None = None
-        """The version that the server was last updated to."""
-
-    async def complete(
-        self,
-        messages: Sequence[Message],
-        *,
-        tools: Sequence[ToolSpec] = (),
-        seed: int | None = None,
-    ) -> Reply:
-        """Return the model's next message. Raises `EndpointError` if the call fails."""
-        # Read before the call: an update during it may only make the answer newer.
-        version = self.version
-        reply = await super().complete(messages, tools=tools, seed=seed)
-        if reply.call.weight_version is not None:
-            return reply
-        return reply._replace(call=reply.call.model_copy(update={"weight_version": version}))
-
-
 class ServedPolicy:
     """The server that samples for a policy in this process."""
 
@@ -76,7 +52,7 @@ class ServedPolicy:
         self._endpoint = build_server_endpoint(config)
         self._update_weights = config.update_weights or UploadWeights()
         settings = ClientSettings(concurrency=config.concurrency)
-        self.client = ServedClient(connect(self._endpoint, settings))
+        self.client = VersionedClient(connect(self._endpoint, settings))
         self._stale_steps = 0
         self._seen: tuple[list[int], Sequence[float], Sequence[float]] | None = None
         """The last new answer to the probe: its ids, its logprobs, and those of the policy."""

@@ -6,7 +6,7 @@ pytest.importorskip("cryptography", reason="needs the extra `ray`")
 
 from cryptography.exceptions import InvalidTag
 
-from assay.runner.sealed_message import MessageReader, seal_message
+from assay.runner.engines.sealed_message import MessageReader, seal_message
 
 _SECRET = b"the key sk-of-a-test"
 

@@ -7,6 +7,7 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
+from typing import Self
 
 from assay.errors import AccessDenied, ConfigError, RunStopped
 from assay.providers import ModelClient
@@ -14,12 +15,12 @@ from assay.scorers import Judge
 from assay.store import Run, Writer
 from assay.types import Failure, Usage
 
-from .engine import EvalEngine
-from .eval_config import EvalConfig
+from ..eval_config import EvalConfig
+from ..rollout_job import RolloutJob
+from ..run_progress import Progress, RunControl
+from .in_process import EvalEngine
 from .ray_cluster import RayCluster, StartedWorker, WorkerDied, call_worker
 from .ray_worker import JobReport, SentJob
-from .rollout_job import RolloutJob
-from .run_progress import RunControl
 
 _MAX_BATCH = 32
 # Larger arguments of a call take the way through Ray's object store.
@@ -84,30 +85,59 @@ class RayEngine(EvalEngine):
         self._requeued: deque[RolloutJob] = deque()
         self._losses: Counter[str] = Counter()
         self._changed = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
         self._abandoned = False
 
     async def run(self, todo: Iterator[RolloutJob]) -> None:
         """Execute all jobs, until none is left or the run is stopped. Raises as `EvalEngine`."""
-        watcher = asyncio.create_task(self._stop_workers())
-        collectors: list[asyncio.Task[None]] = []
+        async with self:
+            await self.execute(todo)
+
+    async def __aenter__(self) -> Self:
+        self._tasks = [asyncio.create_task(self._stop_workers())]
         try:
             await asyncio.gather(*(self._open_run(slot) for slot in self._slots))
-            collectors = [asyncio.create_task(self._collect(slot)) for slot in self._slots]
-            await self._feed(self._read_ahead(todo))
-        finally:
-            for task in (watcher, *collectors):
-                task.cancel()
-            await asyncio.gather(watcher, *collectors, return_exceptions=True)
-            self._admission.close()
-            if self._scorer is not None:
-                self._scorer.close()
+        except BaseException:
+            await self._end_tasks()
+            raise
+        self._tasks += [asyncio.create_task(self._collect(slot)) for slot in self._slots]
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._end_tasks()
+        if not self._abandoned:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LAST_RESULTS_S):
+                    await self._call_workers("close_run")
+
+    async def _end_tasks(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._admission.close()
+        if self._scorer is not None:
+            self._scorer.close()
+
+    async def execute(self, todo: Iterator[RolloutJob], progress: Progress | None = None) -> None:
+        """Execute jobs of the open run, such as those of one step of a training, as `run` does."""
+        self._progress = progress or self._progress
+        await self._feed(self._read_ahead(todo))
         self._check_worker_ends([])
         if self._fatal is not None:
             raise self._fatal
 
     async def _open_run(self, slot: WorkerSlot) -> None:
         assert slot.worker is not None
-        await call_worker(slot.worker.actor.open_run, self._run.id, slot.concurrency)
+        try:
+            await call_worker(slot.worker.actor.open_run, self._run.id, slot.concurrency)
+        except WorkerDied:
+            await self._replace(slot)
+
+    async def _call_workers(self, method: str, *given: object) -> None:
+        """Call a method of the open run on every living worker. Dead ones are found elsewhere."""
+        actors = [slot.worker.actor for slot in self._slots if slot.worker is not None]
+        calls = [call_worker(getattr(each, method), self._run.id, *given) for each in actors]
+        await asyncio.gather(*calls, return_exceptions=True)
 
     async def _feed(self, todo: Iterator[RolloutJob]) -> None:
         """Send jobs until none is left, then wait for those that are on their way."""
@@ -174,26 +204,27 @@ class RayEngine(EvalEngine):
             return  # sent already, or requeued with the other jobs of a dead worker
         sent = [
             SentJob(
-                job.sample, job.repeat, job.key, job.sample_id, job.kept is not None, job.source
+                *(job.sample, job.repeat, job.key, job.sample_id),
+                is_kept=job.kept is not None,
+                source=job.source,
+                group=job.group,
             )
             for job in jobs
         ]
         try:
             for batch in _pickle_batches(sent):
                 # Not awaited: the results are, and an error of the worker comes with them.
-                slot.worker.actor.execute.remote(batch, self._early.answered)
+                slot.worker.actor.execute.remote(self._run.id, batch, self._early.answered)
         except ConfigError as error:
             self._abort(error)
 
     async def _collect(self, slot: WorkerSlot) -> None:
         """Count the results of a worker for as long as the run lasts."""
-        while True:
-            assert slot.worker is not None
+        while slot.worker is not None:
             try:
-                report = await call_worker(slot.worker.actor.collect)
+                report = await call_worker(slot.worker.actor.collect, self._run.id)
             except WorkerDied:
-                if not await self._replace(slot):
-                    return
+                await self._replace(slot)
             except Exception as error:
                 self._abort(error)
                 return
@@ -250,33 +281,27 @@ class RayEngine(EvalEngine):
         elif ending is not None:
             self._fatal = self._fatal or ending
 
-    async def _replace(self, slot: WorkerSlot) -> bool:
-        """Requeue the jobs of a dead worker and start another; return whether there is one."""
+    async def _replace(self, slot: WorkerSlot) -> None:
+        """Requeue the jobs of a dead worker and start another, unless the run ends."""
         assert slot.worker is not None
-        self._cluster.kill(slot.worker.actor)  # it may be alive and only out of reach
-        slot.worker = None
+        dead, slot.worker = slot.worker, None
         try:
             await self._requeue_jobs(slot)
-            while not self._is_ending():
+            while slot.worker is None and not self._is_ending():
                 try:
-                    slot.worker = worker = await self._cluster.start_worker(
-                        slot.part, len(self._slots)
-                    )
-                    self._cluster.workers.append(worker)
-                    await self._open_run(slot)
+                    worker = await self._cluster.replace_worker(slot.part, dead)
+                    dead = worker
+                    await call_worker(worker.actor.open_run, self._run.id, slot.concurrency)
+                    slot.worker = worker
                 except (WorkerDied, RunStopped):
-                    slot.worker = None
                     if not any(each.worker for each in self._slots):
                         raise RunStopped(
                             "every worker of the cluster died, and none could be started again",
                             where="Ray",
                             hint="resume the run when the cluster has nodes: results are kept",
                         ) from None
-                else:
-                    return True
         except Exception as error:
             self._abort(error)
-        return False
 
     async def _requeue_jobs(self, slot: WorkerSlot) -> None:
         # The worker may have committed results that it could not report any more.
@@ -319,14 +344,11 @@ class RayEngine(EvalEngine):
 
     async def _tell_workers(self, *, at_once: bool) -> None:
         self._requeued.clear()
-        calls = []
         for slot in self._slots:
             for job in slot.pending:
                 self._settle(slot, job.key)
             slot.pending.clear()
-            if slot.worker is not None:
-                calls.append(call_worker(slot.worker.actor.stop, at_once))
-        await asyncio.gather(*calls, return_exceptions=True)
+        await self._call_workers("stop", at_once)
 
 
 def _pickle_batches(jobs: list[SentJob]) -> Iterator[bytes]:

@@ -1,16 +1,21 @@
 """The settings of a run on Ray: what is refused before a cluster is started."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
+from typing import Self
 
 import pytest
 
+from assay.certify import CertifySettings
 from assay.errors import ConfigError
 from assay.runner import (
     EvalConfig,
+    RayCluster,
     RaySettings,
     RescoreOptions,
     Shard,
+    Stop,
     evaluate_sync,
     rescore,
     run_shard,
@@ -35,10 +40,20 @@ def test_a_sqlite_store_is_refused_and_not_created(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_evaluate_takes_the_engine_as_a_word(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot record into a SQLite file"):
+        evaluate_sync(_ROWS, build_config(None), store=tmp_path / "runs.db", engine="ray")
+
+
+def test_a_certification_takes_the_engine_as_a_word() -> None:
+    assert CertifySettings(engine="ray").engine == RaySettings()
+
+
+@pytest.mark.parametrize("build", [build_config, lambda engine: CertifySettings(engine=engine)])
 @pytest.mark.parametrize("engine", ["dask", 4, RaySettings])
-def test_an_unknown_engine_is_refused(engine: object) -> None:
+def test_an_unknown_engine_is_refused(engine: object, build: Callable[[object], object]) -> None:
     with pytest.raises(ConfigError, match=r"engine=.* is unknown"):
-        build_config(engine)
+        build(engine)
 
 
 @pytest.mark.parametrize("address", ["ray://host:1", "host", "host:", ":1", "host:99999", "auto"])
@@ -71,6 +86,31 @@ def test_a_shard_has_no_engine(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match="a shard is executed by one process"):
         asyncio.run(run)
+
+
+def test_a_stop_request_ends_the_wait_for_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as on a cluster whose CPUs are in use. The run is recorded, and can be resumed."""
+
+    class BusyCluster(RayCluster):
+        def __init__(self, *given: object) -> None: ...
+
+        async def __aenter__(self) -> Self:
+            asyncio.get_running_loop().call_soon(stop.request)
+            await asyncio.Event().wait()
+            return self
+
+        async def __aexit__(self, *error: object) -> None: ...
+
+    monkeypatch.setattr("assay.runner.engines.ray_cluster.RayCluster", BusyCluster)
+    stop, config = Stop(), build_config("ray")
+    monkeypatch.setattr("assay.runner.evaluation.refuse_file_store", lambda store: None)
+
+    report = evaluate_sync(_ROWS, config, store=tmp_path / "runs.db", stop=stop)
+
+    assert report.interrupted
+    assert report.summary.samples == 0
 
 
 def test_rescoring_into_a_file_is_refused(tmp_path: Path) -> None:

@@ -2,29 +2,34 @@
 
 import asyncio
 import io
+import linecache
 import logging
 import os
 import secrets
 import socket
 import sys
 import zipfile
+from collections import defaultdict
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import packages_distributions
 from pathlib import Path
 from pickle import PicklingError, dumps
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from assay.errors import ConfigError, MissingExtra, RunStopped
 from assay.providers import PROVIDERS
 from assay.scorers import hash_loaded_files
 from assay.store import Run, Store
 
-from .engine import EvalEngine
-from .eval_config import EvalConfig
+from ..eval_config import EvalConfig
+from ..run_progress import Stop
 from .ray_settings import RaySettings, ShippedCode, split_address
+
+if TYPE_CHECKING:
+    from .ray import RayEngine
 
 _PROBE_S = 5.0
 # A cluster may have to start a node first.
@@ -78,7 +83,10 @@ class RayCluster:
         self._archive = b""
         self._code = ShippedCode({})
         self._pickled = b""
+        self._weight_version: str | None = None
+        self._replacements = defaultdict[int, asyncio.Lock](asyncio.Lock)
         self.workers: list[StartedWorker] = []
+        """One for each part. A dead one stays until it is replaced."""
 
     @property
     def config(self) -> EvalConfig:
@@ -108,9 +116,21 @@ class RayCluster:
     async def __aexit__(self, *error: object) -> None:
         await self._disconnect()
 
-    def build_engine(self, run: Run) -> Callable[..., EvalEngine]:
+    async def start(self, stack: AsyncExitStack, stop: Stop) -> bool:
+        """Start the workers, which end with the stack. Return False if the run is stopped first."""
+        start = asyncio.create_task(stack.enter_async_context(self))
+        stop.listen(start.cancel)
+        try:
+            await start
+        except asyncio.CancelledError:
+            if not stop.requested:
+                raise
+            return False
+        return True
+
+    def build_engine(self, run: Run) -> "Callable[..., RayEngine]":
         """Return what builds the engine of a run on these workers."""
-        from .ray_engine import RayEngine
+        from .ray import RayEngine
 
         return partial(RayEngine, self, run)
 
@@ -147,6 +167,25 @@ class RayCluster:
         self._compare(check)
         return StartedWorker(actor, check.pid, check.node)
 
+    async def replace_worker(self, part: int, dead: StartedWorker) -> StartedWorker:
+        """Return the worker in place of a dead one. Raises as `start_worker`, and `WorkerDied`."""
+        async with self._replacements[part]:
+            # Of several open runs, one starts it.
+            if self.workers[part] is dead:
+                self.kill(dead.actor)  # it may be alive and only out of reach
+                worker = await self.start_worker(part, len(self.workers))
+                self.workers[part] = worker
+                if self._weight_version is not None:
+                    await call_worker(worker.actor.set_weight_version, self._weight_version)
+            return self.workers[part]
+
+    async def set_weight_version(self, version: str) -> None:
+        """Make workers record which weights the server of a training has."""
+        self._weight_version = version
+        calls = [call_worker(each.actor.set_weight_version, version) for each in self.workers]
+        # The engine of a run replaces dead workers, and the new ones are given the version.
+        await asyncio.gather(*calls, return_exceptions=True)
+
     def kill(self, actor: Any) -> None:
         """End a worker at once."""
         with suppress(Exception):  # it may be dead already
@@ -168,6 +207,12 @@ class RayCluster:
             folder=code.folder,
             scripts=code.scripts,
             sources={str(path): name for name, path in code.files.items()},
+            # Entries that are never compared with a file.
+            cells={
+                path: "".join(entry[2])
+                for path, entry in linecache.cache.items()
+                if len(entry) == 4 and entry[1] is None
+            },
             hidden_folders=tuple({os.getcwd(), os.path.abspath(sys.path[0])}),
             packages=self._packages,
             prices=None if prices is None else Path(prices).read_bytes(),
@@ -192,9 +237,10 @@ class RayCluster:
         names = [name for name in own if own[name] != check.description.get(name)]
         if names:
             raise ConfigError(
-                f"node {check.node} loads another configuration: {', '.join(names)} differ",
+                f"node {check.node} loads another configuration: other {', '.join(names)}",
                 where="Ray",
-                hint="define functions in a module of the project, not in a script or a notebook",
+                hint="what a scorer or an agent consists of must not depend on the process, such "
+                "as its id, its environment or the time",
             )
 
     def _count_workers(self) -> int:

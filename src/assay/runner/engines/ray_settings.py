@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from assay.errors import ConfigError
 from assay.store import Store
@@ -49,6 +50,22 @@ class RaySettings:
             )
         if self.address is not None:
             split_address(self.address)
+
+
+EngineRef = RaySettings | Literal["ray"]
+"""The settings of an engine, or its name for the default settings."""
+
+
+def read_engine(given: EngineRef | None, *, where: str) -> RaySettings | None:
+    """Return the settings of an engine. Raises `ConfigError` for an unknown one."""
+    found = RaySettings() if given == "ray" else given
+    if not isinstance(found, RaySettings | None):
+        raise ConfigError(
+            f"engine={found!r} is unknown",
+            where=where,
+            hint="pass 'ray' or RaySettings(...), or omit it to run in this process",
+        )
+    return found
 
 
 def split_address(address: str) -> tuple[str, int]:

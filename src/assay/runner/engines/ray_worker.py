@@ -19,28 +19,30 @@ from collections.abc import Iterable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from tempfile import mkdtemp
-from typing import Any
+from tempfile import gettempdir, mkdtemp
+from typing import IO, Any
 
 from assay.errors import AssayError, ConfigError, StoreError
-from assay.providers import LIMIT_SHARE, REFUSALS, ModelClient, connect
+from assay.providers import LIMIT_SHARE, REFUSALS, ModelClient, VersionedClient, connect
 from assay.scorers import Judge, Spending, build_import_path, import_file
 from assay.store import InsertRow, KeptRollout, Run, Store, Writer, sample_key
 from assay.types import Boundary, Failure, Sample, Usage
 
-from .agent_gateway import find_agent_gateway
-from .early_stop import EarlyStop, ObservedClient
-from .engine import EvalEngine
-from .eval_config import EvalConfig
-from .evaluation import use_workspaces
-from .kept_rollouts import iterate_reused_runs
-from .rescore_run import clear_score
-from .rollout_job import RolloutJob
-from .run_progress import Progress, RunControl, Stop
+from ..agent_gateway import find_agent_gateway
+from ..early_stop import EarlyStop, ObservedClient
+from ..eval_config import EvalConfig
+from ..evaluation import use_workspaces
+from ..kept_rollouts import iterate_reused_runs
+from ..rescore_run import clear_score
+from ..rollout_job import RolloutJob
+from ..run_progress import Progress, RunControl, Stop
+from .in_process import EvalEngine
 from .sealed_message import MessageReader
 
 # Results that end within this time are reported together: a remote call costs more than a result.
 _REPORT_S = 0.05
+# The name is not that of a module, so that user code cannot import it.
+_IN_USE = ".in-use"
 # A call that waits for results returns at least this often, so that it ends with its driver.
 _LONGEST_WAIT_S = 5.0
 
@@ -68,6 +70,9 @@ class WorkerSetup:
     scripts: tuple[str, ...]
     sources: dict[str, str]
     """The shipped files by their path on the driver, where functions of a script are defined."""
+
+    cells: dict[str, str]
+    """The text of code that is in no file, such as of a notebook's cells, by its name."""
 
     hidden_folders: tuple[str, ...]
     """Folders of the driver, which Ray adds to the import path of workers on the same machine."""
@@ -123,6 +128,18 @@ class JobReport:
     """The error that ends the whole run."""
 
 
+@dataclass(frozen=True)
+class OpenRun:
+    """A run that a worker records into. A training has others beside its own: its evaluations."""
+
+    run: Run
+    source: Run | None
+    """The run that is scored again."""
+
+    engine: "WorkerEngine"
+    stack: AsyncExitStack
+
+
 @dataclass(frozen=True, slots=True)
 class SentJob:
     """A job on its way to a worker."""
@@ -136,6 +153,9 @@ class SentJob:
 
     source: str | None = None
     """The key of the recorded sample to score again. The worker reads it from the store."""
+
+    group: int | None = None
+    """As in `RolloutJob`."""
 
 
 def _find_kept_rollout(run: Run, store: Store, job: RolloutJob) -> KeptRollout | None:
@@ -156,9 +176,12 @@ class RayWorker:
         self._config: EvalConfig
         self._dataset_folder: Path | None = None
         self._store: Store
-        self._run: Run
-        self._source: Run | None = None
-        self._engine: WorkerEngine | None = None
+        self._client: ModelClient | None = None
+        self._connected: EvalConfig | None = None
+        """The configuration with its agent behind a gateway; None before the first run."""
+
+        self._weight_version: str | None = None
+        self._runs: dict[str, OpenRun] = {}
 
     async def read_public_key(self) -> bytes:
         return self._reader.public
@@ -172,25 +195,33 @@ class RayWorker:
         loop = asyncio.get_running_loop()
 
         def report_refusal(endpoint: str, pause_s: float) -> None:
-            # Clients of synchronous user code have event loops of their own.
-            if self._engine is not None:
-                loop.call_soon_threadsafe(self._engine.note_refusal, endpoint, pause_s)
+            # Clients of synchronous user code have event loops of their own. The driver passes a
+            # refusal on to all other workers, whichever run it comes with.
+            for each in list(self._runs.values())[:1]:
+                loop.call_soon_threadsafe(each.engine.note_refusal, endpoint, pause_s)
 
         REFUSALS.open(report_refusal)
-        packages = find_versions(setup.packages)
+        packages, node = find_versions(setup.packages), _find_node_address()
         description: dict[str, Any] = {}
         if packages == setup.packages:
             # Only then: other packages may fail to load the code, with an error about something
             # else.
-            folder = _install_code(setup)
+            folder, in_use = make_code_folder(Path(gettempdir()))
+            self._stack.callback(in_use.close)
             self._stack.callback(shutil.rmtree, folder, ignore_errors=True)
             try:
+                _install_code(setup, folder)
                 self._config = pickle.loads(setup.config)
             except Exception as error:
+                shutil.rmtree(folder, ignore_errors=True)
+                reason = f"{type(error).__name__}: {error}"
+                reason = error.message if isinstance(error, AssayError) else reason
                 raise ConfigError(
-                    f"a worker cannot load the configuration: {type(error).__name__}: {error}",
-                    hint="the modules of the configuration must be in the project's folder, or be "
-                    "installed on every node",
+                    f"node {node} cannot load the code of the evaluation: {reason}",
+                    where="Ray",
+                    hint="workers have the modules of the project and the files that these name: "
+                    "install others on every node, and pass environment variables with --ray-env "
+                    "or RaySettings(variables=...)",
                 ) from None
             if setup.prices is not None:
                 prices = folder / "assay-prices.json"
@@ -198,73 +229,107 @@ class RayWorker:
                 client = replace(self._config.client, prices=prices)
                 self._config = replace(self._config, client=client)
             description = self._config.describe()
-            self._store = self._stack.enter_context(Store.open(setup.store_url, create=False))
-        return WorkerCheck(os.getpid(), _find_node_address(), packages, description)
+            try:
+                opened = Store.open(setup.store_url, create=False)
+            except AssayError as error:
+                raise ConfigError(
+                    f"node {node} cannot use the store: {error.message}",
+                    where=error.where,
+                    hint="pass the address of the store that every node reaches, not localhost",
+                ) from None
+            self._store = self._stack.enter_context(opened)
+        return WorkerCheck(os.getpid(), node, packages, description)
 
     async def open_run(self, run_id: str, concurrency: int) -> None:
-        """Connect to the model and start as many loops as samples may be in progress."""
-        config, self._run = self._config, self._store.run(run_id)
-        if (rescored := self._run.spec.config.get("rescored")) is not None:
-            self._source = self._store.run(str(rescored))
-        client = None if config.endpoint is None else connect(config.endpoint, config.client)
-        if client is not None:
-            self._stack.push_async_callback(client.close)
+        """Start as many loops as samples of a run may be in progress."""
+        if self._connected is None:
+            self._connected = await self._connect()
+        run, source = self._store.run(run_id), None
+        if (rescored := run.spec.config.get("rescored")) is not None:
+            source = self._store.run(str(rescored))
+        stack = AsyncExitStack()
+        writer = await stack.enter_async_context(run.open_shared_writer())
+        # Limits of the whole run are kept by the driver.
+        config = replace(
+            self._connected, fail_on_error=None, max_cost_usd=None, concurrency=concurrency
+        )
+        limited = self._config.max_cost_usd is not None
+        engine = WorkerEngine(config, self._client, writer, counts_cost=limited)
+        self._runs[run_id] = OpenRun(run, source, engine, stack)
+        engine.start()
+
+    async def _connect(self) -> EvalConfig:
+        """Connect to the model, and start what the agents of all runs share."""
+        config = self._config
+        if config.endpoint is not None:
+            self._client = connect(config.endpoint, config.client)
+            self._stack.push_async_callback(self._client.close)
+        if self._weight_version is not None and self._client is not None:
+            self._client = VersionedClient(self._client, self._weight_version)
         if (close := getattr(config.agent, "close", None)) is not None:
             self._stack.push_async_callback(close)
-        if (gateway := find_agent_gateway(config, client)) is not None:
+        if (gateway := find_agent_gateway(config, self._client)) is not None:
             config = replace(config, agent=await self._stack.enter_async_context(gateway))
         if self._config.uses_workspace:
             config = use_workspaces(config, self._dataset_folder)
-        writer = await self._stack.enter_async_context(self._run.open_shared_writer())
-        # Limits of the whole run are kept by the driver.
-        config = replace(config, fail_on_error=None, max_cost_usd=None, concurrency=concurrency)
-        limited = self._config.max_cost_usd is not None
-        self._engine = WorkerEngine(config, client, writer, counts_cost=limited)
-        self._engine.start()
+        return config
 
-    async def execute(self, batch: bytes, answered: bool) -> None:
+    async def set_weight_version(self, version: str) -> None:
+        """Record this version in every call from now on, unless the server names one."""
+        self._weight_version = version
+        if isinstance(self._client, VersionedClient):
+            self._client.version = version
+
+    async def execute(self, run_id: str, batch: bytes, answered: bool) -> None:
         """Add jobs to the queue."""
-        assert self._engine is not None
+        opened = self._runs[run_id]
         try:
             # In a thread: the samples in progress must not wait for the database.
-            jobs = await asyncio.to_thread(self._open_jobs, pickle.loads(batch))
+            jobs = await asyncio.to_thread(self._open_jobs, opened, pickle.loads(batch))
         except Exception as error:
-            self._engine.abort(error)
+            opened.engine.abort(error)
         else:
-            self._engine.add(jobs, answered=answered)
+            opened.engine.add(jobs, answered=answered)
 
-    def _open_jobs(self, sent: list[SentJob]) -> list[RolloutJob]:
-        jobs = [RolloutJob(each.sample, each.repeat, each.key, each.sample_id) for each in sent]
+    def _open_jobs(self, opened: OpenRun, sent: list[SentJob]) -> list[RolloutJob]:
+        jobs = [
+            RolloutJob(each.sample, each.repeat, each.key, each.sample_id, group=each.group)
+            for each in sent
+        ]
         for job, each in zip(jobs, sent, strict=True):
             if each.is_kept:
-                job.kept = _find_kept_rollout(self._run, self._store, job)
-        if self._source is not None:
+                job.kept = _find_kept_rollout(opened.run, self._store, job)
+        if opened.source is not None:
             sources = [each.source for each in sent if each.source is not None]
-            recorded = dict(self._source.samples_by_key(sources))
+            recorded = dict(opened.source.samples_by_key(sources))
             for job, each in zip(jobs, sent, strict=True):
                 if each.source not in recorded:
                     raise StoreError(f"sample {each.sample_id!r} of the scored run is missing")
                 job.sample = clear_score(recorded[each.source])
         return jobs
 
-    async def collect(self) -> JobReport:
+    async def collect(self, run_id: str) -> JobReport:
         """Wait for results, and return those that are committed."""
-        assert self._engine is not None
-        return await self._engine.collect()
+        return await self._runs[run_id].engine.collect()
 
     async def lower_limit(self, endpoint: str, pause_s: float) -> None:
         """Take the refusal of another worker for one of this worker."""
         REFUSALS.receive(endpoint, pause_s)
 
-    async def stop(self, at_once: bool) -> None:
+    async def stop(self, run_id: str, at_once: bool) -> None:
         """Start no more jobs; with `at_once`, cancel those in progress."""
-        assert self._engine is not None
-        await self._engine.stop(at_once)
+        await self._runs[run_id].engine.stop(at_once)
+
+    async def close_run(self, run_id: str) -> None:
+        """End the jobs of a run, and write finished ones."""
+        opened = self._runs.pop(run_id)
+        await opened.engine.stop(True)
+        await opened.stack.aclose()
 
     async def close(self) -> None:
         """End all jobs, and write finished ones."""
-        if self._engine is not None:
-            await self._engine.stop(True)
+        for run_id in list(self._runs):
+            await self.close_run(run_id)
         await self._stack.aclose()
 
 
@@ -419,13 +484,33 @@ def _make_portable(error: BaseException) -> BaseException:
     return RuntimeError(f"{type(error).__name__}: {error}")
 
 
-def _install_code(setup: WorkerSetup) -> Path:
+def make_code_folder(parent: Path) -> tuple[Path, IO[bytes]]:
+    """Make a folder for code, which is in use until the file is closed or this process ends.
+
+    Folders that are not in use any more, such as those of killed workers, are removed.
+    """
+    import fcntl  # Unix only, as Ray's clusters are
+
+    for left in parent.glob("assay-ray-*"):
+        # A lock that is held, and a folder without a lock, raise an OSError.
+        with suppress(OSError), (left / _IN_USE).open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(left, ignore_errors=True)
+    folder = Path(mkdtemp(prefix="assay-ray-", dir=parent))
+    in_use = (folder / "new").open("wb")
+    fcntl.flock(in_use, fcntl.LOCK_EX)
+    # Renamed once it is locked: another worker must never find it unlocked.
+    os.rename(folder / "new", folder / _IN_USE)
+    return folder, in_use
+
+
+def _install_code(setup: WorkerSetup, folder: Path) -> None:
     """Unpack the user's code into a folder of its own, and import from there only."""
-    folder = Path(mkdtemp(prefix="assay-ray-"))
     with zipfile.ZipFile(io.BytesIO(setup.archive)) as archive:
         archive.extractall(folder)
-    for path, name in setup.sources.items():
-        text = (folder / name).read_text(encoding="utf-8", errors="replace")
+    files = {path: folder / name for path, name in setup.sources.items()}
+    texts = {path: file.read_text("utf-8", errors="replace") for path, file in files.items()}
+    for path, text in {**setup.cells, **texts}.items():
         # A function of a script is pickled with the path of its file, and its fingerprint contains
         # its source. None as the time keeps the entry although the file is absent here.
         linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
@@ -437,7 +522,6 @@ def _install_code(setup: WorkerSetup) -> Path:
     sys.path[:] = build_import_path(folder / each for each in setup.import_folders)
     for name in setup.scripts:
         import_file(folder / name)
-    return folder
 
 
 def find_versions(names: Iterable[str]) -> dict[str, str | None]:
@@ -461,7 +545,7 @@ ASSAY_FILES = "the files of assay"
 
 def _digest_own_files() -> str:
     # An editable install has the same version whatever its files are.
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
         digest.update(path.relative_to(root).as_posix().encode())
