@@ -132,7 +132,11 @@ class Lineage:
                 self._continued.add(place.parent)
             if call.succeeded:
                 whole = (*request, *self._reader.read_answer(call))
-                self._add_turn(_Turn(call, place.branch, request, whole))
+                turn = _Turn(call, place.branch, request, whole)
+                self._turns.append(turn)
+                self._index.add(turn)
+                if turn.branch.name is not None:
+                    self._named.setdefault(turn.branch.name, _PrefixIndex()).add(turn)
             self.places[call] = place
             return
         branch = self._find_declared(declared) or (self._turns[-1].branch if self._turns else None)
@@ -142,12 +146,6 @@ class Lineage:
         if branch is not None:
             parent = call.repeats
             self.places[call] = CallPlace(branch, parent, None)
-
-    def _add_turn(self, turn: _Turn) -> None:
-        self._turns.append(turn)
-        self._index.add(turn)
-        if turn.branch.name is not None:
-            self._named.setdefault(turn.branch.name, _PrefixIndex()).add(turn)
 
     def _place_turn(
         self, call: RecordedCall, request: tuple[Key, ...], declared: DeclaredLineage | None

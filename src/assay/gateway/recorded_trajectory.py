@@ -98,11 +98,10 @@ def _choose_main_line(branches: Sequence[CallBranch]) -> list[CallBranch]:
     turns: dict[CallBranch, int] = {}
     for branch, line in lines.items():
         turns[line[0]] = turns.get(line[0], 0) + len(branch.calls)
-    return max(found, key=lambda line: (turns[line[0]], _get_last_number(line[-1])))
-
-
-def _get_last_number(branch: CallBranch) -> int:
-    return -1 if branch.last is None else branch.last.number
+    answered = [(line, line[-1].last) for line in found]
+    return max(
+        answered, key=lambda pair: (turns[pair[0][0]], -1 if pair[1] is None else pair[1].number)
+    )[0]
 
 
 def _join_line(line: Sequence[CallBranch]) -> list[Message]:

@@ -191,8 +191,9 @@ def _write_lines(
             digest.update(line.encode())
             file.write(line)
             calls += 1
-            own = _read_cost(exchange)
-            cost = None if cost is None or own is None else cost + own
+            own = (exchange.record.get("usage") or {}).get("cost_usd")
+            known = float(own) if isinstance(own, int | float) else None
+            cost = None if cost is None or known is None else cost + known
         rollouts += calls > before
     return {"samples": rollouts, "calls": calls, "cost_usd": cost, "sha256": digest.hexdigest()}
 
@@ -202,11 +203,6 @@ def write_exchange(exchange: RecordedExchange) -> str:
     plain = exchange.model_dump(mode="json", exclude_defaults=True)
     # The id must stay as it is, to be found again.
     return to_json({**redact_values(plain), "sample": exchange.sample}).decode()
-
-
-def _read_cost(exchange: RecordedExchange) -> float | None:
-    found = (exchange.record.get("usage") or {}).get("cost_usd")
-    return float(found) if isinstance(found, int | float) else None
 
 
 def _read_recording_header(path: Path, line: bytes) -> RecordingHeader:

@@ -133,7 +133,7 @@ class ReplaySession:
                 self._errors.add(digest)
             else:
                 left.popleft()
-            return self._load(recorded)
+            return self._load_rollout(recorded).exchanges[recorded.position]
         if self._replay.asks_model:
             self._replay.live += 1
             self._live += 1
@@ -148,9 +148,6 @@ class ReplaySession:
         """The recorded duration of the rollout; None if it was not replayed to its end."""
         left = any(queue for digest, queue in self._left.items() if digest not in self._errors)
         return None if left or self._live or self.difference is not None else self._duration_s
-
-    def _load(self, recorded: _Recorded) -> RecordedExchange:
-        return self._load_rollout(recorded).exchanges[recorded.position]
 
     def _load_rollout(self, recorded: _Recorded) -> RecordedRollout:
         if self._kept is not None:

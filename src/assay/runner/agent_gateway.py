@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 from assay.agents import Agent, AgentClient, ModelAgent, RunContext, build_trajectory
 from assay.errors import AccessDenied, GatewayFault
 from assay.providers import ModelClient
-from assay.types import Boundary, Message, ModelCall, Sample, Trajectory
+from assay.types import Boundary, Message, Sample, Trajectory
 
 from .eval_config import EvalConfig
 
@@ -146,11 +146,17 @@ def merge_recorded(own: Trajectory, recorded: Trajectory) -> Trajectory:
     answer = _find_last_answer(own.messages)
     if answer.strip() and not _ends_with_lines(answer, _find_last_answer(messages)):
         messages = [*messages, Message(role="assistant", content=answer)]
+    # Without the usage that an agent reports in total, which is that of the recorded calls.
+    others = [
+        call
+        for call in own.calls
+        if call.wire is None and (call.model is not None or call.completion_ids is not None)
+    ]
     return recorded.model_copy(
         update={
             "messages": messages,
             "duration": own.duration,
-            "calls": [*recorded.calls, *filter(_is_other_call, own.calls)],
+            "calls": [*recorded.calls, *others],
         }
     )
 
@@ -158,12 +164,6 @@ def merge_recorded(own: Trajectory, recorded: Trajectory) -> Trajectory:
 def _ends_with_lines(text: str, last: str) -> bool:
     """Whether the last lines of a text are these. Programs may print more before the answer."""
     return bool(last.strip()) and f"\n{text.strip()}".endswith(f"\n{last.strip()}")
-
-
-def _is_other_call(call: ModelCall) -> bool:
-    # The usage that an agent reports in total is that of the recorded calls.
-    is_total = call.model is None and call.completion_ids is None
-    return call.wire is None and not is_total
 
 
 def _find_last_answer(messages: list[Message]) -> str:
