@@ -143,7 +143,7 @@ clean: ## remove the virtual environments, caches and built pages
 .venv-agents/.installed: pyproject.toml constraints.txt examples/agents/requirements.txt
 	$(PYTHON) -m venv .venv-agents
 	.venv-agents/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-		-r examples/agents/requirements.txt -e .
+		-r examples/agents/requirements.txt ipykernel nbclient -e .
 	@touch $@
 
 # The trackers of trainings: their versions clash with those of the dev extra.

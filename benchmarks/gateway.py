@@ -2,7 +2,8 @@
 
 The model's server, the proxy and the agents run in processes of their own. The server sends the
 first event of a stream after a fixed latency and the rest at once. The gateway records every call,
-and seals each session after a few: the figures include the building of trajectories.
+and seals each session after a few: the figures include the building of trajectories. `translated`
+is the same gateway for agents of Anthropic's API, whose requests and streams it translates.
 
     python benchmarks/gateway.py [--loads 1:20,100:100,500:250] [--rounds N] [--memory N] [--json]
 
@@ -41,7 +42,7 @@ CALLS_PER_S = 150
 """The rate at which agents ask, at most."""
 
 MIN_LATENCY_S = 0.05
-_LATENCY = re.compile(rb'"user": "([0-9.]+)"')
+_LATENCY = re.compile(rb"latency=([0-9.]+);")
 
 
 def _chunk(delta: dict[str, Any], finish: str | None = None, **more: Any) -> bytes:
@@ -67,15 +68,23 @@ REST = b"".join(
 ANSWER = "".join(f"word {number} " for number in range(20))
 
 
-def build_requests(in_flight: int) -> list[bytes]:
+def build_requests(in_flight: int, *, translated: bool = False) -> list[bytes]:
     """Build the requests of one conversation. The first one has the size of a small agent's."""
     latency_s = max(in_flight / CALLS_PER_S, MIN_LATENCY_S)
-    messages = [{"role": "system", "content": "You are an agent. " * 250}]
+    # In the conversation, which also reaches the model in another API.
+    system = "You are an agent. " * 250 + f"latency={latency_s:.3f};"
+    messages: list[dict[str, str]] = []
     bodies = []
     for turn in range(CALLS_PER_SESSION):
         messages.append({"role": "user", "content": f"turn {turn}: " + "some words " * 20})
-        body = {"model": "m", "user": f"{latency_s:.3f}", "stream": True, "messages": messages}
-        bodies.append(json.dumps({**body, "stream_options": {"include_usage": True}}).encode())
+        body: dict[str, Any] = {"model": "m", "stream": True}
+        if translated:
+            body |= {"max_tokens": 100, "system": system, "messages": messages}
+        else:
+            first = {"role": "system", "content": system}
+            options = {"include_usage": True}
+            body |= {"messages": [first, *messages], "stream_options": options}
+        bodies.append(json.dumps(body).encode())
         messages.append({"role": "assistant", "content": ANSWER})
     return bodies
 
@@ -98,7 +107,7 @@ class Figures:
 
 async def _serve_model() -> None:
     async def answer(request: web.Request) -> web.StreamResponse:
-        found = _LATENCY.search((await request.read()).replace(b'":"', b'": "'))
+        found = _LATENCY.search(await request.read())
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await asyncio.sleep(float(found[1]) if found else MIN_LATENCY_S)
         await response.prepare(request)
@@ -194,7 +203,9 @@ def _read_memory_mb(process: "subprocess.Popen[str]") -> float:
 
 async def _ask(url: str, *, in_flight: int, conversations: int) -> tuple[list[float], float]:
     """Return the times to the first byte, and the time of all calls."""
-    bodies = build_requests(in_flight)
+    translated = url.endswith("/messages")
+    bodies = build_requests(in_flight, translated=translated)
+    last = b"message_stop" if translated else b"[DONE]"
     headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
     left = iter(range(conversations))
     times: list[float] = []
@@ -208,7 +219,7 @@ async def _ask(url: str, *, in_flight: int, conversations: int) -> tuple[list[fl
             async with http.post(target, data=data, headers=headers) as response:
                 first = await response.content.readany()
                 times.append(time.perf_counter() - started)
-                assert b"[DONE]" in first + await response.read(), response.status
+                assert last in first + await response.read(), response.status
 
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
         started = time.perf_counter()
@@ -220,7 +231,8 @@ def measure(
     kind: str, process: "subprocess.Popen[str]", url: str, *, in_flight: int, conversations: int
 ) -> Figures:
     """Measure one load."""
-    path = f"{url}/chat/completions" if kind == "direct" else f"{url}/s/NAME/v1/chat/completions"
+    paths = {"direct": "/chat/completions", "translated": "/s/NAME/v1/messages"}
+    path = url + paths.get(kind, "/s/NAME/v1/chat/completions")
     asyncio.run(_ask(path, in_flight=5, conversations=5))
     before = _read_cpu_s(process)
     times, spent_s = asyncio.run(_ask(path, in_flight=in_flight, conversations=conversations))
@@ -230,7 +242,7 @@ def measure(
 
 
 def run_loads(loads: str, rounds: int) -> list[Figures]:
-    """Measure the model's server directly, a bare proxy and the gateway, at each load.
+    """Measure the model's server directly, a bare proxy and the gateway twice, at each load.
 
     The rounds are interleaved, and the least of each is kept.
     """
@@ -251,6 +263,7 @@ def run_loads(loads: str, rounds: int) -> list[Figures]:
                     ("direct", model, upstream),
                     ("bare", bare, bare_url),
                     ("gateway", gateway, gateway_url),
+                    ("translated", gateway, gateway_url),
                 ) * rounds:
                     found = measure(
                         kind, process, url, in_flight=in_flight, conversations=conversations
@@ -279,20 +292,22 @@ def run_memory(calls: int) -> list[float]:
 
 def report(figures: list[Figures], memory: list[float]) -> None:
     """Print the figures, and what the gateway adds to those of the bare proxy."""
-    print(f"{'proxy':<10}{'in flight':>10}{'calls':>8}{'CPU ms/call':>13}{'first byte ms':>15}")
+    print(f"{'proxy':<12}{'in flight':>10}{'calls':>8}{'CPU ms/call':>13}{'first byte ms':>15}")
     for each in figures:
         print(
-            f"{each.proxy:<10}{each.in_flight:>10}{each.calls:>8}{each.cpu_ms:>13.2f}"
+            f"{each.proxy:<12}{each.in_flight:>10}{each.calls:>8}{each.cpu_ms:>13.2f}"
             f"{each.first_byte_ms:>15.1f}"
         )
-    for direct, bare, gateway in zip(figures[::3], figures[1::3], figures[2::3], strict=True):
-        added = gateway.cpu_ms - bare.cpu_ms
-        later = gateway.first_byte_ms - direct.first_byte_ms
+    for start in range(0, len(figures), 4):
+        direct, bare, gateway, translated = figures[start : start + 4]
+        first = direct.first_byte_ms
         print(
-            f"at {gateway.in_flight} in flight the gateway adds {added:.2f} ms CPU to a bare proxy "
-            f"(budget {CPU_BUDGET_MS}), and {later:.1f} ms to the model's first byte "
-            f"(budget {FIRST_BYTE_BUDGET_MS:g}; bare proxy "
-            f"{bare.first_byte_ms - direct.first_byte_ms:.1f})"
+            f"at {gateway.in_flight} in flight the gateway adds "
+            f"{gateway.cpu_ms - bare.cpu_ms:.2f} ms CPU to a bare proxy (budget {CPU_BUDGET_MS}; "
+            f"translated {translated.cpu_ms - bare.cpu_ms:.2f}), and "
+            f"{gateway.first_byte_ms - first:.1f} ms to the model's first byte (budget "
+            f"{FIRST_BYTE_BUDGET_MS:g}; translated {translated.first_byte_ms - first:.1f}, bare "
+            f"proxy {bare.first_byte_ms - first:.1f})"
         )
     if memory:
         print("memory of the gateway, MB:", " ".join(f"{each:.0f}" for each in memory))

@@ -2,10 +2,10 @@
 
 The task is to answer with the letter "a": a fresh model of 30,000 weights, 24 steps of 32 rollouts,
 the same seeds, prompts and settings everywhere. `local` samples in the process of the trainer;
-`served K` samples from `examples/serve` in a process of its own, with `max_staleness=K`. There the
-trainer waits `--wait` seconds after each update, as if it had a larger model, so that sampling can
-run ahead of it; the last column shows what that saves. `plain K` is the control, without importance
-weights.
+`served K` samples from `examples/serve` in a process of its own, with `max_staleness=K`. There each
+update takes `--wait` seconds more, as with a larger model, and every rollout a third of that, as
+with a slow environment: sampling runs ahead of learning, and the last column shows what their
+overlap saves. `plain K` is the control, without importance weights.
 
     python benchmarks/served_grpo.py [--seeds 3] [--steps 24] [--wait 0.3] [--json]
 """
@@ -47,13 +47,15 @@ class Curve:
     seconds: float
 
 
-def score(sample: Any) -> float:
-    """The share of the answer that is the letter a."""
-    return float(sample.response.count("a") / max(1, len(sample.response)))
-
-
-def train(folder: Path, *, seed: int, steps: int, server: str | None, **fields: Any) -> Curve:
+def train(
+    folder: Path, *, seed: int, steps: int, wait_s: float, server: str | None, **fields: Any
+) -> Curve:
     from assay.train import GRPOConfig, TrainingSession, character_model, grpo_train
+
+    async def score(sample: Any) -> float:
+        """The share of the answer that is the letter a."""
+        await asyncio.sleep(wait_s)
+        return float(sample.response.count("a") / max(1, len(sample.response)))
 
     started = time.perf_counter()
     letters = "abcdefghijklmnopqrstuvwxyz 0123456789"
@@ -91,7 +93,7 @@ def train(folder: Path, *, seed: int, steps: int, server: str | None, **fields: 
 
 
 def build_slow_update(wait_s: float) -> Any:
-    """Upload the weights, then wait: the trainer is busy, and rollouts go on."""
+    """Upload the weights, then wait: the trainer is busy, and rollouts continue."""
     from assay.train import UploadWeights
 
     upload = UploadWeights()
@@ -185,6 +187,7 @@ def main() -> None:
                             Path(folder) / f"{name}-{seed}",
                             seed=seed,
                             steps=args.steps,
+                            wait_s=args.wait / 3,
                             server=None if name == "local" else url,
                             **fields,
                         )

@@ -49,6 +49,11 @@ error into an [exit status](commands.md): 2 for a wrong request, where nothing w
 where a second try can succeed.
 
 This page is generated from the code by `docs/make_errors.py`.
+
+## Limits
+
+- Texts of messages may change with a version. Test the class of an error, or the exit status.
+- An exception of your own agent or scorer is not an `AssayError`. It is kept with its sample.
 """
 
 ADVICE = {
@@ -157,7 +162,9 @@ def _list_raised(file: Path, names: set[str]) -> Iterator[str]:
 
 
 def _read_text(node: ast.expr) -> str:
-    """Return a literal or an f-string as a line of a table; nothing for other expressions."""
+    """Return a literal, an f-string or the start of a sum as a line of a table, else nothing."""
+    if isinstance(node, ast.BinOp) and (start := _read_text(node.left)):
+        return f"{start}…"
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         text = node.value
     elif isinstance(node, ast.JoinedStr):

@@ -42,6 +42,11 @@ several repeats are averaged by sample first in every report of assay; the query
 so.
 
 This page is generated from the schema of version {version} by `docs/make_schema.py`.
+
+## Limits
+
+- The tables may change with a version of assay. The fields of `--json` change less often.
+- Do not write to the tables: assay would not count the rows.
 '''
 
 TABLES = {

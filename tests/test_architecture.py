@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,7 @@ LIGHT = frozenset({*sys.stdlib_module_names, "assay", "lazy_loader"})
 
 TORCH_HOMES = ("train/", "providers/in_process")
 PRINTING = ("cli/",)
-STREAMS = ("sys.stdout", "sys.stderr", "sys.__stdout__", "sys.__stderr__")
+STREAMS = ("stdout", "stderr", "__stdout__", "__stderr__")
 COMPUTED_IMPORTS = ("__init__.py", "cli/__init__.py", "compat.py")
 """Modules that import by a name not written at the call: lazy tables, and foreign names."""
 
@@ -72,6 +73,15 @@ class Module:
     @property
     def package(self) -> tuple[str, ...]:
         return self.dotted if self.path.endswith("__init__.py") else self.dotted[:-1]
+
+    @cached_property
+    def nodes(self) -> list[tuple[ast.AST, bool]]:
+        """Every node, and whether it is run when the module is imported."""
+        return _list_nodes(self.tree)
+
+    @cached_property
+    def imports(self) -> list["Imported"]:
+        return list(imports_of(self))
 
 
 @dataclass(frozen=True)
@@ -102,7 +112,7 @@ def modules_under(root: Path) -> list[Module]:
 
 def imports_of(module: Module) -> Iterator[Imported]:
     """Absolute, relative and in-function imports, and `import_module` of a literal."""
-    for node, at_import in _walk(module.tree, at_import=True):
+    for node, at_import in module.nodes:
         if isinstance(node, ast.Import):
             names = [(alias.name, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -118,18 +128,20 @@ def imports_of(module: Module) -> Iterator[Imported]:
             yield Imported(target, source, getattr(node, "lineno", 0), at_import)
 
 
-def _walk(node: ast.AST, *, at_import: bool) -> Iterator[tuple[ast.AST, bool]]:
-    yield node, at_import
-    test = ast.unparse(node.test) if isinstance(node, ast.If) else ""
-    if isinstance(node, ast.If) and re.fullmatch(r"(not )?(typing\.)?TYPE_CHECKING", test):
-        negated = test.startswith("not ")
-        for branch, checked in ((node.body, not negated), (node.orelse, negated)):
-            for statement in branch:
-                yield from _walk(statement, at_import=at_import and not checked)
-        return
-    inside = at_import and not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-    for child in ast.iter_child_nodes(node):
-        yield from _walk(child, at_import=inside)
+def _list_nodes(tree: ast.Module) -> list[tuple[ast.AST, bool]]:
+    # A list that grows while it is read: each node is met once, and no generator is nested.
+    nodes: list[tuple[ast.AST, bool]] = [(tree, True)]
+    for node, at_import in nodes:
+        test = ast.unparse(node.test) if isinstance(node, ast.If) else ""
+        if isinstance(node, ast.If) and re.fullmatch(r"(not )?(typing\.)?TYPE_CHECKING", test):
+            negated = test.startswith("not ")
+            nodes += [(each, at_import and negated) for each in node.body]
+            nodes += [(each, at_import and not negated) for each in node.orelse]
+            continue
+        functions = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+        inside = at_import and not isinstance(node, functions)
+        nodes += [(child, inside) for child in ast.iter_child_nodes(node)]
+    return nodes
 
 
 def _absolute(module: Module, name: str, level: int) -> str:
@@ -140,8 +152,10 @@ def _absolute(module: Module, name: str, level: int) -> str:
 
 
 def _importer(node: ast.Call) -> bool:
-    called = ast.unparse(node.func)
-    return called == "__import__" or called.split(".")[-1] == "import_module"
+    called = node.func
+    if isinstance(called, ast.Attribute):
+        return called.attr == "import_module"
+    return isinstance(called, ast.Name) and called.id in ("__import__", "import_module")
 
 
 def _import_argument(node: ast.Call) -> str | None:
@@ -153,14 +167,14 @@ def _import_argument(node: ast.Call) -> str | None:
 
 def direction(module: Module) -> Iterator[str]:
     if module.path == TABLE:
-        for found in imports_of(module):
+        for found in module.imports:
             if found.at_import and found.target.split(".")[0] not in sys.stdlib_module_names:
                 yield f"{found.line}: the lazy table imports {found.target} when it is imported"
         return
     if module.unit not in LEVELS and module.unit != ENTRY:
         yield f"1: {module.unit!r} is not a unit of the table in DESIGN"
         return
-    for found in imports_of(module):
+    for found in module.imports:
         if problem := _wrong_direction(module.unit, found):
             yield f"{found.line}: {problem}"
 
@@ -177,7 +191,7 @@ def _wrong_direction(unit: str, found: Imported) -> str | None:
 
 def door(module: Module) -> Iterator[str]:
     """Other units are imported from their `__init__`, never from inside."""
-    for found in imports_of(module):
+    for found in module.imports:
         parts = found.module.split(".")
         outside = parts[0] == "assay" and len(parts) > 2 and parts[1] != module.unit
         if outside and module.path != TABLE:
@@ -187,13 +201,13 @@ def door(module: Module) -> Iterator[str]:
 def computed_imports(module: Module) -> Iterator[str]:
     if module.path in COMPUTED_IMPORTS:
         return
-    for node in ast.walk(module.tree):
+    for node, _ in module.nodes:
         if isinstance(node, ast.Call) and _importer(node) and _import_argument(node) is None:
             yield f"{node.lineno}: imports a name that is computed, which nobody can check"
 
 
 def weight(module: Module) -> Iterator[str]:
-    for found in imports_of(module):
+    for found in module.imports:
         top = found.target.split(".")[0]
         if top == "torch" and not module.path.startswith(TORCH_HOMES):
             yield f"{found.line}: torch is imported outside {', '.join(TORCH_HOMES)}"
@@ -204,11 +218,16 @@ def weight(module: Module) -> Iterator[str]:
 def printing(module: Module) -> Iterator[str]:
     if module.path.startswith(PRINTING):
         return
-    for node in ast.walk(module.tree):
+    for node, _ in module.nodes:
         if isinstance(node, ast.Name) and node.id == "print":
             yield f"{node.lineno}: only cli/ prints"
-        elif isinstance(node, ast.Attribute) and ast.unparse(node) in STREAMS:
-            yield f"{node.lineno}: only cli/ writes to {ast.unparse(node)}"
+        elif (
+            isinstance(node, ast.Attribute)
+            and node.attr in STREAMS
+            and isinstance(node.value, ast.Name)
+            and node.value.id == "sys"
+        ):
+            yield f"{node.lineno}: only cli/ writes to sys.{node.attr}"
 
 
 def vague_names(module: Module) -> Iterator[str]:

@@ -42,7 +42,12 @@ def test_the_models_are_timed_beside_plain_pydantic_and_json() -> None:
 def test_both_contenders_meet_the_same_server_at_the_same_concurrency() -> None:
     found = figures("harness.py", "throughput", "--rounds", "1", "--loads", "4:40,20:100")
 
-    assert list(found) == ["throughput"]
+    assert list(found) == ["throughput", "workers"]
+    both = found["workers"]
+    assert both["concurrency"] == 20
+    paces = [both["workers"][count]["requests_per_s"] for count in ("2", "1")]
+    assert both["ratio"] == pytest.approx(paces[0] / paces[1])
+    assert both["ratio_by_cpu"] > 0
     small, large = found["throughput"]
     assert (small["concurrency"], small["requests"]) == (4, 40)
     for contender in ("bare", "assay"):
@@ -109,7 +114,7 @@ def test_starting_is_measured_for_each_command_and_the_first_evaluation() -> Non
 def test_the_gateway_is_measured_beside_a_bare_proxy() -> None:
     found = figures("gateway.py", "--loads", "2:2", "--memory", "100")
 
-    assert [each["proxy"] for each in found["loads"]] == ["direct", "bare", "gateway"]
+    assert [each["proxy"] for each in found["loads"]] == ["direct", "bare", "gateway", "translated"]
     for each in found["loads"]:
         assert (each["in_flight"], each["calls"]) == (2, 20)
         # The latency of the model is really there.

@@ -8,6 +8,7 @@ import pytest
 
 from assay import compat, evaluation_test
 from assay import types as models
+from assay.runner import EvalReport
 from assay.scorers import reward_function
 from assay.types.manifest import Manifest
 from manifest_files import written
@@ -47,6 +48,19 @@ def test_the_names_are_assays_own_classes() -> None:
     assert names["EvaluateResult"] is names["Score"] is models.EvaluateResult
     assert names["MetricResult"] is names["Metric"] is models.Metric
     assert names["Status"] is models.Status
+
+
+def test_trajectories_and_reports_are_answered_where_proposals_import_them() -> None:
+    compat.install()
+
+    names = run(
+        "from eval_protocol.mcp.types import Trajectory\n"
+        "from rollouts import EvalReport\n"
+        "from rollouts.evaluation import EvalReport as second\n"
+    )
+
+    assert names["Trajectory"] is models.Trajectory
+    assert names["EvalReport"] is names["second"] is EvalReport
 
 
 def test_evaluations_are_answered_under_each_name_they_had() -> None:
@@ -153,8 +167,8 @@ def test_a_folder_with_the_name_of_a_package_is_not_the_package(
 def test_a_module_without_a_stand_in_is_refused_by_name() -> None:
     compat.install()
 
-    with pytest.raises(ModuleNotFoundError, match=r"not support `eval_protocol\.mcp`; install"):
-        run("import eval_protocol.mcp")
+    with pytest.raises(ModuleNotFoundError, match=r"not support `eval_protocol\.rewards`; install"):
+        run("import eval_protocol.rewards")
 
 
 def test_a_decorator_and_the_module_that_it_is_in_share_a_name() -> None:

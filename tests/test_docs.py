@@ -3,12 +3,13 @@
 A page's blocks run from top to bottom in one namespace and one empty folder; the README finds
 `examples/` there, as in a clone. A block ```` ```python title=NAME ```` is also written to the file
 of that name, for the commands below it. A block after `<!-- not run: reason -->` is left out.
-Tutorials run their `$ pytest` lines too, and their files are only written.
+Tutorials run their `$ pytest` and `$ python FILE` lines too, and their files are only written.
 """
 
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -31,17 +32,18 @@ UNCHECKED = ("cd", "git", "make", "pip", "pytest", "python", "python3")
 """Commands a console block may show though they are not run: they need a clone or a network."""
 
 TUTORIALS = "docs/tutorials/"
+RUN_IN_TUTORIALS = ("pytest", "python")
 SLOW_PAGES = ("docs/tutorials/train.md",)
 """Pages that train a model."""
 
-LONGEST_TUTORIAL = 80
+LONGEST_TUTORIAL = 85
 """Lines of a tutorial that are not blank: it is read to the end in ten minutes."""
 
 LONGEST_BLOCK = 18
 """Lines of a block of the README, blank ones included: a reader takes it in at one glance."""
 
 _FENCE = re.compile(r"\s*(?P<ticks>`{3,}|~{3,})\s*(?P<language>[^\s`{]*)(?P<info>[^`]*)$")
-_TITLE = re.compile(r"\btitle=(?P<quote>\"?)(?P<name>[\w.-]+)(?P=quote)")
+_TITLE = re.compile(r"\btitle=(?P<quote>\"?)(?P<name>[\w./-]+)(?P=quote)")
 _NOT_RUN = re.compile(r"\s*<!--\s*not run(?P<reason>.*?)-->\s*$")
 
 
@@ -112,6 +114,7 @@ def run_page(text: str, page: str, folder: Path) -> int:
             if block.not_run:
                 continue
             if block.title:
+                (folder / block.title).parent.mkdir(exist_ok=True)
                 (folder / block.title).write_text(block.text + "\n", "utf-8")
             # A file of a tutorial is imported by the commands, as it is for the reader.
             is_file = block.title is not None and page.startswith(TUTORIALS)
@@ -155,14 +158,14 @@ def run_console(block: Block, folder: Path) -> int:
         raise block.broken("a console block starts with a line `$ command`")
     for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
         command = shlex.split(lines[start].removeprefix("$ "), comments=True)
-        is_pytest = command[:1] == ["pytest"] and block.page.startswith(TUTORIALS)
-        if is_pytest or command[:1] == ["assay"]:
-            run = _run_pytest if is_pytest else _run_assay
+        program = command[0] if command else ""
+        if program == "assay" or (program in RUN_IN_TUTORIALS and block.page.startswith(TUTORIALS)):
+            run = {"assay": _run_assay, "pytest": _run_pytest, "python": _run_script}[program]
             shown = "\n".join(lines[start + 1 : end])
             if problem := _mismatch(*run(command[1:], folder), shown):
                 raise block.broken(problem, after=start)
             ran += 1
-        elif not command or command[0] not in UNCHECKED:
+        elif program not in UNCHECKED:
             raise block.broken(f"`{lines[start]}` is neither run nor known", after=start)
     return ran
 
@@ -177,6 +180,13 @@ def _run_assay(arguments: list[str], folder: Path) -> tuple[int, str]:
 def _run_pytest(arguments: list[str], folder: Path) -> tuple[int, str]:
     session = call_pytest(folder, *arguments, env={"NO_COLOR": "1"})
     return session.status, session.output
+
+
+def _run_script(arguments: list[str], folder: Path) -> tuple[int, str]:
+    ended = subprocess.run(
+        [sys.executable, *arguments], cwd=folder, capture_output=True, text=True, timeout=300
+    )
+    return ended.returncode, ended.stdout + ended.stderr
 
 
 def _mismatch(status: int, output: str, shown: str) -> str | None:
@@ -315,6 +325,39 @@ def test_the_readme_runs_every_block_and_keeps_each_short() -> None:
     assert [block.line for block in blocks if len(block.text.splitlines()) > LONGEST_BLOCK] == []
 
 
+UNSTRUCTURED = ("docs/index.md", "docs/commands.md", "docs/reference.md", TUTORIALS, "docs/api/")
+"""Lists of pages, of options and of names, and tutorials, which end with a result."""
+
+
+def find_missing_parts(text: str, page: str) -> list[str]:
+    """Return which parts of a page are missing: its purpose, a block that runs, its limits."""
+    first = next((line for line in text.splitlines()[1:] if line.strip()), "")
+    shown = [block for block in blocks_of(text, page) if block.language in ("python", "console")]
+    parts = {
+        "a sentence on what you get": re.match(r"```|[|#<!]", first) is None,
+        "an example that runs": any(not block.not_run for block in shown),
+        "limits": re.search(r"^## Limits\n\n\S", text, re.MULTILINE) is not None,
+    }
+    return [part for part, is_there in parts.items() if not is_there]
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES[1:] if not name_page(page).startswith(UNSTRUCTURED)],
+    ids=lambda page: page.name,
+)
+def test_a_page_states_what_you_get_an_example_and_limits(page: Path) -> None:
+    assert find_missing_parts(page.read_text("utf-8"), name_page(page)) == []
+
+
+def test_a_page_without_its_parts_is_caught() -> None:
+    page = "# Title\n\n```console\n$ assay runs\n```\n\n## Limits\n\n- One.\n"
+    assert find_missing_parts(page, "p.md") == ["a sentence on what you get"]
+
+    page = "# Title\n\nYou get it.\n\n<!-- not run: slow -->\n```console\n$ assay runs\n```\n"
+    assert find_missing_parts(page, "p.md") == ["an example that runs", "limits"]
+
+
 def test_tutorials_are_short_and_listed() -> None:
     folder = ROOT / TUTORIALS
     index = (folder / "index.md").read_text("utf-8")
@@ -324,6 +367,23 @@ def test_tutorials_are_short_and_listed() -> None:
     lengths = {name: sum(map(bool, text.splitlines())) for name, text in pages.items()}
     assert {name for name, lines in lengths.items() if lines > LONGEST_TUTORIAL} == set()
     assert sorted(re.findall(r"\]\(([\w-]+\.md)\)", index)) == tutorials
+
+
+def test_tutorials_run_without_code_that_has_no_file() -> None:
+    pages = sorted((ROOT / TUTORIALS).glob("*.md"))
+    blocks = [block for page in pages for block in blocks_of(page.read_text(), name_page(page))]
+
+    # A reader cannot see where such a block is to be typed.
+    unnamed = [f"{b.page}:{b.line}" for b in blocks if b.language == "python" and not b.title]
+    assert unnamed == []
+
+
+def test_the_scripts_of_a_tutorial_are_run(tmp_path: Path) -> None:
+    text = '```python title="a/make.py"\nraise SystemExit("no disk")\n```\n'
+    text += "```console\n$ python a/make.py\n```\n"
+
+    with pytest.raises(BrokenPage, match=r"p\.md:5: exit status 1:\nno disk"):
+        run_page(text, f"{TUTORIALS}p.md", tmp_path)
 
 
 def test_the_pytest_lines_of_a_tutorial_are_run(tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def test_generated_pages_are_current() -> None:
 def test_every_message_of_the_code_is_listed_with_its_hint() -> None:
     messages = make_errors.build_messages()
 
-    line = "| the scorer returned … for sample … | `ScorerFault` "
+    line = "| the scorer returned a … | `ScorerFault` "
     assert f"{line}| return an EvaluateResult, a number or a bool |" in messages
 
 
@@ -194,6 +194,16 @@ def test_the_skill_names_commands_and_options_that_exist() -> None:
         shown = make_commands.read_help(command + (action[0] if action else ""))
         unknown = [each for each in re.findall(r"--[a-z-]+", rest) if each not in shown]
         assert unknown == [], f"assay {command}{rest}"
+
+
+def test_every_command_and_action_but_the_viewer_prints_json() -> None:
+    """As SKILL.md promises."""
+    page = (DOCS / "commands.md").read_text("utf-8")
+    names = re.findall(r"^\$ assay ([a-z ]+) --help$", page, re.MULTILINE)
+    without = [name for name in names if "--json" not in make_commands.read_help(name)]
+
+    # The others are names of groups: their actions have it.
+    assert sorted(without, key=len) == ["env", "view", "train", "certify"]
 
 
 @pytest.fixture(scope="module")
@@ -253,6 +263,26 @@ def test_search_works_in_pages_that_are_opened_as_files(site: Path, watched: Wat
     assert "Certification" in found.inner_text()
     assert watched.problems == []
     assert [url for url in watched.requests if not url.startswith(("file:", "data:"))] == []
+
+
+@pytest.mark.slow
+def test_the_copy_button_copies_commands_without_prompt_and_output(
+    site: Path, watched: WatchedPage
+) -> None:
+    page = watched.page
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.goto((site / "index.html").as_uri())
+    copied = []
+    # The script of the theme adds them.
+    buttons = page.locator("article :is(.md-clipboard, .md-code__button)")
+    buttons.nth(1).wait_for()
+    for button in buttons.all():
+        button.click()
+        copied.append(page.evaluate("navigator.clipboard.readText()"))
+
+    code, commands = copied
+    assert code.startswith("from assay import EvalConfig\n")
+    assert commands == "pip install assay-eval\nassay eval capitals.py"
 
 
 @pytest.fixture

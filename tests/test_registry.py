@@ -149,8 +149,8 @@ def test_packages_are_read_once_and_not_before_a_name_is_used() -> None:
         "assert 'importlib.metadata' not in sys.modules\n"
         "registry.find_plugin('assay.scorers', 'polite')\n"
         "assert 'importlib.metadata' in sys.modules\n"
-        "first = registry._read_group('assay.scorers')\n"
-        "assert registry._read_group('assay.scorers') is first\n"
+        "first = registry._find_group_entries('assay.scorers')\n"
+        "assert registry._find_group_entries('assay.scorers') is first\n"
     )
 
     # Without `site`: the import hooks of installed packages load the module themselves.

@@ -7,8 +7,10 @@ workspace and the `check_files` that decide: the tests of the agent and some tha
 
 Rows of the public HumanEvalFix are read as well:
 
-    assay eval fix_tests --agent codex --model openai:gpt-5 --dataset bigcode/humanevalpack:python \
-        --split test
+    assay eval fix_tests --agent codex --model openai:gpt-5 --dataset humanevalpack.jsonl
+
+This file is data/python/data/humanevalpack.jsonl of bigcode/humanevalpack. By its name on the hub
+the dataset cannot be read: it needs a script, and no code of a dataset is run.
 """
 
 from typing import Any
@@ -19,8 +21,15 @@ from assay.types import Sample, Score
 
 dataset = "fix_tests.jsonl"
 
+SECONDS = 60
+"""How long the tests may take. A program that never ends fails, with the line where it was."""
+
 # A cache of its own: a file that the agent changed twice in a second could be read from another.
-CHECK = "python3 -X pycache_prefix=.check-cache test_task.py"
+CHECK = (
+    "python3 -X pycache_prefix=.check-cache -c 'import faulthandler, runpy; "
+    f"faulthandler.dump_traceback_later({SECONDS}, exit=True); "
+    'runpy.run_path("test_task.py", run_name="__main__")\''
+)
 
 
 def score_fn(sample: Sample) -> Score:

@@ -5,6 +5,8 @@ xlam-function-calling-60k: `query`, `tools` and `answers`, the calls that are ex
 
     assay eval tool_calls --agent openai:gpt-5 --dataset Salesforce/xlam-function-calling-60k
 
+Its publisher asks you to accept the terms first: log in with `hf auth login`.
+
 A model is offered the tools of the row. Other agents find them in `sample["tools"]`, and return
 messages with their calls.
 """
@@ -26,6 +28,8 @@ JSON_TYPES = {
     "float": "number",
     "bool": "boolean",
     "list": "array",
+    "tuple": "array",
+    "set": "array",
     "dict": "object",
 }
 
@@ -114,7 +118,7 @@ def _build_schema(parameters: dict[str, dict[str, Any]]) -> dict[str, Any]:
         }
         if plain in JSON_TYPES:
             properties[name]["type"] = JSON_TYPES[plain]
-        if "optional" not in kind and "default" not in entry:
+        if entry.get("required", "optional" not in kind and "default" not in entry):
             required.append(name)
     return {"type": "object", "properties": properties, "required": required}
 

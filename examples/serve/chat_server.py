@@ -15,7 +15,8 @@ weights and the optimiser:
 
 Requests that arrive while the model is busy are answered in one batch. An update waits for the
 answers in progress, and later requests wait for the update: no answer mixes two versions. A server
-that was started anew answers with the version `initial` until it is updated.
+that was started anew answers with the version `initial` until it is updated, and one whose update
+failed halfway with `partial`.
 
 It listens on this machine only. Another `--host` needs `--key-env NAME`: the environment variable
 with the key that requests must have. Whoever has the key can replace the weights.
@@ -33,6 +34,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from aiohttp import web
+from pydantic import ValidationError
 
 from assay.errors import AssayError, ConfigError, EndpointError, WireError
 from assay.formats import (
@@ -92,24 +94,32 @@ class ChatServer:
                 return respond_error(error.status, error.reason)
             except (WireError, ConfigError) as error:
                 return respond_error(400, str(error))
+            except ValidationError as error:
+                problem = error.errors()[0]
+                field = ".".join(map(str, problem["loc"]))
+                return respond_error(400, f"{field}: {problem['msg']}")
             except EndpointError as error:
                 return respond_error(error.status or 400, error.message)
 
         return guard
 
     async def _complete(self, request: web.Request) -> web.Response:
-        body = await request.json()
+        try:
+            body = await request.json()
+        except ValueError as error:
+            raise WireError(f"the body is not JSON: {error}") from error
         if not isinstance(body, dict):
             raise WireError("the body is not a JSON object")
         if body.get("stream"):
             raise WireError("this server does not stream")
         own = {name: body.pop(name) for name in (*_EXTRA_PARAMS, *_TOKEN_PARAMS) if name in body}
         asked = read_chat_request(body)
+        seed = asked.settings.get("seed")
+        if seed is not None and type(seed) is not int:
+            raise WireError("`seed` is not a whole number")
         client = self._find_client(asked.settings, own)
         async with self._gate.call():
-            reply = await client.complete(
-                asked.messages, tools=asked.tools, seed=asked.settings.get("seed")
-            )
+            reply = await client.complete(asked.messages, tools=asked.tools, seed=seed)
         return web.json_response(self._write_answer(reply, own))
 
     def _find_client(self, settings: dict[str, Any], own: dict[str, Any]) -> LocalClient:
@@ -164,7 +174,12 @@ class ChatServer:
             raise WireError("`version` is missing or not a name of up to 64 letters and digits")
         tensors = await asyncio.to_thread(self._read_weights, await request.read())
         async with self._gate.update():
-            await asyncio.to_thread(self._replace_weights, tensors)
+            # Of no known age until all are replaced: a failure leaves tensors of both versions.
+            self._local.weight_version = "partial"
+            try:
+                await asyncio.to_thread(self._replace_weights, tensors)
+            except RuntimeError as error:
+                return respond_error(500, f"the update failed: {error}")
             self._local.weight_version = version
         return web.json_response({"version": version})
 

@@ -51,6 +51,7 @@ _ROLLOUTS = {
     "ContentBlock": _TYPES,
     "Endpoint": _TYPES,
     "EvalConfig": "assay.runner",
+    "EvalReport": "assay.runner",
     "Message": _TYPES,
     "Metric": _TYPES,
     "Sample": _TYPES,
@@ -71,10 +72,9 @@ _COREASON = dict.fromkeys(
 )
 _SAMPLES = _pick_names(_ROLLOUTS, "Sample", "Status")
 _TRAINING = dict.fromkeys(("GRPOConfig", "agent_rollout_to_sample", "grpo_train"), _TRAIN)
-_EVALUATION = {
-    **_pick_names(_ROLLOUTS, "EvalConfig", "Metric", "Sample", "Score", "evaluate"),
-    "EvalReport": "assay.runner",
-}
+_EVALUATION = _pick_names(
+    _ROLLOUTS, "EvalConfig", "EvalReport", "Metric", "Sample", "Score", "evaluate"
+)
 _AGENTS = _pick_names(_ROLLOUTS, "AgentSession", "Endpoint", "Message", "Trajectory", "run_agent")
 # Each importable module, and the assay module that defines each of its names; `module:name` where
 # assay uses another name.
@@ -86,6 +86,8 @@ _MODULES = {
         **_pick_names(_PROCESSORS, "SingleTurnRolloutProcessor"),
         "reward_function": "assay.scorers",
     },
+    "eval_protocol.mcp": {},
+    "eval_protocol.mcp.types": _pick_names(_ROLLOUTS, "Trajectory"),
     "eval_protocol.models": _EVAL_PROTOCOL_NAMES,
     "eval_protocol.pytest": _PYTEST,
     "eval_protocol.pytest.default_agent_rollout_processor": _pick_names(

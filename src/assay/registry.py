@@ -65,7 +65,7 @@ def find_plugin(group: PluginGroup, name: str) -> Plugin | None:
 
     Raises `ConfigError` if its import fails, and if two packages register the name.
     """
-    entries = [entry for entry in _read_group(group) if entry.name == name]
+    entries = [entry for entry in _find_group_entries(group) if entry.name == name]
     if not entries:
         return None
     where = f"{group}: {name}"
@@ -93,7 +93,7 @@ def find_plugin(group: PluginGroup, name: str) -> Plugin | None:
 
 def list_plugin_names(group: PluginGroup) -> list[str]:
     """Return the names that installed packages register, without importing anything."""
-    return list(dict.fromkeys(entry.name for entry in _read_group(group)))
+    return list(dict.fromkeys(entry.name for entry in _find_group_entries(group)))
 
 
 def list_names(group: PluginGroup, own_names: "Iterable[str]") -> list[str]:
@@ -109,7 +109,7 @@ def list_plugins(
     `load` returns the object of a name, or raises `AssayError`, which makes the plug-in unusable.
     """
     listed = [PluginEntry(name, "assay") for name in own_names]
-    for entry in _read_group(group):
+    for entry in _find_group_entries(group):
         problem: str | None = None
         if entry.name in own_names:
             # Never loaded: a package must not change the meaning of a name that assay documents.
@@ -123,7 +123,7 @@ def list_plugins(
     return listed
 
 
-def _read_group(group: PluginGroup) -> "tuple[EntryPoint, ...]":
+def _find_group_entries(group: PluginGroup) -> "tuple[EntryPoint, ...]":
     # Code of users adds folders to the import path, and these may contain packages.
     return _read_entry_points(group, tuple(sys.path))
 

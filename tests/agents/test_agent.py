@@ -48,6 +48,49 @@ def test_the_options_of_a_question_are_shown(options: dict[str, Any]) -> None:
     assert question.input == options
 
 
+@pytest.mark.parametrize(
+    ("truth", "row"),
+    [
+        (4, {"gold": "4"}),
+        (4, {"gold": 4.0, "copy": [4]}),
+        ("4", {"gold": 4}),
+        ("Lima", {"gold": " lima ", "aliases": ["Lima", "LIMA"]}),
+        (["Lima", "Ciudad de los Reyes"], {"gold": "Lima", "aliases": ["lima"]}),
+        (["Lima", "Ciudad de los Reyes"], {"gold": ["Lima", "Ciudad de los Reyes"]}),
+        ([3, 4], {"gold": [3, 4]}),
+        ({"city": "Lima"}, {"gold": {"city": "Lima"}}),
+    ],
+)
+def test_an_answer_of_any_type_is_not_shown_under_another_name(
+    truth: Any, row: dict[str, Any]
+) -> None:
+    kept = {"question": "?", "level": True, "year": 1535, "numbers": [4, 3], "notes": []}
+
+    question = hide_expected_answer(
+        Sample(prompt="?", ground_truth=truth, input={**kept, **row}, metadata=row, extra=row)
+    )
+
+    assert (question.input, question.metadata) == (kept, {})
+    assert question.model_extra == {"extra": {}}
+
+
+@pytest.mark.parametrize(
+    ("truth", "row"),
+    [
+        (["b", "a"], {"words": ["a", "b"]}),
+        (["a", "b"], {"options": ["a", "b"]}),
+        ("Lima", {"places": [{"name": "Lima"}, {"name": "Cusco"}]}),
+        ("A", {"choices": {"label": ["A", "B"], "text": ["Lima", "Cusco"]}}),
+        (1, {"options": ["Cusco", "Lima"], "verified": True}),
+        (None, {"note": None, "empty": ""}),
+    ],
+)
+def test_the_items_of_a_question_are_shown_beside_an_answer_of_any_type(
+    truth: Any, row: dict[str, Any]
+) -> None:
+    assert hide_expected_answer(Sample(prompt="?", ground_truth=truth, input=row)).input == row
+
+
 def test_equal_labels_of_several_people_are_not_options() -> None:
     row = {"label_1": "spam", "label_2": "spam", "text": "Buy!"}
 

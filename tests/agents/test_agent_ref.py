@@ -109,6 +109,10 @@ def test_a_request_template_is_given_as_json_or_as_a_file(tmp_path: Path) -> Non
         ("gpt-5", "does not name an agent"),
         (3, "cannot be of type `int`"),
         (_Own, r"`agent` is the class `_Own`, not one of its objects\n.*agent = _Own\(\)"),
+        (
+            SimpleNamespace(run=lambda sample: "", name="a", identity="a"),
+            "`run` of the agent a cannot be called with a sample and its context",
+        ),
         (SimpleNamespace(run=print, name="a"), "has `run`, but not `name` and `identity`"),
         ("opnai:gpt-5", r"does not name an agent\n.*did you mean openai:"),
         ("cmd:", "no command"),
@@ -204,3 +208,16 @@ def test_a_plugin_that_gives_no_agent_is_refused(ref: str, message: str) -> None
 def test_a_plugin_does_not_replace_a_provider_or_a_command() -> None:
     assert resolve_agent("mock:echo") == Endpoint(provider="mock", model="echo")
     assert isinstance(resolve_agent("cmd:cat"), CommandAgent)
+
+
+def test_a_file_that_is_not_a_reference_is_refused_with_the_reference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("agent.py", "agent.sh"):
+        (tmp_path / name).touch()
+
+    with pytest.raises(ConfigError, match=r"name its function: agent\.py:NAME"):
+        resolve_agent("agent.py")
+    with pytest.raises(ConfigError, match=r"run it: cmd:\./agent\.sh"):
+        resolve_agent("./agent.sh")

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -169,3 +170,74 @@ def test_messages_as_json_are_read_and_other_json_is_the_answer(
 def test_a_prompt_that_cannot_be_an_argument_is_a_failure_of_the_agent() -> None:
     with pytest.raises(AgentFault, match="could not be started"):
         run_command("echo {prompt}", "a\0b")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "./agent.sh",
+        "sh agent.sh --fast",
+        "sh -c 'cd /; sh agent.sh'",
+        f"{sys.executable} -m agent_module",
+        f"{sys.executable} -m agent_package",
+        "cat --config agent.yaml",
+    ],
+)
+def test_the_identity_covers_the_files_that_the_command_names(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "agent_package").mkdir()
+    names = ("agent.sh", "agent_module.py", "agent_package/__main__.py", "agent.yaml")
+    for name in names:
+        (tmp_path / name).write_text("#!/bin/sh\necho one\n")
+        (tmp_path / name).chmod(0o755)
+    first, same = CommandAgent(line).identity, CommandAgent(line).identity
+
+    for name in names:
+        (tmp_path / name).write_text("#!/bin/sh\necho two\n")
+
+    assert first == same != CommandAgent(line).identity
+    assert CommandAgent(line).identity != CommandAgent(f"{line} x").identity
+
+
+def test_installed_programs_and_large_files_are_not_part_of_the_identity(tmp_path: Path) -> None:
+    model = tmp_path / "model.gguf"
+    with model.open("wb") as file:
+        file.truncate(17 * 1024 * 1024)
+
+    assert len(CommandAgent(f"{sys.executable} -c 1").identity.split()) == 2
+    assert len(CommandAgent(f"echo {model}").identity.split()) == 2
+
+
+def test_a_program_that_cannot_be_started_is_refused_with_its_cure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "agent.sh").write_text("echo one\n")
+    (tmp_path / "my agent.sh").write_text("#!/bin/sh\necho one\n")
+    (tmp_path / "my agent.sh").chmod(0o755)
+
+    for command, message in (
+        ("./agent.sh", "'./agent.sh' is not executable\n  hint: run chmod +x ./agent.sh"),
+        ("./my agent.sh", "quote a path with spaces: cmd:'./my agent.sh'"),
+        ("./agents.sh", "'./agents.sh' was not found\n  hint: check its path"),
+        ("no-such-program-x", "check that it is in PATH"),
+    ):
+        with pytest.raises(ConfigError, match=re.escape(message)):
+            CommandAgent(command)
+
+
+def test_the_signal_that_killed_a_program_is_named() -> None:
+    with pytest.raises(AgentFault, match="the program was killed by SIGKILL; its output is empty"):
+        answer("import os; os.kill(os.getpid(), 9)")
+
+
+def test_output_that_is_not_utf_8_is_counted() -> None:
+    code = "import sys; sys.stdout.buffer.write('L\\xe9ma \\ufffd'.encode('latin-1', 'replace'))"
+    wrong = run_command(command(code))
+    right = run_command(command("print('L\\xe9ma \\ufffd')"))
+
+    assert wrong.messages[-1].text == "L\ufffdma ?"
+    assert (wrong.model_extra or {}).get("dropped") == {"output that is not UTF-8": 1}
+    assert not (right.model_extra or {}).get("dropped")

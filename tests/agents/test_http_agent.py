@@ -36,6 +36,13 @@ def ask(handler: Handler, **settings: Any) -> Trajectory:
     return asyncio.run(run())
 
 
+def reply_text(text: str, content_type: str, status: int = 200) -> Handler:
+    async def handle(request: web.Request) -> web.Response:
+        return web.Response(text=text, content_type=content_type, status=status)
+
+    return handle
+
+
 def reply(body: Any, status: int = 200) -> Handler:
     async def handle(request: web.Request) -> web.Response:
         return web.json_response(body, status=status)
@@ -82,6 +89,7 @@ def test_a_service_is_sent_prompt_and_messages_unless_it_has_a_template() -> Non
         ({"data": {"parts": [{"text": "four"}]}}, "$.data.parts[0].text", "four"),
         ([["four"]], "[0][0]", "four"),
         ({"value": 4}, "value", "4"),
+        ({"city": "Lima"}, "$", '{"city":"Lima"}'),
         ({"messages": [{"role": "assistant", "content": "four"}]}, None, "four"),
         ({"out": {"role": "assistant", "content": "four"}}, "out", "four"),
     ],
@@ -103,6 +111,10 @@ def test_a_response_that_is_text_is_the_answer() -> None:
         (reply({"error": "busy"}, 503), {}, r"HTTP 503: .*busy"),
         (reply({"data": {}}), {"answer": "data.text"}, r"no 'text' of the answer path"),
         (reply([1]), {"answer": "[3]"}, r"no 3 of the answer path"),
+        (reply({"data": {"text": "4"}}), {}, r"no known format; its fields are data\n.*#answer=\$"),
+        (reply_text("<html>Log in</html>", "text/html"), {}, "a web page, not an answer: <html>"),
+        (reply_text("", "text/plain"), {}, "the response is empty"),
+        (reply_text("", "text/plain", 302), {}, "the service redirects, which is not followed"),
         (reply({}), {"request": {"q": "{input.topic}"}}, r"no field for \{input.topic\}"),
         (reply({}), {"request": {"q": "Q: {question}"}}, r"write \{input.question\}"),
     ],

@@ -59,6 +59,28 @@ def test_functions_are_found_beside_the_manifest_or_given(tmp_path: Path) -> Non
     assert choose(tmp_path, runner=right).agent.name == "certifying:right"
 
 
+def test_a_runner_is_what_an_agent_is_elsewhere(tmp_path: Path) -> None:
+    lines = (
+        "def answer(sample): return 'x'",
+        "async def ask(sample, context): return 'x'",
+        "class Mine:",
+        "    name = identity = 'mine'",
+        "    async def run(self, sample, context): ...",
+        "mine = Mine()",
+    )
+    (tmp_path / "agents_of_all_kinds.py").write_text("\n".join(lines))
+
+    for runner in (f"agents_of_all_kinds{end}" for end in (".py:answer", ":ask", ".py:mine")):
+        chosen = choose(tmp_path, runner=runner)
+        assert chosen.name == runner
+        assert chosen.code is not None
+        assert list(chosen.code.files) == ["agents_of_all_kinds.py"]
+    with pytest.raises(ConfigError, match="does not define 'nothing'"):
+        choose(tmp_path, runner="agents_of_all_kinds.py:nothing")
+    with pytest.raises(ConfigError, match="the file does not exist"):
+        choose(tmp_path, runner="nowhere.py:answer")
+
+
 def test_a_command_is_run(tmp_path: Path) -> None:
     assert choose(tmp_path, runner="cmd:echo hello").agent.name == "cmd:echo hello"
 

@@ -7,6 +7,7 @@ import re
 import sys
 import tarfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -14,6 +15,7 @@ import pytest
 
 from assay.cli import bundle as bundle_command
 from assay.cli import main
+from assay.cli.bundle_input import open_bundle_input
 from assay.datasets.bundle_file import Bundle
 from assay.store import Store
 
@@ -480,7 +482,7 @@ def test_json_lists_the_files_and_their_digests(
     assert plain["runs"][0]["results"] == 6
 
 
-@pytest.mark.parametrize("case", ["count", "line"])
+@pytest.mark.parametrize("case", ["count", "line", "twice"])
 def test_results_that_do_not_fit_are_refused_before_one_is_recorded(
     case: str, project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -492,6 +494,9 @@ def test_results_that_do_not_fit_are_refused_before_one_is_recorded(
         if case == "line":
             results.write("{garbled\n")
             return counted, redacted
+        if case == "twice":
+            results.write('{"id": "q5", "prompt": "5", "rollout_id": "q5#0"}\n')
+            return counted.model_copy(update={"results": counted.results + 1}), redacted
         return counted.model_copy(update={"results": counted.results - 1}), redacted
 
     monkeypatch.setattr(bundle_command, "write_run", break_run)
@@ -501,3 +506,44 @@ def test_results_that_do_not_fit_are_refused_before_one_is_recorded(
     assert "x.tar.gz" in capsys.readouterr().err
     with Store.open("other.db", create=False) as store:
         assert store.runs() == []
+
+
+@pytest.mark.parametrize("options", [{"model": 5}, {"repeats": "3"}, {"seed": True}])
+def test_an_option_of_the_wrong_type_is_refused(
+    options: dict[str, Any],
+    project: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run()
+    whole = open_bundle_input
+
+    def change_options(args: Any, stack: Any) -> Any:
+        given: Any = whole(args, stack)
+        code = replace(given.code, code=given.code.code.model_copy(update={"options": options}))
+        return replace(given, code=code)
+
+    monkeypatch.setattr(bundle_command, "open_bundle_input", change_options)
+    bundle()
+
+    assert main(["eval", "--bundle", "x.tar.gz"]) == 2
+    assert f"sets the option `{next(iter(options))}` to" in capsys.readouterr().err
+
+
+def test_runs_that_share_a_sample_id_are_imported(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run()
+    whole = open_bundle_input
+
+    def double_runs(args: Any, stack: Any) -> Any:
+        given: Any = whole(args, stack)
+        runs = [(each, list(samples)[:1]) for each, samples in given.runs]
+        return replace(given, runs=runs * 2)
+
+    monkeypatch.setattr(bundle_command, "open_bundle_input", double_runs)
+    bundle()
+
+    assert main(["runs", "import", "x.tar.gz", "--store", "other.db"]) == 0
+    with Store.open("other.db", create=False) as store:
+        assert [each.totals.recorded for each in store.runs()] == [1, 1]

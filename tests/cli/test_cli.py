@@ -104,13 +104,17 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        ([], "assay: no command given\n  hint: the commands are: quickstart"),
+        ([], "usage: assay [-h] [--version] [command] ..."),
         (
             ["quikstart"],
-            "assay: no command named 'quikstart'\n  hint: the commands are: quickstart",
+            "assay: no command named 'quikstart'\n  hint: did you mean `assay quickstart`?",
         ),
+        (["xyz"], "assay: no command named 'xyz'\n  hint: `assay --help` lists the commands\n"),
         (["--quiet"], "assay: unrecognized arguments: --quiet\n  hint: see `assay --help`"),
-        (["act", "--sizes"], "assay act: unrecognized arguments: --sizes"),
+        (
+            ["act", "--sizes=3"],
+            "assay act: unrecognized arguments: --sizes=3\n  hint: did you mean --size? See `assay",
+        ),
         (["act", "--size", "x"], "assay act: argument --size: invalid int value: 'x'"),
         (["act", "--si", "1"], "assay act: unrecognized arguments: --si 1"),
     ],

@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from assay.cli import main
-from assay.cli.gateway import format_call
+from assay.cli.gateway import SessionRecorder, format_call
+from assay.providers import connect
 from assay.store import Store
 from assay.types import Trajectory
 from recorded_calls import Recording, call_tool, user
@@ -86,6 +87,20 @@ def test_conversations_are_stored_and_summed_up(tmp_path: Path) -> None:
     trajectory = Trajectory.from_dict(session.metadata["trajectory"])
     assert trajectory.calls[0].wire is not None
     assert key not in session.to_json()
+
+
+def test_two_gateways_of_the_same_second_store_sessions_of_their_own(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "assay.db") as store:
+        recorders = [SessionRecorder(store, connect("mock:echo"), quiet=True) for _ in range(2)]
+        for recorder, text in zip(recorders, ("one", "two"), strict=True):
+            recording = Recording()
+            recording.ask([user(text)], "done")
+            recorder.save(recording.session)
+        names = [name for recorder in recorders for name in recorder.rows]
+
+        texts = [store.load_session(name).messages[0].text for name in names]
+
+    assert texts == ["one", "two"]
 
 
 def test_json_has_the_address_and_the_summary(tmp_path: Path) -> None:

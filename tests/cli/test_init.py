@@ -47,9 +47,24 @@ def test_files_that_exist_are_listed_and_left_alone(
 
     assert main(["init"]) == 2
 
-    assert ".: README.md, agent.py already exist\n  hint: " in capsys.readouterr().err
+    assert ".: agent.py already exists\n  hint: " in capsys.readouterr().err
     assert list_files(folder) == {"agent.py", "README.md"}
     assert (folder / "agent.py").read_text() == "mine"
+
+
+@pytest.mark.parametrize("options", [[], ["--force"]])
+def test_a_project_is_added_to_a_folder_with_a_readme(
+    options: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("README.md", ".gitignore", "notes.txt"):
+        (folder / name).write_text("mine")
+
+    assert main(["init", *options]) == 0
+
+    assert "kept your README.md and .gitignore\n" in capsys.readouterr().out
+    assert list_files(folder) == {*PROJECT_FILES, "notes.txt"}
+    for name in ("README.md", ".gitignore"):
+        assert (folder / name).read_text() == "mine"
 
 
 def test_files_are_overwritten_on_demand_only(folder: Path) -> None:

@@ -75,6 +75,34 @@ def test_a_recorded_run_is_judged_as_a_new_run(
     assert told["summary"]["score"]["interval"]["mean"] == 0.5
 
 
+def test_workers_judge_a_file_or_a_run_between_them(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script(GOOD)
+    given = [conversation(id=f"s{number}").to_json() for number in range(9)]
+    (folder / "samples.jsonl").write_text("\n".join(given))
+    workers = ("--workers", "2", "--concurrency", "4", "--json")
+
+    assert run("samples.jsonl", *workers) == 0
+    of_file = json.loads(capsys.readouterr().out)
+    assert run(of_file["run"], *workers) == 0
+    of_run = json.loads(capsys.readouterr().out)
+
+    for told in (of_file, of_run):
+        assert (told["judged"], told["evidence"]["quotes"]) == (9, 9)
+        # The calls of both workers together.
+        assert told["spending"]["calls"] == 9
+        with Store.open(create=False) as store:
+            assert store.run(told["run"]).status == "completed"
+
+
+def test_workers_whose_judge_is_refused_end_with_a_way_to_resume(folder: Path) -> None:
+    script(REFUSED)
+
+    with pytest.raises(InconclusiveError, match=r"--workers 2 .*--resume latest"):
+        run("samples.jsonl", "--workers", "2", "--concurrency", "2")
+
+
 def test_judged_samples_are_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run("samples.jsonl", "-o", "judged.jsonl")
     run("samples.jsonl", "-o", "-", "--json")

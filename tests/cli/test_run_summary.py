@@ -33,6 +33,17 @@ def test_a_whole_run_is_0_also_with_samples_that_the_scorer_did_not_judge(tmp_pa
     assert told.plain()["summary"]["samples"] == 3
 
 
+def test_reasons_of_results_that_were_not_judged_are_listed(tmp_path: Path) -> None:
+    report = evaluated(tmp_path / "a.db", *samples(a=1.0, c=None))
+    with report.samples.open_run() as run:
+        told = EvalCommandReport.build(report, run, resume="assay eval f.py", next=NEXT)
+
+    start = told.lines().index("reasons for results that were not judged")
+    assert told.lines()[start + 1 : start + 3] == ["  1 x because of c", "      such as c? | c"]
+    assert told.plain()["not_judged"]["groups"][0]["reason"] == "because of c"
+    assert "because of c" in report._repr_html_()
+
+
 def test_failed_samples_are_3_and_can_be_tried_again(tmp_path: Path) -> None:
     told = ending(tmp_path, a=1.0, b="broken", c="broken")
 
@@ -50,6 +61,13 @@ def test_an_interrupted_run_is_130_whatever_else(score: float | str, tmp_path: P
 
     assert told.exit_status == 130
     assert "Resume with:\n  assay eval f.py --resume r" in str(told.problem)
+
+
+def test_a_run_without_a_single_score_is_3(tmp_path: Path) -> None:
+    told = ending(tmp_path, a=None, b=None)
+
+    assert told.exit_status == 3
+    assert told.problem == "no sample was judged; inspect them with:\n  assay show r"
 
 
 def test_a_run_of_nothing_is_no_success(tmp_path: Path) -> None:

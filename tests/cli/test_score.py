@@ -1,5 +1,6 @@
 """`assay score`: another scorer for recorded rollouts, without calls, as a new run."""
 
+import asyncio
 import json
 import shlex
 from pathlib import Path
@@ -7,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from assay.cli import main
-from assay.store import Store
+from assay.store import RunSpec, Store
+from recorded_runs import conversation
 
 SCORERS = """
 import os
@@ -159,3 +161,25 @@ def test_resuming_with_another_scorer_offers_the_command(
         (run,) = store.runs()
     hint = f"`assay score {run.id} --scorer FILE.py:function`"
     assert hint in capsys.readouterr().err
+
+
+def test_an_incomplete_run_is_scored_with_a_note_of_what_is_missing(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def write(store: Store) -> None:
+        spec = RunSpec(
+            id="part", name="part", config={}, config_fingerprint="f", dataset="d", total=4
+        )
+        run = store.start_run(spec)
+        async with run.writer() as writer:
+            await writer.record("q1", conversation("q1").model_copy(update={"ground_truth": "yes"}))
+        run.finish("interrupted")
+
+    with Store.open(folder / ".assay" / "assay.db") as store:
+        asyncio.run(write(store))
+    capsys.readouterr()
+
+    assert main(["show", "part"]) == 0
+    assert "status        interrupted, with 1 of 4 results\n" in capsys.readouterr().out
+    assert main(["score", "part", "--scorer", "score_scorers.py:lenient", "--quiet"]) == 0
+    assert "the run is interrupted, with 1 of 4 results, and the" in capsys.readouterr().err

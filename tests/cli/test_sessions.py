@@ -69,6 +69,15 @@ def test_a_session_is_shown_whole(store: Path, capsys: pytest.CaptureFixture[str
     assert AgentSession.from_json(capsys.readouterr().out).messages == loaded().messages
 
 
+def test_json_is_also_asked_for_after_the_action(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["sessions", "show", "chat", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["id"] == "chat"
+    assert main(["sessions", "continue", "chat", "Bye", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["session"] == "chat"
+
+
 def test_a_session_goes_on_and_the_answer_is_stored(
     store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -63,6 +63,14 @@ def test_the_worst_samples_come_first(store: Path, capsys: pytest.CaptureFixture
     assert f"  assay show latest broken --store {store}" in printed
 
 
+def test_the_newest_run_is_shown_by_default(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(["show", "--store", str(store)]) == 0
+
+    assert capsys.readouterr().out.startswith("score         0.500 [")
+
+
 def test_the_score_comes_first_and_the_reasons_are_on_the_first_screen(
     store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -80,6 +88,28 @@ def test_the_score_comes_first_and_the_reasons_are_on_the_first_screen(
     ]
     assert lines[start + 4] == "reasons for scores below 1.000"
     assert start + 4 <= 24
+
+
+def test_reasons_of_results_that_were_not_judged_are_on_the_first_screen(
+    store: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def give_up(sample: Sample) -> EvaluateResult:
+        is_valid = int(sample.id) % 4 > 0
+        reason = "wrong" if is_valid else "the judge refused"
+        return EvaluateResult(score=0.0, is_score_valid=is_valid, reason=reason)
+
+    record(store, *(conversation(str(n)) for n in range(20)), score_fn=give_up)
+    monkeypatch.setenv("ASSAY_STORE", str(store))
+
+    main(given(store, store=None))
+
+    screen = capsys.readouterr().out.splitlines()[:24]
+    start = screen.index("reasons for results that were not judged")
+    assert screen[start + 1 : start + 3] == [
+        "  5 x the judge refused",
+        "      such as 0?  assay show latest 0",
+    ]
+    assert "reasons for scores below 1.000" in screen
 
 
 def test_the_first_screen_has_score_interval_failures_and_reasons_of_low_scores(

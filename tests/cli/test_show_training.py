@@ -82,6 +82,33 @@ def test_each_step_has_its_reward_and_what_was_left_out_of_it(tmp_path: Path) ->
     ]
 
 
+@pytest.mark.parametrize(
+    ("measured", "line"),
+    [
+        (
+            [{"staleness": 0.0, "staleness_max": 0}, {"staleness": 1.5, "staleness_max": 2}],
+            "staleness     0.8 steps on average, at most 2",
+        ),
+        (
+            [{"staleness": 1.0, "staleness_max": 1, "stale": 2}, {"stale": 4}],
+            "staleness     1.0 steps on average, at most 1; 6 rollouts were older than allowed and "
+            "dropped",
+        ),
+    ],
+)
+def test_a_training_against_a_server_has_its_staleness(
+    measured: list[dict[str, Any]], line: str, tmp_path: Path
+) -> None:
+    scores = [(0.0, 0.5, 1.0, 0.5)] * 2
+    recorded(tmp_path / "s.db", scores, dict(enumerate(measured, start=1)))
+    recorded(tmp_path / "local.db", scores, {1: {"stale": 0, "staleness": None}})
+
+    text = " ".join(each.strip() for each in lines_of(tmp_path / "s.db")[4:6])
+
+    assert text.startswith(line)
+    assert "staleness" not in "".join(lines_of(tmp_path / "local.db"))
+
+
 def test_a_narrow_terminal_has_the_first_columns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

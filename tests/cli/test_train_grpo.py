@@ -17,6 +17,7 @@ from assay.errors import ConfigError
 from assay.train import GRPOResult
 from assay.train.step_statistics import StepMetrics
 from lamps import lamp_model
+from served_models import serving
 
 SUPPORT = Path(__file__).parents[1] / "support"
 FILE = f"""
@@ -48,6 +49,65 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run(*arguments: str) -> int:
     return main(["train", "grpo", "lamp_training.py", *arguments])
+
+
+SERVED = """
+from assay.errors import EndpointError
+from assay.train import UploadWeights
+
+upload, failures = UploadWeights(), [EndpointError("no connection", where="http://here")]
+
+
+async def update_weights(weights, endpoint):
+    if weights.version == "step-1" and failures:
+        raise failures.pop()
+    await upload(weights, endpoint)
+
+
+config = lamp_config(Path("."), num_steps=2, server="URL", update_weights=update_weights)
+"""
+
+
+def test_the_wait_for_an_unreachable_server_is_shown(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("assay.train.weight_updates._RETRY_WAITS_S", (0.4, 0.4))
+    with serving(lamp_model(seed=7)) as served:
+        (folder / "lamp_training.py").write_text(FILE + SERVED.replace("URL", served.url))
+
+        assert run() == 0
+
+    out, err = capsys.readouterr()
+    assert "http://here: no connection; the next try is in 0 s" in err
+    assert "staleness     0.0 steps on average, at most 0\n" in out
+
+
+def test_options_name_the_server_and_how_far_it_samples_ahead(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with serving(lamp_model(seed=7)) as served:
+        assert run("--server", served.url, "--max-staleness", "1", "--json") == 0
+
+        last = json.loads(capsys.readouterr().out)["last"]
+        assert last["weight_versions"].keys() <= {"step-0", "step-1"}
+        assert served.versions == ["step-0", "step-1", "step-2"]
+    assert run("--max-staleness", "1") == 2
+    assert "`max_staleness` has no effect without `server`" in capsys.readouterr().err
+
+
+def test_a_file_that_imports_torch_is_not_imported_without_it(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "lamp_training.py").write_text("import torch\n" + FILE)
+    monkeypatch.setitem(sys.modules, "torch", None)
+
+    assert run() == 2
+
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [
+        "training needs the package `torch`",
+        "  hint: pip install 'assay-eval[train]'",
+    ]
 
 
 def test_a_training_says_what_came_of_it_and_where_to_look(

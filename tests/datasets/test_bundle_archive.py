@@ -83,6 +83,7 @@ HOSTILE: dict[str, tuple[list[tarfile.TarInfo], str]] = {
     "folder": ([info("code/x", tarfile.DIRTYPE)], "not a plain file"),
     "twice": ([info("code/x"), info("code/x")], "twice"),
     "twice but for case": ([info("code/x"), info("code/X")], "twice"),
+    "twice but for accents": ([info("code/\u00e9"), info("code/e\u0301")], "twice"),
     "file, then folder": ([info("code/x"), info("code/x/y")], "twice"),
     "folder, then file": ([info("code/x/y"), info("code/x")], "twice"),
     "large code": ([info("code/x", size=bundle_archive.MAX_FILE_BYTES + 1)], "over"),

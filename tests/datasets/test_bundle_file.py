@@ -162,6 +162,22 @@ HOSTILE: dict[str, tuple[Callable[[Manifest], object], str]] = {
         lambda given: given["runs"][0].update(status="running"),
         "runs.0.status",
     ),
+    "a count that no store has room for": (
+        lambda given: given["runs"][0].update(repeats=2**63),
+        "runs.0.repeats",
+    ),
+    "bounds in the wrong order": (
+        lambda given: given["runs"][0].update(config={"bounds": [1, 0]}),
+        "the lower one first",
+    ),
+    "bounds that no float can be": (
+        lambda given: given["runs"][0].update(config={"bounds": [0, 10**400]}),
+        "bounds",
+    ),
+    "a folder that is a file": (
+        lambda given: given["code"].update(folder="evals/sums.py/deep"),
+        "names the file 'evals/sums.py' as a folder",
+    ),
     "bounds that are no numbers": (
         lambda given: given["runs"][0].update(config={"bounds": "ab"}),
         "bounds",

@@ -32,14 +32,52 @@ def test_cells_stay_text_and_rows_know_the_line_they_begin_on(tmp_path: Path) ->
     ]
 
 
-@pytest.mark.parametrize(("mark", "name"), [(";", "semicolons"), ("\t", "tabs")])
-def test_columns_that_commas_do_not_separate_are_refused(
-    mark: str, name: str, tmp_path: Path
-) -> None:
-    content = f"\ufeffquestion{mark}answer\n1+1{mark}2\n".encode()
+@pytest.mark.parametrize("mark", [",", ";", "\t"])
+@pytest.mark.parametrize("declared", [True, False])
+def test_the_separators_of_spreadsheets_are_read(mark: str, declared: bool, tmp_path: Path) -> None:
+    first = f"sep={mark}\r\n" if declared else ""
+    content = f'\ufeff{first}question{mark}"an,sw;er"\r\n"a{mark}\nb"{mark}2\r\n'.encode()
 
-    with pytest.raises(DatasetError, match=f"a.csv:1: the columns are separated by {name}"):
+    line = 3 if declared else 2
+    assert rows(tmp_path, content) == [(line, {"question": f"a{mark}\nb", "an,sw;er": "2"})]
+
+
+def test_unused_rows_and_columns_of_a_sheet_are_ignored(tmp_path: Path) -> None:
+    found = rows(
+        tmp_path, b"question, answer ,,\r\n1+1,2,,\r\n,,,\r\n2+2,,,\r\n3+3,6,,x\r\n,,,\r\n"
+    )
+
+    assert found[:2] == [
+        (2, {"question": "1+1", "answer": "2"}),
+        (4, {"question": "2+2", "answer": ""}),
+    ]
+    assert [shown(problem) for _, problem in found[2:]] == [
+        "a.csv:5: the row has 4 cells, but the header has 2"
+    ]
+
+
+def test_known_names_are_read_in_any_case_and_others_kept(tmp_path: Path) -> None:
+    assert rows(tmp_path, b"ID,Question,ANSWER,Level\n1,a,b,c\n") == [
+        (2, {"id": "1", "question": "a", "answer": "b", "Level": "c"})
+    ]
+    assert rows(tmp_path, b"question,Question\na,b\n") == [(2, {"question": "a", "Question": "b"})]
+
+
+@pytest.mark.parametrize(
+    ("content", "message", "cure"),
+    [
+        ("question,answer\n1+1,2\n".encode("utf-16"), "the file is UTF-16", "CSV UTF-8"),
+        ("question,réponse\n".encode("cp1252"), "not UTF-8: byte 0xe9", "WINDOWS-1252"),
+        (b"question,answer\r1+1,2\r", "ends a line without a line feed", "Macintosh"),
+    ],
+)
+def test_other_encodings_of_spreadsheets_are_refused_with_their_cure(
+    tmp_path: Path, content: bytes, message: str, cure: str
+) -> None:
+    with pytest.raises(DatasetError, match=message) as caught:
         rows(tmp_path, content)
+
+    assert cure in str(caught.value.hint)
 
 
 def test_a_wrong_number_of_cells_is_a_bad_row_at_its_first_line(tmp_path: Path) -> None:

@@ -83,10 +83,3 @@ def test_damage_inside_the_data_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(DatasetError, match="the file is not valid Parquet"):
         list(ParquetTable(path, ReadLimits()))
-
-
-def test_very_many_columns_are_searched_once_for_a_repeated_one(tmp_path: Path) -> None:
-    names = [*(f"c{number}" for number in range(100_000)), "c7"]
-
-    with pytest.raises(DatasetError, match="two columns are named 'c7'"):
-        ParquetTable(tmp_path / "a.parquet", ReadLimits())._refuse_repeated_columns(names)

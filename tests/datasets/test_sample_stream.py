@@ -113,6 +113,7 @@ def test_no_more_is_read_than_was_asked_for() -> None:
 
 def test_zero_samples_are_no_samples() -> None:
     assert list(load_samples([{"prompt": "a"}], max_samples=0)) == []
+    assert len(list(load_samples([{"prompt": "a"}], max_samples=10**30))) == 1
 
 
 def test_skipped_rows_do_not_count_towards_the_maximum() -> None:

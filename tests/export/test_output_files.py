@@ -51,7 +51,7 @@ def test_a_file_that_is_there_is_not_overwritten(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "problem"),
-    [(".", "the target is a folder"), ("no/a.jsonl", "the folder does not exist")],
+    [(".", "is a folder"), ("no/a.jsonl", "the folder does not exist")],
 )
 def test_what_cannot_be_a_file_is_refused(tmp_path: Path, name: str, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):

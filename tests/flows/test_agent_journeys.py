@@ -101,3 +101,22 @@ def test_an_existing_service_is_evaluated_by_a_template_and_a_path(
     found = json.loads(assay(folder, "show", "latest", "--json"))
     assert found["summary"]["failed"] == {"agent": 1}
     assert found["summary"]["score"]["interval"]["mean"] == 1.0
+
+
+def test_a_run_of_a_command_is_not_resumed_with_another_script(folder: Path) -> None:
+    script = folder / "agent.sh"
+    command = ["eval", "questions.csv", "--agent", "cmd:sh agent.sh", "--scorer", "exact_answer"]
+    script.write_text("echo Lima\n")
+    run = json.loads(assay(folder, *command, "--json", "--quiet"))["run"]
+
+    script.write_text("echo Paris\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "assay", *command, "--resume", run],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+    assert done.returncode == 2
+    assert "agent.identity: 'agent.sh:" in done.stderr

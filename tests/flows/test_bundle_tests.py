@@ -163,6 +163,36 @@ def test_a_file_that_is_no_summary_is_refused(
         assert f"{name} is not the summary of a pytest session" in capsys.readouterr().err
 
 
+DAMAGED: dict[str, tuple[dict[str, object], str]] = {
+    "tests in words": ({"tests": "x"}, "tests Input should be a valid array"),
+    "a test without a file": ({"tests": [{"test": "a"}]}, "tests.0.file Field required"),
+    "a time that acts on terminals": ({"created": "\x1b[2J"}, "is damaged"),
+    "no tests": ({"tests": []}, "at least 1 item"),
+    "a name that no file has": (
+        {"tests": [{"test": "a", "file": "checks/test_made_up.py", "dataset": "a\0"}]},
+        "null byte",
+    ),
+    "samples of no test": (
+        {"tests": [{"test": "a", "file": "checks/test_made_up.py"}]},
+        "belongs to no test of the summary",
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "problem"), DAMAGED.values(), ids=DAMAGED)
+def test_a_damaged_summary_is_refused(
+    change: dict[str, object], problem: str, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = project / ".assay" / "summary.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+
+    assert bundle() == 2
+    told = capsys.readouterr().err
+    assert problem in told
+    assert "Traceback" not in told
+    assert not (project / "x.tar.gz").exists()
+
+
 def test_rows_that_are_not_there_are_refused(session: Path) -> None:
     done = run(session, "pytest", "--assay-rows", "missing.jsonl")
     assert done.returncode == 4

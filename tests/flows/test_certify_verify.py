@@ -108,3 +108,19 @@ def test_a_run_with_deviations_leaves_no_certificate(folder: Path) -> None:
         "junit.xml",
         "result.json",
     ]
+
+
+def test_a_runner_named_by_its_file_is_certified_with_its_code(folder: Path) -> None:
+    named = ("--runner", "converter.py:answer", "--judge", "judge.json")
+    done = call_main(folder, "certify", "run", "agent.yaml", *named, "-o", "out", "--quiet")
+    verify = ("certify", "verify", "out/certificate.json", "--manifest", "agent.yaml")
+    good = call_main(folder, *verify, "--allow-unsigned")
+
+    assert (done.returncode, good.returncode) == (0, 0), good
+    assert "runner code: converter.py sha256:" in good.stdout
+
+    replaced(folder / "converter.py", '"""', '"""Now ')
+    edited = call_main(folder, *verify, "--allow-unsigned")
+
+    assert edited.returncode == 1
+    assert "MISMATCH      runner code" in edited.stdout

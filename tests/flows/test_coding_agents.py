@@ -96,6 +96,37 @@ def test_an_agent_finishes_a_tool_task_with_a_model_of_each_api(agent: str, tmp_
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("agent", "provider"),
+    [
+        ("claude-code", "openai"),
+        ("codex", "anthropic"),
+        ("opencode", "openai-responses"),
+        ("pi", "openai"),
+    ],
+)
+def test_an_agent_tries_again_after_a_refusal_and_half_a_stream(
+    agent: str, provider: str, tmp_path: Path
+) -> None:
+    require(agent)
+
+    (sample,) = run_agent(agent, [provider], tmp_path, task="faults")
+
+    assert sample.reward == 1.0
+    trajectory = get_trajectory(sample)
+    turns = [call for call in trajectory.calls if call.purpose == "turn"]
+    refused, cut, *others = [call.error for call in turns]
+    assert refused == "too many requests"
+    assert cut is not None
+    assert "the stream of the model" in cut
+    assert others == [None, None]
+    # OpenCode keeps the half answer in its conversation, and sends it again.
+    _, result, answer = list_turns(trajectory.messages)[-3:]
+    assert result[1].endswith("forty-two")
+    assert answer[1].startswith("The file contains")
+
+
+@pytest.mark.slow
 def test_nested_subagents_of_claude_code_are_child_trajectories(tmp_path: Path) -> None:
     require("claude-code")
 

@@ -192,6 +192,7 @@ TOOLS = [
             "city": {"type": "str", "description": "The city."},
             "nights": {"type": "int, optional", "default": 1},
             "tags": {"type": "List[str], optional"},
+            "beds": {"type": "Tuple[int, int]", "required": False},
         },
     },
     {"name": "pay", "parameters": {"type": "object", "properties": {"now": {"type": "boolean"}}}},
@@ -258,6 +259,7 @@ def test_the_types_of_tools_become_a_schema() -> None:
     assert schema["required"] == ["city"]
     assert schema["properties"]["nights"] == {"type": "integer", "default": 1}
     assert schema["properties"]["tags"]["type"] == "array"
+    assert schema["properties"]["beds"] == {"type": "array"}
 
 
 def test_a_model_is_offered_the_tools_and_may_call_one_after_the_other(tmp_path: Path) -> None:
@@ -283,6 +285,14 @@ def test_the_check_of_fix_tests_decides(tmp_path: Path, agent: str, mean: float)
     report = evaluate(tmp_path, "fix_tests", "--agent", f"solver.py:{agent}")
 
     assert report == (mean, 10)
+
+
+def test_a_model_alone_cannot_fix_tests(tmp_path: Path) -> None:
+    done = call_main(tmp_path, "eval", "fix_tests", "--agent", "mock:echo")
+
+    assert done.returncode == 2
+    assert "`check` needs an agent that works in a folder, which a model alone does" in done.stderr
+    assert "such as claude-code or cmd:COMMAND" in done.stderr
 
 
 @pytest.mark.slow
@@ -315,3 +325,21 @@ def test_fix_tests_reads_rows_of_humanevalfix(tmp_path: Path) -> None:
     unchanged = evaluate(tmp_path, *words, "cmd:python3 test_task.py")
 
     assert (fixed, unchanged) == ((1.0, 1), (0.0, 1))
+
+
+def test_a_program_that_never_ends_fails(tmp_path: Path) -> None:
+    code = FILES["fix_tests"].read_text("utf-8")
+    (tmp_path / "fix_quickly.py").write_text(code.replace("SECONDS = 60", "SECONDS = 1"))
+    row = {
+        "question": "Repair it.",
+        "files": {"solution.py": "def wait():\n    while True:\n        pass\n"},
+        "check_files": {"test_task.py": "from solution import wait\n\nwait()\n"},
+    }
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
+
+    words = ["fix_quickly.py", "--dataset", "rows.jsonl", "--agent", "cmd:true"]
+    report = evaluate(tmp_path, *words)
+
+    assert report == (0.0, 1)
+    (sample,) = json.loads(call_main(tmp_path, "show", "latest", "--json").stdout)["samples"]
+    assert "Timeout (0:00:01)!" in sample["reason"]

@@ -1,5 +1,6 @@
 """Baselines in whole pytest sessions: written, compared with, and what is said of the rest."""
 
+import hashlib
 import importlib.util
 import json
 import os
@@ -79,6 +80,32 @@ def test_a_baseline_that_was_changed_is_refused_before_anything_runs(tmp_path: P
     assert session.status == 4
     assert "contains other samples than the summary beside it" in session.output
     assert (tmp_path / ".assay" / "summary.json").read_text() == before
+
+
+def test_a_baseline_without_its_samples_does_not_pass(tmp_path: Path) -> None:
+    write_tests(tmp_path, EVALUATIONS)
+    call_pytest(tmp_path, BASELINE, "--assay-update-baseline")
+    kept = tmp_path / "kept" / "base.json"
+    kept.with_suffix(".jsonl").write_bytes(b"")
+    empty = {**json.loads(kept.read_text()), "rows_sha256": hashlib.sha256(b"").hexdigest()}
+    kept.write_text(json.dumps(empty))
+
+    session = call_pytest(tmp_path, BASELINE, env={"SCORE": "0"})
+
+    assert session.status == 1
+    told = " ".join(session.output.split())
+    assert "the samples of the test test_evals.py::test_gone are missing beside" in told
+
+
+def test_a_summary_with_a_slash_at_its_end_is_written(tmp_path: Path) -> None:
+    write_tests(tmp_path, EVALUATIONS)
+    call_pytest(tmp_path, BASELINE, "--assay-update-baseline")
+
+    session = call_pytest(tmp_path, BASELINE, "--assay-summary=out/", env={"SCORE": "0"})
+
+    assert session.status == 1
+    assert session.outcomes == {"test_kept": "failure", "test_gone": "passed"}
+    assert (tmp_path / "out").is_file()
 
 
 def test_what_a_killed_session_left_is_told_and_not_mixed_in(tmp_path: Path) -> None:

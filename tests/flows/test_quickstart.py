@@ -63,6 +63,17 @@ def test_the_exported_file_holds_the_calls_that_were_right(
         assert answer["tool_calls"][0]["function"]["name"] == "calculate"
 
 
+def test_the_gate_fails_first_and_passes_with_the_tool(
+    tour: tuple[Path, dict[str, object], str],
+) -> None:
+    stages = tour[1]["stages"]
+    assert isinstance(stages, list)
+
+    assert [stage["gate"]["outcome"] for stage in stages] == ["failed", "passed"]
+    # All 24 questions have a second mean of 0.79; these four would pass a higher threshold, too.
+    assert [check["text"] for check in stages[1]["gate"]["checks"]][-1].endswith("0.700")
+
+
 def test_progress_goes_to_stderr(tour: tuple[Path, dict[str, object], str]) -> None:
     assert "The model answers without tools" in tour[2]
 

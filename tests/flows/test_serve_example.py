@@ -12,6 +12,8 @@ import torch
 from safetensors.torch import save
 
 from assay.providers import connect
+from assay.train import GRPOConfig, TrainingSession, character_model, grpo_train
+from assay.train.training_session import StepFinished, TrainingEvent
 from assay.types import Endpoint, Message
 from served_models import CHAT_SERVER, serving
 from word_models import word_model
@@ -39,8 +41,6 @@ def to_bytes(model: Any) -> bytes:
 
 
 def test_a_process_answers_with_ids_and_logprobs_and_takes_weights(tmp_path: Path) -> None:
-    from assay.train import character_model
-
     first, other = (character_model("abc", hidden=16, layers=1, seed=seed) for seed in (0, 1))
     first.model.save_pretrained(tmp_path / "model")
     first.tokenizer.save_pretrained(tmp_path / "model")
@@ -70,6 +70,65 @@ def test_a_process_answers_with_ids_and_logprobs_and_takes_weights(tmp_path: Pat
     assert found.gather(-1, whole[0, -len(ids) :, None])[:, 0].tolist() == pytest.approx(
         logprobs, abs=1e-4
     )
+
+
+@pytest.mark.slow
+def test_a_training_waits_for_a_server_that_was_killed_and_restarted(tmp_path: Path) -> None:
+    local = character_model("abc 0123456789", hidden=16, layers=1, seed=0)
+    local.model.save_pretrained(tmp_path / "model")
+    local.tokenizer.save_pretrained(tmp_path / "model")
+    processes: list[subprocess.Popen[str]] = []
+
+    def start(port: int) -> str:
+        command = [sys.executable, str(CHAT_SERVER), "model", "--device", "cpu", "--port"]
+        processes.append(
+            subprocess.Popen([*command, str(port)], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+        )
+        # Read only by the first: the training itself waits for the second.
+        output = processes[-1].stdout
+        assert output is not None
+        return "" if port else output.readline().removeprefix("serving at ").strip()
+
+    url = start(0)
+
+    def watch(event: TrainingEvent) -> None:
+        if isinstance(event, StepFinished) and event.metrics.step == 2:
+            processes[0].kill()
+            processes[0].wait()
+            start(int(url.rpartition(":")[2].partition("/")[0]))
+
+    config = GRPOConfig(
+        model_name="letters",
+        output=tmp_path / "out",
+        num_steps=5,
+        prompts_per_step=2,
+        group_size=4,
+        max_tokens=6,
+        learning_rate=1e-2,
+        server=url,
+        max_staleness=1,
+    )
+    try:
+        result = grpo_train(
+            config,
+            [{"id": str(number), "prompt": f"say a {number}"} for number in range(4)],
+            lambda sample: float(sample.response.count("a")),
+            model=local,
+            session=TrainingSession(store=tmp_path / "store.db", watch=watch),
+        )
+        found = request("GET", f"{url}/weights")
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
+
+    assert len(processes) == 2
+    assert found == (200, {"version": "step-5"})
+    assert len(result.steps) == 5
+    # Rollouts that were in flight may have failed; those of the last step cannot.
+    assert (result.steps[-1].valid, result.steps[-1].stale) == (8, 0)
 
 
 def test_a_server_for_other_machines_needs_a_key() -> None:
@@ -123,6 +182,8 @@ def test_other_weights_are_refused_and_the_old_ones_stay(
         ({"response_format": {"type": "json_object"}}, "response_schema"),
         ({"messages": "hello"}, "messages"),
         ({"temperature": -1}, "temperature"),
+        ({"max_tokens": 0}, "max_tokens: "),
+        ({"seed": "x"}, "`seed` is not a whole number"),
     ],
 )
 def test_requests_that_the_server_cannot_honour_are_refused(
@@ -133,6 +194,40 @@ def test_requests_that_the_server_cannot_honour_are_refused(
 
     assert status == 400
     assert reason in answer["error"]["message"]
+
+
+def test_a_body_that_is_not_json_is_refused() -> None:
+    with serving(word_model([])) as served:
+        for body in (b"{model", b"\xff"):
+            status, answer = request("POST", f"{served.url}/chat/completions", data=body)
+
+            assert status == 400
+            assert "the body is not JSON" in answer["error"]["message"]
+
+
+def test_an_update_that_fails_halfway_leaves_weights_of_no_known_version(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    local, copied = word_model([]), 0
+    copy = torch.Tensor.copy_
+
+    def copy_some(tensor: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+        nonlocal copied
+        copied += 1
+        if copied == 3:
+            raise RuntimeError("out of memory")
+        return copy(tensor, source)
+
+    with serving(local) as served:
+        body = to_bytes(word_model([], seed=1).model)
+        request("PUT", f"{served.url}/weights?version=step-1", data=body)
+        monkeypatch.setattr(torch.Tensor, "copy_", copy_some)
+        status, answer = request("PUT", f"{served.url}/weights?version=step-2", data=body)
+        monkeypatch.undo()
+
+        assert (status, answer["error"]["message"]) == (500, "the update failed: out of memory")
+        assert request("GET", f"{served.url}/weights") == (200, {"version": "partial"})
+        assert request("PUT", f"{served.url}/weights?version=step-2", data=body)[0] == 200
 
 
 def test_no_answer_mixes_two_versions_of_the_weights() -> None:

@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ def write_files(page: str, folder: Path) -> None:
     """Write the files of a tutorial."""
     text = (TUTORIALS / page).read_text("utf-8")
     for name, content in re.findall(r'^```\w+ title="(.*?)"\n(.*?)^```', text, re.M | re.DOTALL):
+        (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(content)
 
 
@@ -74,12 +76,10 @@ def test_a_langgraph_app_is_compared_with_a_function(tmp_path: Path) -> None:
 def test_claude_code_works_on_a_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if find_program("claude-code") is None:
         pytest.skip("claude-code is not installed: `make .npm-agents/.installed`")
-    text = (TUTORIALS / "coding-agent.md").read_text("utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
-    namespace: dict[str, object] = {}
-    for block in re.findall(r"^```python\n(.*?)^```", text, re.M | re.DOTALL):
-        exec(block, namespace)
+    write_files("coding-agent.md", tmp_path)
+    subprocess.run([sys.executable, "make_tasks.py"], check=True)
     commands = read_commands("coding-agent.md")
 
     output = run_commands([f"$ assay {shlex.join(words)}" for words, _ in commands], tmp_path)

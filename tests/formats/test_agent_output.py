@@ -1,6 +1,7 @@
 """What agents return in the formats of model providers and as plain values: detected, converted."""
 
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -444,3 +445,13 @@ def test_the_mark_of_any_message_decides_for_the_list() -> None:
     assert convert_agent_output([plain, call]).format == "openai_responses"
     assert convert_agent_output([plain, ANTHROPIC[1]]).format == "anthropic"
     assert convert_agent_output([plain, {"type": "ai", "content": "x"}]).format == "langchain"
+
+
+async def stream() -> AsyncIterator[str]:
+    yield "a"
+
+
+@pytest.mark.parametrize("value", [(part for part in "ab"), stream()], ids=["sync", "async"])
+def test_a_stream_is_refused_with_its_cure(value: object) -> None:
+    with pytest.raises(WireError, match="collect the parts and return the whole answer"):
+        convert_agent_output(value)

@@ -8,7 +8,6 @@ from assay.formats.anthropic_blocks import (
     join_thinking,
     read_anthropic_block,
     read_tool_result,
-    read_tool_use,
     write_anthropic_blocks,
 )
 from assay.formats.conversion import Dropped
@@ -65,13 +64,9 @@ def test_a_part_of_another_format_is_reported() -> None:
     assert [loss.where for loss in dropped] == ["m.content[1]"]
 
 
-def test_a_call_and_its_result_keep_what_only_anthropic_has() -> None:
-    call = read_tool_use(
-        {"type": "tool_use", "id": "1", "name": "f", "input": {}, "caller": "x"}, "here"
-    )
+def test_a_result_keeps_what_only_anthropic_has() -> None:
     result = read_tool_result({"type": "tool_result", "tool_use_id": "1", "is_error": True}, "here")
 
-    assert call.model_extra == {"anthropic": {"caller": "x"}}
     assert result.model_extra == {"anthropic": {"result": {"is_error": True}}}
     assert (result.content, result.tool_call_id) == (None, "1")
 

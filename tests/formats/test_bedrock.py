@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from assay.errors import WireError
 from assay.formats.bedrock import from_bedrock, to_bedrock
 from assay.types import DataBlock, Message, TextBlock, ToolCall
-from message_strategies import objects, words
+from message_strategies import any_messages, objects, unreported, words
 
 THOUGHT = {"reasoningContent": {"reasoningText": {"text": "Hm.", "signature": "s"}}}
 IMAGE = {"image": {"format": "png", "source": {"bytes": "AAAA"}}}
@@ -85,9 +85,22 @@ def test_neighbours_of_one_role_become_one_turn() -> None:
         Message(role="user", content="c"),
     ]
 
-    roles = [(turn["role"], len(turn["content"])) for turn in to_bedrock(messages).value.messages]
+    written = to_bedrock(messages)
 
+    roles = [(turn["role"], len(turn["content"])) for turn in written.value.messages]
     assert roles == [("user", 2), ("assistant", 2), ("user", 3)]
+    # Read back, the first two are one message, and the results are messages of their own.
+    assert [(loss.where, loss.what) for loss in written.dropped] == [
+        ("messages[1]", "joined to the user message before it")
+    ]
+
+
+@given(st.lists(any_messages(), max_size=5))
+def test_nothing_is_lost_without_a_report(messages: list[Message]) -> None:
+    written = to_bedrock(messages)
+
+    back = from_bedrock(written.value.messages, system=written.value.system)
+    assert unreported(messages, back, written.dropped) == []
 
 
 def test_calls_without_ids_get_some_and_results_find_them() -> None:
@@ -160,7 +173,11 @@ def test_roles_that_bedrock_lacks_are_written_as_others() -> None:
 
     assert written.value.system == [{"text": "a"}]
     assert written.value.messages == [user({"text": "b"}, {"text": "c"})]
-    assert [loss.where for loss in written.dropped] == ["messages[0].role", "messages[2].role"]
+    assert [loss.where for loss in written.dropped] == [
+        "messages[0].role",
+        "messages[2].role",
+        "messages[2]",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from assay.errors import WireError
+from assay.formats import from_atif, from_eval_record, from_vertex, read_tools
 from assay.formats.anthropic import from_anthropic, to_anthropic
 from assay.formats.bedrock import from_bedrock, to_bedrock
 from assay.formats.conversion import (
@@ -128,3 +129,25 @@ def test_a_spelling_is_the_difference_to_the_usual_one_and_can_be_applied() -> N
     assert spelling["unset"] == ["content"]
     assert is_same_json(apply_spelling(usual, spelling), wire)
     assert compute_spelling(usual, usual, "some_format") is None
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda deep: from_atif({"schema_version": "ATIF-v1.8", "extra": deep}),
+        lambda deep: from_eval_record({"request": {"contents": []}, "metadata": deep}),
+        lambda deep: from_vertex({"prompt": deep}),
+        lambda deep: read_tools([{"name": "f", "parameters": deep}], "tools"),
+    ],
+    ids=["atif", "eval", "vertex", "tools"],
+)
+@pytest.mark.parametrize("depth", [600, 100_000])
+def test_a_document_that_is_nested_too_deeply_is_refused(
+    read: Callable[[Any], Any], depth: int
+) -> None:
+    deep: Any = {}
+    for _ in range(depth):
+        deep = {"a": deep}
+
+    with pytest.raises(WireError, match="nested too deeply"):
+        read(deep)

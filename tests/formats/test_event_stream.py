@@ -71,3 +71,15 @@ def test_an_endless_event_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with pytest.raises(WireError, match="more than 100 bytes"):
         list(reader.feed(b"data: " + b"x" * 200))
+
+
+def test_a_large_event_in_many_pieces_is_read_in_one_pass() -> None:
+    reader, piece = EventReader(), b"x" * 1000
+    # Copied with each piece, it would be 1,800 GB: this test would not end.
+    reader.feed(b"data: ")
+    for _ in range(60_000):
+        assert reader.feed(piece) == []
+    (event,) = reader.feed(b"\n\nda")
+
+    assert len(event.data) == 60_000_000
+    assert reader.rest == b"da"

@@ -33,7 +33,7 @@ def test_a_value_that_is_not_an_answer_is_refused(value: object, said: str) -> N
     with pytest.raises(WireError, match=said) as refused:
         convert_agent_output(value)
 
-    assert (refused.value.hint or "").startswith("return ")
+    assert "return " in (refused.value.hint or "")
 
 
 def nest(depth: int) -> list[Any]:

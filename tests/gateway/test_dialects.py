@@ -1,6 +1,6 @@
 """Agents of each API in front of models of each API: text, tools, streams and errors.
 
-The agents use the real clients of OpenAI, and of Anthropic where it is installed.
+The agents use the real clients of OpenAI and Anthropic.
 """
 
 import asyncio
@@ -8,6 +8,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import anthropic
 import pytest
 from aiohttp import ClientSession, web
 from openai import APIStatusError, AsyncOpenAI
@@ -218,6 +219,34 @@ def test_an_image_reaches_each_model(dialect: str, provider: str) -> None:
     assert part == bodies[provider][2]
 
 
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ([{"type": "document", "source": {"type": "text", "data": "x"}}], "messages[0].content[0]"),
+        (5, "messages[0].content: the value is of type int"),
+    ],
+)
+def test_a_part_that_cannot_be_translated_is_named(content: Any, problem: str) -> None:
+    async def scenario() -> str:
+        async with (
+            ModelApi() as api,
+            connect(api.endpoint()) as client,
+            Gateway(client) as gateway,
+            ClientSession() as http,
+        ):
+            session = gateway.open_session()
+            body = {"model": "m", "messages": [{"role": "user", "content": content}]}
+            url, headers = f"{session.base_url}/messages", {"x-api-key": session.key}
+            async with http.post(url, json=body, headers=headers) as response:
+                assert response.status == 400
+                return str((await response.json())["error"]["message"])
+
+    message = asyncio.run(scenario())
+
+    assert problem in message
+    assert "left out" not in message
+
+
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_an_error_of_the_model_reaches_openais_client(provider: str, stream: bool) -> None:
@@ -248,8 +277,6 @@ def test_an_error_of_the_model_reaches_openais_client(provider: str, stream: boo
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_anthropics_client_uses_tools_and_reads_errors(provider: str, stream: bool) -> None:
-    anthropic = pytest.importorskip("anthropic")
-
     async def refuse(request: web.Request, body: dict[str, Any]) -> web.Response:
         error = {"type": "overloaded_error", "message": "too busy"}
         return web.json_response({"error": error}, status=529, headers={"Retry-After": "3"})
@@ -266,11 +293,11 @@ def test_anthropics_client_uses_tools_and_reads_errors(provider: str, stream: bo
             ) as sdk:
                 tools = [{"name": "weather", "input_schema": SCHEMA}]
                 turns: list[Any] = [{"role": "user", "content": "weather?"}]
-                fields = {"model": "claude", "max_tokens": 9, "tools": tools}
+                fields: Any = {"model": "claude", "max_tokens": 9, "tools": tools}
                 for _ in range(2):
                     if stream:
                         async with sdk.messages.stream(messages=turns, **fields) as events:
-                            answer = await events.get_final_message()
+                            answer: Any = await events.get_final_message()
                     else:
                         answer = await sdk.messages.create(messages=turns, **fields)
                     block = answer.content[-1]

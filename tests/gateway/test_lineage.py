@@ -1,5 +1,6 @@
 """Which call continues which: declared ids, prefixes of tokens or messages, and forks."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -176,6 +177,19 @@ def test_a_subagent_is_found_by_the_call_that_started_it() -> None:
         "tool",
         "assistant",
     ]
+
+
+@pytest.mark.parametrize(
+    "instructions", ["You are a title generator.", "You are a summarization assistant."]
+)
+def test_an_agent_whose_work_is_titles_or_summaries_makes_turns(instructions: str) -> None:
+    recording = Recording()
+    recording.ask([{"role": "system", "content": instructions}, user("a")], "About a")
+
+    trajectory = asyncio.run(recording.session.seal())
+
+    assert [call.purpose for call in trajectory.calls] == ["turn"]
+    assert trajectory.messages[-1].text == "About a"
 
 
 def test_titles_are_recorded_but_are_not_the_conversation() -> None:

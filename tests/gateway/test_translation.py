@@ -1,5 +1,7 @@
 """The answers of a session as the model wrote them, restored where an agent sends them back."""
 
+import pytest
+
 from assay.gateway.translation import AnswerMemory
 from assay.types import Message
 from make import asked, said
@@ -42,3 +44,16 @@ def test_an_answer_in_an_edited_conversation_is_restored_and_a_changed_one_is_no
 
     assert edited[1] is answer
     assert changed[1].text == "not ok"
+
+
+def test_the_oldest_answers_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("assay.gateway.translation._MAX_ANSWERS", 4)
+    memory, answers = AnswerMemory(), [said(f"answer {number}") for number in range(3)]
+    for answer in answers:
+        memory.add([asked("a?")], answer)
+
+    restored = memory.restore([asked("a?"), *map(copy, answers)])
+
+    assert restored[1] is not answers[0]
+    assert restored[1] == answers[0]
+    assert [restored[2] is answers[1], restored[3] is answers[2]] == [True, True]

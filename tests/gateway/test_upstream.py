@@ -58,6 +58,25 @@ ASK = [Message(role="user", content="hi")]
             {"response_schema": SCHEMA},
             {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA["schema"]}}},
         ),
+        (
+            "gemini",
+            {"tool_choice": {"name": "f"}, "response_schema": SCHEMA, "top_k": 5},
+            {
+                "generationConfig": {
+                    "topK": 5,
+                    "responseMimeType": "application/json",
+                    "responseJsonSchema": SCHEMA["schema"],
+                },
+                "toolConfig": {
+                    "functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["f"]}
+                },
+            },
+        ),
+        (
+            "gemini",
+            {"tool_choice": "none"},
+            {"toolConfig": {"functionCallingConfig": {"mode": "NONE"}}},
+        ),
         ("local", {"tool_choice": "auto", "parallel_tool_calls": True}, {}),
     ],
 )
@@ -165,3 +184,12 @@ def test_keys_of_apis_that_agents_do_not_use_are_secrets(
     fields = {"api_key": "", "key_env": "CORP_KEY", "api_base": "https://corp.example.com"}
 
     assert open_upstream(provider=provider, **fields).secrets == ["key-0123456789"]
+
+
+def test_a_wish_without_an_equivalent_is_not_used() -> None:
+    upstream = open_upstream(provider="gemini")
+    settings = {"parallel_tool_calls": False, "temperature": 0.5}
+
+    _, used = upstream.choose_client(ModelRequest(ASK, settings=settings))
+
+    assert used == {"temperature": 0.5}

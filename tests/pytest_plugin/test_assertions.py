@@ -9,6 +9,12 @@ def test_long_texts_are_cut() -> None:
     assert found.reason == "x" * 999 + "…"
 
 
+def test_the_colours_of_a_diff_are_removed() -> None:
+    coloured = "assert 'b' == 'a'\n  \x1b[0m\x1b[91m- a\x1b[39;49;00m\x1b[90m\x1b[39;49;00m"
+
+    assert read_assertion(AssertionError(coloured)).reason == "assert 'b' == 'a'\n  - a"
+
+
 def test_an_assertion_without_a_text_shows_its_line() -> None:
     reason: str | None = None
     try:

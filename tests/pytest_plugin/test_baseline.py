@@ -1,5 +1,7 @@
 """Against a baseline: what counts as a regression, and what is only said."""
 
+from dataclasses import replace
+
 import pytest
 
 from assay.pytest_plugin.baseline import (
@@ -75,6 +77,20 @@ def test_nothing_in_common_is_said() -> None:
     found = compare_test(rows(1.0), rows(None), tolerance=0.0)
 
     assert (found.regressed, found.text) == (False, "no sample is judged in both")
+    aborted = compare_test(rows(1.0), [], tolerance=0.0)
+    assert not aborted.regressed
+
+
+def test_a_baseline_of_other_samples_compares_nothing_and_fails() -> None:
+    other = [replace(row, sample_id=f"new-{row.sample_id}") for row in rows(1.0, 1.0)]
+    for tolerance in (None, 0.5):
+        found = compare_test(rows(1.0, 1.0), other, tolerance=tolerance)
+
+        assert found.regressed
+        assert found.problem == (
+            "no sample of the baseline is in this session; "
+            "write a new baseline with --assay-update-baseline"
+        )
 
 
 def fallen(samples: int, of: int) -> Comparison:

@@ -61,6 +61,20 @@ def test_rows_that_can_be_read_once_are_kept() -> None:
     assert asked.samples == ROWS
 
 
+def test_none_is_the_default_of_an_option() -> None:
+    # As a wrapper of the decorator passes on what it was not given.
+    nothing: Any = dict.fromkeys(("tags", "retries", "repeats", "endpoints", "max_turns"))
+
+    @evaluation_test(ROWS, **nothing)
+    def judge(messages: object) -> float:
+        return 1.0
+
+    asked = eval_options_of(judge)
+    assert asked is not None
+    assert (asked.tags, asked.retries, asked.repeats, asked.endpoints) == ((), 0, 1, ())
+    assert asked.max_turns is None
+
+
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no samples": ({}, "the test has no samples"),
     "a misspelled option": ({"treshold": 1}, "unknown option 'treshold'.*did you mean 'threshold'"),
@@ -90,6 +104,12 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "no endpoint at all": ({"endpoints": []}, "`endpoints` is empty"),
     "one endpoint as several": ({"endpoints": "mock:echo"}, "is not a list"),
+    "a misspelled option of None": ({"treshold": None}, "unknown option 'treshold'"),
+    "numbers as tags": ({"tags": [1]}, r"tags=\[1\] are not words"),
+    "one number as tags": ({"tags": 5}, "tags=5 is not a list"),
+    "bytes as tags": ({"tags": b"slow"}, "tags=b'slow' is not a list"),
+    "a threshold of infinity": ({"threshold": float("inf")}, "threshold=inf is not a number"),
+    "an endless timeout": ({"timeout_s": float("inf")}, "timeout_s=inf is not a positive number"),
     "a word as tags": ({"tags": "slow"}, "tags='slow' is not a list"),
     "something else as endpoint": ({"endpoint": 3}, "3 is not an endpoint"),
     "a negative tolerance": ({"tolerance": -0.1}, "tolerance=-0.1 is not a number of at least 0"),

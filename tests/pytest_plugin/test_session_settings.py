@@ -59,6 +59,13 @@ def test_the_summary_is_not_written_over_its_samples() -> None:
     assert "a summary cannot end in .jsonl" in refused(replace(GOOD, summary=Path("s.jsonl")))
 
 
+def test_the_summary_does_not_replace_a_folder_or_a_device(tmp_path: Path) -> None:
+    assert f"{tmp_path} is a folder" in refused(replace(GOOD, summary=tmp_path))
+    assert "is a device or a pipe" in refused(replace(GOOD, summary=Path("/dev/null")))
+    updated = replace(GOOD, baseline=Path("/dev/null"), update=True)
+    assert "is a device or a pipe" in refused(updated)
+
+
 def test_a_baseline_must_be_there_and_whole(tmp_path: Path) -> None:
     path = tmp_path / "base.json"
 

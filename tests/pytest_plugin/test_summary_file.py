@@ -132,6 +132,20 @@ BROKEN = {
     "a list": ("[]", "the file is not a summary of evaluations: TypeError"),
     "another format": ('{"format": 2, "tests": []}', "the summary has format 2, not 1"),
     "tests in words": ('{"format": 1, "tests": 3}', "the file is not a summary"),
+    "tests by name": ('{"format": 1, "tests": {"a": 1}}', "the file is not a summary"),
+    "a test without a name": ('{"format": 1, "tests": [{"test": 5}]}', "a test has no name"),
+    "a configuration in words": (
+        '{"format": 1, "tests": [{"test": "a", "config": "b"}]}',
+        "a configuration that is not an object",
+    ),
+    "three bounds": (
+        '{"format": 1, "tests": [{"test": "a", "config": {"bounds": [1, 2, 3]}}]}',
+        "a has 0 judged results and the bounds",
+    ),
+    "nested too deeply": (
+        "[" * 100_000,
+        "the file is not a summary of evaluations: RecursionError",
+    ),
     "a test twice": ('{"format": 1, "tests": [{"test": "a"}, {"test": "a"}]}', "a test twice"),
 }
 
@@ -154,6 +168,16 @@ def test_samples_of_another_session_are_refused(tmp_path: Path) -> None:
     rows_path_of(summary).unlink()
     with pytest.raises(ConfigError, match="the file with the samples of the summary is missing"):
         check_rows(summary)
+
+
+@pytest.mark.parametrize("line", ["", "[1]", '{"id": "a", "prompt": "\\ud800"}', "\udcff"])
+def test_a_line_that_is_no_sample_is_refused_with_its_number(line: str, tmp_path: Path) -> None:
+    summary = written(tmp_path, ONE)
+    with rows_path_of(summary).open("a", errors="surrogateescape") as file:
+        file.write(f"{line}\n")
+
+    with pytest.raises(ConfigError, match=r"summary\.jsonl:3: the line is not a sample"):
+        list(read_rows(summary))
 
 
 def test_the_earlier_file_stays_whole_when_writing_fails(

@@ -11,7 +11,8 @@ from aiohttp import web
 from openai import AsyncOpenAI, OpenAI
 
 from assay.agents import Limits, RunContext
-from assay.errors import AccessDenied
+from assay.errors import AccessDenied, RunStopped
+from assay.providers import ClientSettings
 from assay.runner import EvalConfig, evaluate
 from assay.runner.agent_gateway import merge_recorded
 from assay.types import Boundary, EvaluateResult, Message, Sample, Status, Trajectory
@@ -73,6 +74,46 @@ def test_the_calls_of_a_command_are_recorded(tmp_path: Path) -> None:
     assert texts == ["hello there", "HELLO THERE", "again 0", "AGAIN 0"]
     assert [call.parent for call in sample.trajectory.calls] == [None, 0]
     assert all(header["Authorization"] == f"Bearer {UPSTREAM_KEY}" for header in api.headers)
+
+
+def count_paid_calls(agent: Any, folder: Path, *, failing: bool = False) -> int:
+    """Run until 110 dollars are spent. Each call costs 20 + 5; half of the samples may fail."""
+    table = {"models": {"openai:upstream-model": {"input": 1e6, "output": 1e6}}}
+    (folder / "prices.json").write_text(json.dumps(table))
+    ending = "sys.exit(len(messages[0]['content']) % 2)" if failing else ""
+    (folder / "agent.py").write_text(f"{PROGRAM}\n{ending}\n")
+    rows = [{"id": f"s{n}", "question": "x" * n} for n in range(1, 9)]
+
+    async def scenario() -> int:
+        async with ModelApi() as api:
+            config = EvalConfig(
+                agent=agent or f"cmd:{sys.executable} {folder / 'agent.py'} 1",
+                endpoint=api.endpoint(),
+                score_fn=lambda sample: 1.0,
+                client=ClientSettings(prices=folder / "prices.json"),
+                concurrency=1,
+                max_cost_usd=110,
+            )
+            with pytest.raises(RunStopped, match=r"max_cost_usd=110: .* cost \$125"):
+                await evaluate(rows, config, store=folder / "store.db")
+            return len(api.asked)
+
+    return asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("failing", [False, True])
+def test_calls_of_a_command_count_once_against_the_cost_of_the_run(
+    failing: bool, tmp_path: Path
+) -> None:
+    assert count_paid_calls(None, tmp_path, failing=failing) == 5
+
+
+def test_calls_of_a_function_count_once_against_the_cost_of_the_run(tmp_path: Path) -> None:
+    def agent(sample: Sample, context: RunContext) -> str:
+        assert context.client is not None
+        return context.client.ask(context.messages).message.text
+
+    assert count_paid_calls(agent, tmp_path) == 5
 
 
 def test_a_command_that_calls_no_model_answers_with_its_output(tmp_path: Path) -> None:
@@ -202,7 +243,9 @@ def test_an_agent_that_fails_after_half_a_stream_is_a_failure_of_the_endpoint(
     assert sample.failure.kind == "APIError"
     assert sample.failure.boundary is Boundary.ENDPOINT
     assert sample.trajectory is not None
-    assert sample.trajectory.calls[0].error == "the stream of the model ended early"
+    assert (
+        sample.trajectory.calls[0].error == "the stream of the model ended without its last event"
+    )
 
 
 def test_the_time_limit_ends_an_agent_that_calls_no_model(tmp_path: Path) -> None:

@@ -73,6 +73,12 @@ def test_a_notebook_shows_score_interval_failures_and_worst_samples(report: Eval
     assert "because of bad" in shown
 
 
+def test_reports_and_comparisons_print_as_the_commands_print_them(report: EvalReport) -> None:
+    assert str(report).startswith("score         0.500 [")
+    assert str(report).endswith(f"run           {report.run_id}")
+    assert str(compare(report, report)) == "\n".join(compare(report, report).lines())
+
+
 def test_a_notebook_shows_each_repeat_that_is_bad(tmp_path: Path) -> None:
     def judge_repeats(sample: Sample) -> EvaluateResult:
         if sample.rollout_id == "a#2":

@@ -81,6 +81,20 @@ def test_a_result_with_steps_of_its_own_is_told_of_the_trajectory() -> None:
     assert (sample.score.trajectory_info or {})["steps"] == 1
 
 
+@pytest.mark.parametrize("answered_by", [{"endpoint": ECHO}, {"agent": lambda sample: "new"}])
+def test_a_score_of_the_dataset_is_not_the_score_of_a_new_answer(
+    answered_by: dict[str, Any],
+) -> None:
+    recorded = Sample(id="a", prompt="old", score=EvaluateResult(score=1.0))
+
+    report = run([recorded], EvalConfig(score_fn=lambda sample: sample, **answered_by))
+
+    (sample,) = report.samples
+    assert sample.reward is None
+    assert sample.failure is not None
+    assert "returned the sample without setting its `score`" in sample.failure.message
+
+
 def test_a_slice_of_the_samples_is_read_in_one_pass(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from types import ModuleType
+from types import SimpleNamespace
 
 import pytest
 
@@ -76,14 +76,10 @@ def test_a_log_gets_a_line_every_few_seconds_and_one_at_the_end(
     assert capsys.readouterr().err == "4/4, 48.0/min, 0:00 left\n"
 
 
-@pytest.mark.parametrize("where", ["terminal", "notebook"])
-def test_a_line_changes_in_place_where_it_can(
-    where: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_a_line_changes_in_place_in_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if where == "terminal":
-        monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    else:
-        monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     show = show_progress(sys.stderr)
 
     show(so_far(total=4, done=2, failed=1))
@@ -94,3 +90,35 @@ def test_a_line_changes_in_place_where_it_can(
     assert shown[2].startswith("[####################] 3/4, ")
     assert shown[2].endswith("\n")
     assert "\x1b" not in "".join(shown)
+
+
+@pytest.mark.parametrize("has_shell", [True, False])
+def test_a_notebook_gets_a_bar_unless_the_process_has_no_shell(
+    has_shell: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # tests/flows/test_notebook.py runs a real one.
+    shown: list[dict[str, str]] = []
+
+    def display(data: dict[str, str], **_: object) -> SimpleNamespace:
+        shown.append(data)
+        return SimpleNamespace(update=display)
+
+    shell = SimpleNamespace(initialized=lambda: has_shell)
+    for name, module in (
+        ("ipykernel", SimpleNamespace()),
+        ("IPython", SimpleNamespace()),
+        ("IPython.core", SimpleNamespace()),
+        ("IPython.core.interactiveshell", SimpleNamespace(InteractiveShell=shell)),
+        ("IPython.display", SimpleNamespace(display=display)),
+    ):
+        monkeypatch.setitem(sys.modules, name, module)
+    show = show_progress(sys.stderr)
+
+    show(Progress(total=4, done=3, failed=1))
+    show(Progress(total=None, done=5))
+
+    written = capsys.readouterr().err
+    assert (written == "") == has_shell
+    assert [data["text/html"].partition(">")[0] for data in shown] == (
+        ['<progress value="4" max="4"'] if has_shell else []
+    )

@@ -63,6 +63,37 @@ def test_low_scores_are_grouped_by_reason_and_the_costliest_comes_first(tmp_path
     assert wrong.example_reason == "the answer is '6', not '4'"
 
 
+def test_results_that_were_not_judged_are_grouped_by_reason(tmp_path: Path) -> None:
+    def give_up(sample: Sample) -> EvaluateResult:
+        number = int(sample.id)
+        if number == 0:
+            return EvaluateResult(score=1.0)
+        reason = f"the judge refused question {number}" if number < 4 else "no quote"
+        return EvaluateResult(score=0.0, is_score_valid=False, reason=reason)
+
+    record(tmp_path / "a.db", *(conversation(str(n)) for n in range(5)), score_fn=give_up)
+
+    unjudged = report_of(tmp_path / "a.db").not_judged
+
+    assert (unjudged.results, unjudged.read) == (4, 4)
+    assert [(group.reason, group.results, group.mean) for group in unjudged.groups] == [
+        ("the judge refused question N", 3, None),
+        ("no quote", 1, None),
+    ]
+    assert unjudged.title == "reasons for results that were not judged"
+
+
+def test_results_that_were_never_scored_have_no_reasons(tmp_path: Path) -> None:
+    def give_up(sample: Sample) -> EvaluateResult:
+        return EvaluateResult(score=0.0, is_score_valid=False)
+
+    record(tmp_path / "a.db", *samples(a=1.0), score_fn=give_up)
+
+    unjudged = report_of(tmp_path / "a.db").not_judged
+
+    assert (unjudged.results, unjudged.groups) == (1, ())
+
+
 def test_a_reason_that_occurs_once_is_kept_as_it_is(tmp_path: Path) -> None:
     record(tmp_path / "a.db", judged("a", 0.0, "got 'x', not 3"))
 
@@ -168,7 +199,7 @@ def test_plain_values_are_json(tmp_path: Path) -> None:
     plain = json.loads(json.dumps(report_of(tmp_path / "a.db", limit=1).plain(), allow_nan=False))
 
     assert set(plain) == {
-        *("run", "summary", "retried", "replay", "failures", "labels", "low_scores"),
+        *("run", "summary", "retried", "replay", "failures", "labels", "low_scores", "not_judged"),
         *("training", "samples"),
     }
     assert (plain["run"]["id"], plain["run"]["label"]) == (run, "eval")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from assay.datasets import SampleStream, load_samples
 from assay.errors import ConfigError, RunStopped
 from assay.providers import ClientSettings
 from assay.runner import EvalConfig, Shard, ShardReport, run_shard
@@ -115,6 +116,51 @@ def test_a_changed_dataset_does_not_join_the_run_unless_it_is_allowed(
     with pytest.raises(ConfigError, match="the dataset changed"):
         shard(2, 2, store, data)
     assert shard(2, 2, store, data, allow_changed_dataset=True).run.spec.total == 3
+
+
+def test_a_shard_with_another_number_of_samples_does_not_join_the_run(store: Path) -> None:
+    shard(1, 2, store, config=replace(CONFIG, max_samples=10))
+
+    with pytest.raises(ConfigError, match="run has 10 samples, but this shard would read 20"):
+        shard(2, 2, store)
+
+    assert shard(2, 2, store, config=replace(CONFIG, max_samples=10)).run.status == "completed"
+    again = shard(1, 2, store, allow_changed_dataset=True)
+    assert again.done
+    assert (again.run.spec.total, again.run.status) == (20, "interrupted")
+    # The workers of one command extend a run, as one process does.
+    more = shard(1, 1, store, rows(30), is_worker=True)
+    assert (more.run.spec.total, more.run.totals.recorded) == (30, 30)
+
+
+def test_a_worker_does_not_check_again_what_its_command_has_checked(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*given: Any, **options: Any) -> None:
+        raise AssertionError("the samples were counted")
+
+    monkeypatch.setattr("assay.runner.evaluation._count_samples", refuse)
+
+    assert shard(1, 1, store, is_worker=True, total=20).run.status == "completed"
+    with pytest.raises(AssertionError, match="the samples were counted"):
+        shard(1, 1, store)
+
+
+def test_a_shard_that_reads_another_number_of_a_stream_says_so_at_its_end(store: Path) -> None:
+    shard(1, 2, store, iter(rows(9)))
+
+    with pytest.raises(ConfigError, match=r"shard 2/2 read 8 samples .* another shard read 9"):
+        shard(2, 2, store, iter(rows(8)))
+
+
+def test_shards_over_rows_of_which_some_are_skipped_complete_the_run(store: Path) -> None:
+    def stream() -> SampleStream:
+        return load_samples([*rows(9), {"nothing": "of use"}], on_bad_row="skip")
+
+    shard(1, 2, store, stream())
+    ended = shard(2, 2, store, stream())
+
+    assert (ended.run.spec.total, ended.run.status) == (9, "completed")
 
 
 def test_a_shard_in_which_nothing_succeeds_stops_unless_another_succeeds(

@@ -185,7 +185,10 @@ def test_the_settings_are_part_of_the_fingerprint(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [
-        ({"endpoint": "mock:echo", "check": "true"}, "`check` has no effect without an agent"),
+        (
+            {"endpoint": "mock:echo", "check": "true"},
+            "`check` needs an agent that works in a folder",
+        ),
         ({"agent": write_answer, "check": ""}, "the command is empty"),
         ({"agent": write_answer, "check": "true", "workspace": "missing"}, "is not a folder"),
         ({"agent": write_answer}, "neither `score_fn` nor `environment`"),

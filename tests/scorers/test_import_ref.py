@@ -1,5 +1,6 @@
 """`module:function`: imported from beside the manifest, refused in words."""
 
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,3 +62,18 @@ def test_a_module_that_is_not_there_is_refused(folder: Path) -> None:
 )
 def test_code_has_a_name_of_its_own_form(text: str, is_one: bool) -> None:
     assert is_code_name(text) is is_one
+
+
+def test_a_script_that_names_its_own_function_does_not_run_itself_again(tmp_path: Path) -> None:
+    script = tmp_path / "own.py"
+    script.write_text(
+        "from assay.scorers import import_code_ref\n"
+        "def answer(sample): return 'yes'\n"
+        "print(import_code_ref('own.py:answer', where='x') is answer)\n"
+    )
+
+    done = subprocess.run(
+        [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+
+    assert (done.stdout, done.stderr) == ("True\n", "")

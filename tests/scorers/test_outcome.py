@@ -32,7 +32,7 @@ def test_a_number_of_numpy_is_the_score(value: object, score: float) -> None:
     "value", [np.array([0.5]), np.array("0.5"), np.array(0.5j), np.array(None)]
 )
 def test_an_array_of_anything_but_one_number_is_a_fault(value: object) -> None:
-    with pytest.raises(ScorerFault, match="the scorer returned a ndarray for sample 'a'"):
+    with pytest.raises(ScorerFault, match="the scorer returned a ndarray"):
         read_outcome(value, ASKED)
 
 
@@ -50,7 +50,7 @@ def test_a_sample_with_its_result_set_is_that_result() -> None:
 
 @pytest.mark.parametrize("value", [None, "1.0", {"score": 1}, [1.0], object(), 1j])
 def test_anything_else_is_a_fault_of_the_scorer(value: object) -> None:
-    with pytest.raises(ScorerFault, match=r"the scorer returned .* for sample 'a'"):
+    with pytest.raises(ScorerFault, match="the scorer returned"):
         read_outcome(value, ASKED)
 
 

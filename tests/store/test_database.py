@@ -1,6 +1,8 @@
 """Databases: how SQLite is set up, what a PostgreSQL URL may show, and who may use them."""
 
 import sqlite3
+import subprocess
+import sys
 import traceback
 from pathlib import Path
 from typing import Any
@@ -162,3 +164,20 @@ def test_a_deleted_file_is_not_created_again(tmp_path: Path) -> None:
 
     database.close()
     assert not (tmp_path / "assay.db").exists()
+
+
+def test_the_driver_prints_no_warnings_of_its_own(postgresql_url: str) -> None:
+    code = (
+        "import logging, sys\n"
+        "from assay.store import Store\n"
+        "for _ in range(2):\n"
+        "    Store.open(sys.argv[1]).close()\n"
+        "logging.getLogger('psycopg').warning('error ignored: the connection is lost')\n"
+        "assert len(logging.getLogger('psycopg').handlers) == 1\n"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", code, postgresql_url], capture_output=True, text=True
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")

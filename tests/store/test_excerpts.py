@@ -15,6 +15,13 @@ def test_an_excerpt_has_what_a_table_shows() -> None:
     assert build_excerpt(given) == ("Why?", "Because.", "so", "right", "")
 
 
+def test_the_error_of_a_result_that_was_not_judged_comes_before_its_reason() -> None:
+    given = Sample(prompt="?")
+    given.score = EvaluateResult(is_score_valid=False, reason="not judged", error="no JSON")
+
+    assert build_excerpt(given).reason == "no JSON"
+
+
 def test_a_failure_is_the_reason_and_has_no_answer() -> None:
     excerpt = build_excerpt(broken(1, "too slow"))
 

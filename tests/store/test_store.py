@@ -15,8 +15,8 @@ from assay.store import RunSpec, Store, StoreSettings
 from assay.types import Endpoint, ModelCall, Sample, Trajectory, Usage
 from assay.web import ViewServer
 from commands import call_main
+from page_requests import ask
 from store_runs import broken, key_of, record, scored, spec
-from view_requests import fetch
 
 
 def test_the_default_store_is_in_a_folder_that_git_ignores(
@@ -478,7 +478,7 @@ def test_a_role_that_may_only_read_sees_runs_and_pages_and_writes_nothing(
         assert [row.totals.recorded for row in reader.runs()] == [2]
         with ViewServer(reader) as viewer:
             for path in ("/", "/api/runs", "/run/run-1"):
-                assert fetch(viewer, path)[0] == 200
+                assert ask(viewer, path)[0] == 200
         for words in (["runs"], ["show", "run-1"], ["compare", "run-1", "run-1"]):
             done = call_main(tmp_path, *words, ASSAY_STORE=reading)
             assert (done.returncode, done.stderr) == (0, "")

@@ -11,10 +11,13 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from aiohttp import ClientSession, web
 
 from assay.agents.coding_agents import RECIPES
 from assay.gateway import Gateway
@@ -114,14 +117,54 @@ def _build_shell_arguments(tool: ToolSpec, command: str) -> dict[str, Any]:
     return arguments
 
 
+@asynccontextmanager
+async def _serve_faults(root: str) -> AsyncIterator[str]:
+    """Forward to the model's server; the first two calls with tools are refused and cut off."""
+    faults = ["refuse", "cut"]
+
+    async def forward(request: web.Request) -> web.StreamResponse:
+        data = await request.read()
+        fault = faults.pop(0) if faults and json.loads(data).get("tools") else None
+        if fault == "refuse":
+            error = {"type": "rate_limit_error", "message": "too many requests"}
+            return web.json_response({"error": error}, status=429, headers={"Retry-After": "1"})
+        names = ("Authorization", "x-api-key", "Content-Type", "anthropic-version")
+        headers = {name: request.headers[name] for name in names if name in request.headers}
+        async with http.post(root + request.path_qs, data=data, headers=headers) as answer:
+            body = await answer.read()
+            if fault is None:
+                return web.Response(
+                    body=body, status=answer.status, content_type=answer.content_type
+                )
+            response = web.StreamResponse(headers={"Content-Type": answer.content_type})
+        await response.prepare(request)
+        await response.write(body[: len(body) // 2])
+        assert request.transport is not None
+        request.transport.close()
+        return response
+
+    app = web.Application(client_max_size=10**9)
+    app.router.add_post("/{path:.*}", forward)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    async with ClientSession() as http:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    await runner.cleanup()
+
+
 async def _evaluate(
     agent: str, provider: str, task: str, store: Path, *, replay: bool
 ) -> list[Sample]:
     """Return the sample, and with `replay` also that of a replay without the server."""
     rows = [{"id": "task", "question": PROMPT}]
-    async with Gateway(ScriptedModel(task)) as server:
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(Gateway(ScriptedModel(task)))
         served = server.open_session()
         base = served.root_url if provider == "anthropic" else served.base_url
+        if task == "faults":
+            faulty = await stack.enter_async_context(_serve_faults(server.url))
+            base = base.replace(server.url, faulty)
         endpoint = Endpoint(
             provider=provider, model="scripted-model", api_base=base, api_key=served.key
         )

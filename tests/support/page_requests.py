@@ -1,16 +1,18 @@
-"""Requests to a viewer, with any header and method, and what it answered."""
+"""Requests to the pages: over HTTP to a viewer, and to the function that reads a page."""
 
 import http.client
 import json
-from dataclasses import dataclass
-from typing import Any
-from urllib.parse import urlsplit
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+from urllib.parse import urlencode, urlsplit
+
+from starlette.requests import Request
 
 from assay.web import ViewServer
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """What a viewer answered. Names of headers are in lower case."""
 
     status: int
@@ -44,3 +46,19 @@ def ask_json(viewer: ViewServer, path: str) -> Any:
     answer = ask(viewer, path)
     assert answer.status == 200, answer.body
     return answer.json
+
+
+def build_request(*given: tuple[str, str], project: Path | None = None, **segments: str) -> Request:
+    """A request with these parameters, for the function that reads a page."""
+    context = SimpleNamespace(project=project)
+    app = SimpleNamespace(state=SimpleNamespace(view=context))
+    return Request(
+        {
+            "type": "http",
+            "method": "GET",
+            "headers": [],
+            "query_string": urlencode(given).encode(),
+            "path_params": segments,
+            "app": app,
+        }
+    )

@@ -230,7 +230,9 @@ def test_a_training_that_ray_cannot_collect_is_refused_before_anything_is_loaded
     session = TrainingSession(store=tmp_path / "runs.db")
 
     with pytest.raises(ConfigError, match=problem):
-        grpo_train(config(**fields), [{"prompt": "a"}], repr, engine="ray", session=session)
+        grpo_train(
+            config(**fields), [{"prompt": "a"}], lambda sample: 1.0, engine="ray", session=session
+        )
 
     assert list(tmp_path.iterdir()) == []
 

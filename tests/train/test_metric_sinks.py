@@ -66,6 +66,7 @@ class Numbers(TrainingStep):
     updated: bool = True
     failed: dict[str, int] = Field(default_factory=dict)
     note: str = "text"
+    weight_versions: dict[str, int] | None = None
 
 
 def test_a_training_reports_each_step_once_also_after_a_resume(tmp_path: Path) -> None:
@@ -108,6 +109,18 @@ def test_a_tracker_that_fails_is_dropped_and_the_training_continues(tmp_path: Pa
     assert (broken.steps, other.steps) == ([], [1, 2])
 
 
+def test_two_trackers_of_one_class_both_get_all_steps(tmp_path: Path) -> None:
+    one, other = Recorder(), Recorder()
+    training = TrackedTraining("run", "lamps", tmp_path, {})
+
+    report = MetricReport([one, other], training, OutputFolder(tmp_path))
+    report.catch_up([Numbers(step=1), Numbers(step=2)], [])
+    report.close()
+
+    assert (one.steps, other.steps) == ([1, 2], [1, 2])
+    assert (one.closed, other.closed) == (1, 1)
+
+
 def test_evaluations_follow_the_steps_they_come_after(tmp_path: Path) -> None:
     recorder = Recorder()
     training = TrackedTraining("run", "lamps", tmp_path, {})
@@ -122,7 +135,9 @@ def test_evaluations_follow_the_steps_they_come_after(tmp_path: Path) -> None:
 
 
 def test_only_numbers_that_are_known_are_reported() -> None:
-    metrics = Numbers(step=1, reward=float("nan"), failed={"agent": 2})
+    # A name for each version would be a new metric in each step.
+    versions = {"step-0": 32}
+    metrics = Numbers(step=1, reward=float("nan"), failed={"agent": 2}, weight_versions=versions)
 
     assert flatten_metrics("train", metrics) == {"train/updated": 1.0, "train/failed/agent": 2.0}
 

@@ -2,8 +2,10 @@
 
 import asyncio
 import math
+import threading
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import mean, stdev
 from typing import Any
 
 import pytest
@@ -11,25 +13,22 @@ import torch
 from aiohttp import ClientSession
 
 from assay.agents import RunContext
-from assay.errors import ConfigError, EndpointError, TrainingError
+from assay.errors import ConfigError
 from assay.providers import Reply, VersionedClient
-from assay.runner import Stop
 from assay.store import Store
 from assay.train.batches import RolloutGroup
 from assay.train.checkpoints import Checkpoints
-from assay.train.grpo import GRPOResult, grpo_train
-from assay.train.grpo_config import GRPOConfig
+from assay.train.grpo import grpo_train
 from assay.train.lora import Lora
+from assay.train.policy import Policy
 from assay.train.rollout_collector import StepRollouts
 from assay.train.served_policy import (
-    EveryRolloutStale,
-    check_logprob_gap,
+    check_recorded_tokens,
     drop_stale_rollouts,
     find_oldest_version,
 )
 from assay.train.training_session import (
     RolloutFinished,
-    StepFinished,
     TrainingEvent,
     TrainingSession,
 )
@@ -37,36 +36,8 @@ from assay.train.weight_updates import PolicyWeights, UploadWeights
 from assay.types import Endpoint, Message, ModelCall, Sample, ToolSpec, Trajectory
 from lamps import PROMPTS, Lamp, lamp_config, lamp_model, looked_and_said, share_of_a
 from served_models import serving
+from served_training import LETTERS, served_config, train_served
 from word_models import word_model
-
-LETTERS = [{"id": str(number), "prompt": f"say a {number}"} for number in range(8)]
-
-
-def served_config(folder: Path, url: str | None, **fields: Any) -> GRPOConfig:
-    settings: dict[str, Any] = {
-        "model_name": "letters",
-        "output": folder / "out",
-        "num_steps": 3,
-        "prompts_per_step": 2,
-        "group_size": 4,
-        "max_tokens": 6,
-        "learning_rate": 1e-2,
-        "server": url,
-    }
-    return GRPOConfig(**{**settings, **fields})
-
-
-def train_served(
-    folder: Path, url: str | None, *, session: TrainingSession | None = None, **fields: Any
-) -> GRPOResult:
-    config = served_config(folder, url, **fields)
-    return grpo_train(
-        config,
-        LETTERS,
-        share_of_a,
-        model=word_model([], seed=config.seed),
-        session=session or TrainingSession(store=folder / "store.db"),
-    )
 
 
 class LateUpdate:
@@ -167,7 +138,7 @@ def test_importance_weights_are_those_of_a_hand_calculation(tmp_path: Path) -> N
             for sample in store.run(result.run_id).samples()
             if sample.metadata["training_step"] == 2
         ]
-    weights = []
+    weights, gains = [], []
     for sample in samples:
         assert sample.trajectory is not None
         (call,) = sample.trajectory.calls
@@ -181,7 +152,12 @@ def test_importance_weights_are_those_of_a_hand_calculation(tmp_path: Path) -> N
             zip(call.completion_ids, call.logprobs or (), strict=True), start=len(call.prompt_ids)
         ):
             weights.append(min(1.1, math.exp(float(now[place - 1, token]) - recorded)))
+            group = [each.reward or 0.0 for each in samples if each.id == sample.id]
+            # In the first update the ratio of new to old policy is 1.
+            spread = stdev(group) + 1e-4
+            gains.append(weights[-1] * ((sample.reward or 0.0) - mean(group)) / spread)
     step = result.steps[1]
+    assert step.loss == pytest.approx(-sum(gains) / len(gains), abs=1e-5)
     assert step.importance_weight == pytest.approx(sum(weights) / len(weights), abs=1e-5)
     assert step.importance_capped == pytest.approx(
         sum(weight >= 1.1 for weight in weights) / len(weights), abs=1e-9
@@ -189,161 +165,31 @@ def test_importance_weights_are_those_of_a_hand_calculation(tmp_path: Path) -> N
     assert 0 < (step.importance_capped or 0) < 1
 
 
-class RareUpdate:
-    """Uploads only the versions in `when`: the server is behind for the others."""
-
-    def __init__(self, when: Sequence[str]) -> None:
-        self._when = when
-        self._upload = UploadWeights()
-
-    async def __call__(self, weights: PolicyWeights, endpoint: Endpoint) -> None:
-        if weights.version in self._when:
-            await self._upload(weights, endpoint)
-
-
-def test_rollouts_of_older_weights_are_dropped_and_counted(tmp_path: Path) -> None:
-    with serving(word_model([], seed=7)) as served:
-        result = train_served(
-            tmp_path,
-            served.url,
-            num_steps=4,
-            update_weights=RareUpdate(["step-0", "step-2"]),
-        )
-
-    found = [(step.stale, step.rollouts, step.reward is None) for step in result.steps]
-    assert found == [(0, 8, False), (8, 0, True)] * 2
-    assert [step.updated for step in result.steps[1::2]] == [False, False]
-    assert [step.weight_versions for step in result.steps] == [
-        {"step-0": 8},
-        {"step-0": 8},
-        {"step-2": 8},
-        {"step-2": 8},
-    ]
-    with Store.open(tmp_path / "store.db") as store:
-        assert len(list(store.run(result.run_id).samples())) == 32
-
-
-def test_a_server_that_stays_behind_ends_the_training_and_a_resume_heals_it(tmp_path: Path) -> None:
-    with serving(word_model([], seed=7)) as served:
-        with pytest.raises(EveryRolloutStale, match=r"step 4 accepts 'step-3' .* as 'step-0'"):
-            train_served(tmp_path, served.url, num_steps=5, update_weights=RareUpdate(["step-0"]))
-        session = TrainingSession(store=tmp_path / "store.db", resume=True)
-        rest = train_served(tmp_path, served.url, num_steps=5, session=session)
-
-    assert [step.stale for step in rest.steps] == [0, 8, 8, 8, 0]
-
-
-@pytest.mark.parametrize(
-    "missing",
-    [
-        ["token_ids"],
-        ["prompt_token_ids"],
-        ["logprobs"],
-        ["token_ids", "prompt_token_ids", "logprobs"],
-    ],
-    ids=str,
-)
-def test_a_server_without_ids_or_logprobs_is_refused_before_the_first_step(
-    missing: list[str], tmp_path: Path
+@pytest.mark.parametrize("ahead", [1, 2])
+def test_later_rollouts_are_made_while_a_step_is_learned(
+    ahead: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    events: list[TrainingEvent] = []
-    session = TrainingSession(store=tmp_path / "store.db", watch=events.append)
-    with (
-        serving(word_model([], seed=7), without=frozenset(missing)) as served,
-        pytest.raises(ConfigError, match="cannot be trained against") as caught,
-    ):
-        train_served(tmp_path, served.url, session=session)
+    made: dict[int, threading.Event] = {step: threading.Event() for step in range(1, 5)}
+    update = Policy.update
+    learned: list[bool] = []
 
-    assert all(f"`{name}`" in str(caught.value) for name in missing)
-    assert not events
-    assert [method for method, _ in served.log] == ["PUT", "POST"]
-    assert not (tmp_path / "out" / "training.json").exists()
+    def update_late(policy: Policy, *given: Any, **named: Any) -> Any:
+        # The first steps: the rollouts of all steps that may be ahead end before the update does.
+        if not learned:
+            learned.append(all(made[step].wait(30) for step in range(1, 2 + ahead)))
+            assert not made[2 + ahead].is_set()
+        return update(policy, *given, **named)
 
+    def watch(event: TrainingEvent) -> None:
+        if isinstance(event, RolloutFinished) and event.done == event.of:
+            made[event.step].set()
 
-def test_a_server_with_other_weights_is_refused(tmp_path: Path) -> None:
-    async def update_nothing(weights: PolicyWeights, endpoint: Endpoint) -> None: ...
-
-    with (
-        serving(word_model([], seed=7, bias=20.0)) as served,
-        pytest.raises(ConfigError, match=r"logprobs differ .* by \d+\.\d\d on average"),
-    ):
-        train_served(tmp_path, served.url, update_weights=update_nothing)
-
-
-@pytest.mark.parametrize("gap", [0.31, math.nan])
-def test_a_gap_that_is_large_or_no_number_is_refused(gap: float) -> None:
-    check_logprob_gap(0.05, where="here")
-    with pytest.raises(ConfigError, match="token ids that the trained model does not have"):
-        check_logprob_gap(None, where="here")
-    with pytest.raises(ConfigError, match="logprobs differ"):
-        check_logprob_gap(gap, where="here")
-
-
-def test_a_server_that_does_not_answer_is_named(tmp_path: Path) -> None:
-    with pytest.raises(EndpointError, match=r"127\.0\.0\.1:9/v1/weights: .*\n.*start the server"):
-        train_served(tmp_path, "http://127.0.0.1:9/v1")
-
-
-class StopAfter:
-    """Requests a stop when a step is done."""
-
-    def __init__(self, step: int) -> None:
-        self.stop = Stop(grace_s=0)
-        self._step = step
-
-    def __call__(self, event: TrainingEvent) -> None:
-        if isinstance(event, StepFinished) and event.metrics.step == self._step:
-            self.stop.request()
-
-
-@pytest.mark.parametrize("ahead", [0, 2])
-def test_a_resume_first_sends_the_restored_weights_to_a_restarted_server(
-    ahead: int, tmp_path: Path
-) -> None:
-    stopper = StopAfter(2)
+    monkeypatch.setattr(Policy, "update", update_late)
     with serving(word_model([], seed=7)) as served:
-        session = TrainingSession(store=tmp_path / "store.db", watch=stopper, stop=stopper.stop)
-        cut = train_served(tmp_path, served.url, num_steps=5, max_staleness=ahead, session=session)
-        assert cut.interrupted
-        assert served.versions[-1] == "step-2"
+        session = TrainingSession(store=tmp_path / "store.db", watch=watch)
+        train_served(tmp_path, served.url, num_steps=4, max_staleness=ahead, session=session)
 
-    with serving(word_model([], seed=8)) as restarted:
-        session = TrainingSession(store=tmp_path / "store.db", resume=True)
-        rest = train_served(
-            tmp_path, restarted.url, num_steps=5, max_staleness=ahead, session=session
-        )
-
-    assert restarted.log[0] == ("PUT", "/v1/weights?version=step-2")
-    assert [step.step for step in rest.steps] == [1, 2, 3, 4, 5]
-    assert {step.stale for step in rest.steps} == {0}
-    assert all((step.staleness_max or 0) <= ahead for step in rest.steps)
-    for name, weight in restarted.local.model.named_parameters():
-        assert bool((weight == dict(rest.model.model.named_parameters())[name]).all())
-
-
-def test_an_update_that_fails_ends_the_training_and_a_resume_makes_no_rollout_twice(
-    tmp_path: Path,
-) -> None:
-    upload = UploadWeights()
-
-    async def update(weights: PolicyWeights, endpoint: Endpoint) -> None:
-        if weights.version == "step-2":
-            raise TrainingError("the disk is full")
-        await upload(weights, endpoint)
-
-    with serving(word_model([], seed=7)) as served:
-        with pytest.raises(TrainingError, match="the disk is full"):
-            train_served(tmp_path, served.url, num_steps=4, max_staleness=2, update_weights=update)
-        with Store.open(tmp_path / "store.db") as store:
-            assert store.run().status == "failed"
-        session = TrainingSession(store=tmp_path / "store.db", resume=True)
-        rest = train_served(tmp_path, served.url, num_steps=4, max_staleness=2, session=session)
-
-    # Two steps were learned when the update failed, and there was no checkpoint.
-    assert [step.found for step in rest.steps][:2] == [8, 8]
-    assert {step.stale for step in rest.steps} == {0}
-    with Store.open(tmp_path / "store.db") as store:
-        assert len(list(store.run(rest.run_id).samples())) == 32
+    assert learned == [True]
 
 
 @pytest.mark.parametrize("ahead", [0, 1])
@@ -417,6 +263,13 @@ def test_the_model_behind_an_agent_may_be_served(agent: Any, tmp_path: Path) -> 
     (step,) = result.steps
     assert (step.valid, step.failed, step.weight_versions) == (8, {}, {"step-0": 8})
     assert step.trained_rollouts == 8
+
+
+def test_a_call_without_ids_or_logprobs_is_refused_by_name() -> None:
+    call = ModelCall(prompt_ids=(1,), completion_ids=(2,), logprobs=(-1.0,))
+    check_recorded_tokens(call, where="here")
+    with pytest.raises(ConfigError, match="no `token_ids` and no `logprobs`"):
+        check_recorded_tokens(ModelCall(prompt_ids=(1,)), where="here")
 
 
 def rollout(*versions: str | None, failed: bool = False) -> Sample:

@@ -1,7 +1,7 @@
 """Weights on their way to a server: what is sent, in which order, and what is refused."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,6 @@ from aiohttp import web
 from safetensors.torch import load
 
 from assay.errors import EndpointError, TrainingError
-from assay.providers import Timing
 from assay.providers.in_process import LocalModel
 from assay.train.weight_updates import (
     PolicyWeights,
@@ -28,12 +27,23 @@ def policy_weights(step: int = 3) -> PolicyWeights:
 
 
 class Recorder:
-    """A server that notes each request, and fails those to one path."""
+    """A server that notes each request, and fails those to one path.
 
-    def __init__(self, failing: str | None = None) -> None:
+    It answers `/reset_prefix_cache` with the contents of `resets`, then with nothing.
+    """
+
+    def __init__(
+        self,
+        failing: str | None = None,
+        *,
+        resets: Sequence[Any] = (),
+        answer: Callable[[web.Request], tuple[int, str]] = lambda request: (200, "{}"),
+    ) -> None:
         self.requests: list[tuple[str, str, Any]] = []
         self.keys: set[str | None] = set()
         self._failing = failing
+        self._resets = list(resets)
+        self._answer = answer
 
     async def answer(self, request: web.Request) -> web.Response:
         json = request.content_type == "application/json" and request.can_read_body
@@ -42,7 +52,11 @@ class Recorder:
         self.keys.add(request.headers.get("Authorization"))
         if request.path == self._failing:
             return web.json_response({"error": "out of memory"}, status=500)
-        return web.json_response({})
+        if request.path == "/reset_prefix_cache":
+            status, content = self._resets.pop(0) if self._resets else (200, None)
+            return web.Response() if content is None else web.json_response(content, status=status)
+        status, text = self._answer(request)
+        return web.Response(status=status, text=text)
 
     def run(self, update: Callable[[Endpoint], Awaitable[None]], **fields: Any) -> None:
         """Call `update` with the endpoint of the running server."""
@@ -90,6 +104,8 @@ def test_vllm_is_paused_reloads_the_written_folder_and_resumes(tmp_path: Path) -
     update, server = ReloadVLLM(tmp_path / "weights"), Recorder()
     weights = policy_weights(4)
 
+    (tmp_path / "weights" / "step-1").mkdir(parents=True)
+
     async def update_twice(endpoint: Endpoint) -> None:
         await update(policy_weights(3), endpoint)
         await update(weights, endpoint)
@@ -104,18 +120,23 @@ def test_vllm_is_paused_reloads_the_written_folder_and_resumes(tmp_path: Path) -
         ("POST", "/reset_prefix_cache", b""),
         ("POST", "/resume", b""),
     ]
-    assert [each.name for each in (tmp_path / "weights").iterdir()] == ["step-4"]
+    # Checkpoints of somebody else stay.
+    assert {each.name for each in (tmp_path / "weights").iterdir()} == {"step-1", "step-4"}
     written = dict(LocalModel.load(folder, device="cpu").model.named_parameters())
     for name, weight in weights.model.named_parameters():
         if name in written:  # the bias of the tests' own head is not part of the architecture
             assert bool((written[name] == weight).all())
 
 
-def test_a_folder_may_have_another_path_on_the_server(tmp_path: Path) -> None:
-    update, server = ReloadVLLM(tmp_path / "weights", server_folder="/mnt/w"), Recorder()
+def test_a_folder_may_be_text_and_have_another_path_on_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    update, server = ReloadVLLM("weights", server_folder="/mnt/w"), Recorder()
 
     server.run(lambda endpoint: update(policy_weights(3), endpoint))
 
+    assert (tmp_path / "weights" / "step-3" / "config.json").exists()
     assert server.requests[1][2]["kwargs"] == {"weights_path": "/mnt/w/step-3"}
 
 
@@ -129,6 +150,81 @@ def test_vllm_stays_paused_when_it_cannot_load(tmp_path: Path) -> None:
     assert "VLLM_SERVER_DEV_MODE=1" in str(caught.value)
 
 
+def test_the_key_is_in_no_error_though_the_server_repeats_it() -> None:
+    server = Recorder(answer=lambda request: (500, f"bad: {request.headers['Authorization']}"))
+
+    with pytest.raises(TrainingError, match="HTTP 500: bad: ") as caught:
+        server.run(
+            lambda endpoint: UploadWeights()(policy_weights(), endpoint), api_key="sk-4711-secret"
+        )
+
+    assert "sk-4711-secret" not in str(caught.value)
+
+
+def test_weights_are_not_sent_where_a_server_redirects_to() -> None:
+    def redirect(request: web.Request) -> tuple[int, str]:
+        raise web.HTTPTemporaryRedirect("/elsewhere")
+
+    server = Recorder(answer=redirect)
+
+    with pytest.raises(TrainingError, match="HTTP 307"):
+        server.run(lambda endpoint: UploadWeights()(policy_weights(), endpoint))
+
+    assert [path for _, path, _ in server.requests] == ["/v1/weights?version=step-3"]
+
+
+def test_an_update_goes_through_the_proxy_that_rollouts_use(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    proxy = Recorder()
+
+    async def update(endpoint: Endpoint) -> None:
+        monkeypatch.setenv("http_proxy", str(endpoint.api_base).removesuffix("/v1"))
+        monkeypatch.delenv("no_proxy", raising=False)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        served = endpoint.model_copy(update={"api_base": "http://weights.invalid/v1"})
+        await UploadWeights()(policy_weights(), served)
+
+    proxy.run(update)
+
+    assert [(method, path) for method, path, _ in proxy.requests] == [
+        ("PUT", "/v1/weights?version=step-3")
+    ]
+
+
+BUSY = [(200, {"success": False}), (200, False), (503, {"error": "requests are running"})]
+
+
+@pytest.fixture
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("assay.train.weight_updates._RESET_WAITS_S", (0.0, 0.0, 0.0))
+
+
+@pytest.mark.usefixtures("no_waiting")
+@pytest.mark.parametrize("answer", [(200, None), (200, {"success": True})])
+def test_a_cache_that_is_still_in_use_is_reset_again_before_vllm_resumes(
+    answer: Any, tmp_path: Path
+) -> None:
+    update, server = ReloadVLLM(tmp_path / "weights"), Recorder(resets=[*BUSY, answer])
+
+    server.run(lambda endpoint: update(policy_weights(3), endpoint))
+
+    paths = [path for _, path, _ in server.requests]
+    assert paths == ["/pause?mode=wait", "/collective_rpc", *["/reset_prefix_cache"] * 4, "/resume"]
+
+
+@pytest.mark.usefixtures("no_waiting")
+def test_vllm_stays_paused_when_it_keeps_prefixes_of_the_old_weights(tmp_path: Path) -> None:
+    busy = [(200, {"success": False})] * 4
+    update, server = ReloadVLLM(tmp_path / "weights"), Recorder(resets=busy)
+
+    with pytest.raises(TrainingError, match=r"reset_prefix_cache: .*old weights.*false") as caught:
+        server.run(lambda endpoint: update(policy_weights(3), endpoint))
+
+    assert "restart" in str(caught.value)
+    assert [path for _, path, _ in server.requests][-1] == "/reset_prefix_cache"
+
+
 @pytest.mark.parametrize(("failures", "waits"), [(0, []), (2, [1, 2]), (7, [1, 2, 4, 8, 16, 32])])
 def test_an_unreachable_server_is_tried_again_for_a_minute(failures: int, waits: list[int]) -> None:
     tries, slept = 0, []
@@ -139,12 +235,13 @@ def test_an_unreachable_server_is_tried_again_for_a_minute(failures: int, waits:
         if tries <= failures:
             raise EndpointError("no connection")
 
-    async def sleep(seconds: float) -> None:
+    async def wait(seconds: float, error: EndpointError) -> None:
+        assert error.message == "no connection"
         slept.append(seconds)
 
     async def call() -> None:
         endpoint = Endpoint(provider="vllm", model="m")
-        await update_patiently(update, policy_weights(), endpoint, timing=Timing(sleep=sleep))
+        await update_patiently(update, policy_weights(), endpoint, wait=wait)
 
     if failures > len(waits):
         with pytest.raises(EndpointError, match="no connection"):
@@ -154,10 +251,18 @@ def test_an_unreachable_server_is_tried_again_for_a_minute(failures: int, waits:
     assert (tries, slept) == (len(waits) + 1, waits)
 
 
+async def wait_forever(seconds: float, error: EndpointError) -> None:
+    raise AssertionError(f"waited {seconds} s for {error}")
+
+
 def test_a_server_that_refuses_is_not_tried_again() -> None:
     server = Recorder(failing="/v1/weights")
 
     with pytest.raises(TrainingError, match="HTTP 500"):
-        server.run(lambda endpoint: update_patiently(UploadWeights(), policy_weights(), endpoint))
+        server.run(
+            lambda endpoint: update_patiently(
+                UploadWeights(), policy_weights(), endpoint, wait=wait_forever
+            )
+        )
 
     assert len(server.requests) == 1

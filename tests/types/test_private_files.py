@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from assay.errors import ConfigError
 from assay.types.private_files import (
     create_private,
     make_private_folder,
@@ -72,7 +73,7 @@ def test_overwriting_keeps_the_mode_that_was_chosen(chosen: int, tmp_path: Path)
 def test_a_file_that_cannot_be_placed_is_removed(tmp_path: Path) -> None:
     (tmp_path / "folder" / "full").mkdir(parents=True)
 
-    with pytest.raises(OSError, match="folder"):
+    with pytest.raises(ConfigError, match="folder is a folder"):
         write_private(tmp_path / "folder", "text")
 
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
@@ -106,3 +107,14 @@ def test_a_shared_file_and_folder_are_open_to_the_group(tmp_path: Path) -> None:
 
     assert [mode(tmp_path / "a" / name) for name in ("b", "file")] == [0o770, 0o660]
     assert mode(tmp_path / "a") == 0o770
+
+
+def test_a_file_does_not_replace_a_pipe(tmp_path: Path) -> None:
+    """Renamed onto /dev/null, a file would replace the device for the whole machine."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+
+    with pytest.raises(ConfigError, match="pipe is a device or a pipe, not a file"):
+        write_private(pipe, "text")
+    assert pipe.is_fifo()
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]

@@ -10,7 +10,7 @@ from assay.store import Store
 from assay.web import ViewServer, ViewSettings
 from assay.web.certificate_page import CertificateView, read_certificates
 from certificates import change, issued
-from view_requests import ask, fetch
+from page_requests import ask, build_request
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def store(tmp_path: Path) -> Store:
 
 def read(store: Store, project: Path | None, **given: str) -> CertificateView:
     with store:
-        return read_certificates(store, ask(*given.items(), project=project))
+        return read_certificates(store, build_request(*given.items(), project=project))
 
 
 def test_certificates_of_the_project_are_listed(tmp_path: Path, store: Store) -> None:
@@ -102,13 +102,13 @@ def test_links_are_not_followed(tmp_path: Path, store: Store) -> None:
 
 def test_without_a_project_the_page_shows_how_to_name_one(tmp_path: Path, store: Store) -> None:
     with store, ViewServer(store) as viewer:
-        assert "assay view --project" in fetch(viewer, "/certificates")[2]
+        assert "assay view --project" in ask(viewer, "/certificates")[2]
 
 
 def test_the_page_shows_a_certificate(tmp_path: Path, store: Store) -> None:
     issued(tmp_path)
     with store, ViewServer(store, ViewSettings(project=tmp_path)) as viewer:
-        status, _, page = fetch(viewer, f"/certificates?file={quote('out/certificate.json')}")
+        status, _, page = ask(viewer, f"/certificates?file={quote('out/certificate.json')}")
 
     assert status == 200
     assert "exact_answer" in page

@@ -4,7 +4,14 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from assay.web.charts import draw_bars, draw_element, draw_interval, draw_meter, draw_spark
+from assay.web.charts import (
+    draw_bars,
+    draw_element,
+    draw_interval,
+    draw_meter,
+    draw_spark,
+    draw_steps,
+)
 
 
 def test_the_mean_is_a_dot_on_its_interval() -> None:
@@ -57,3 +64,23 @@ def test_text_and_attributes_are_escaped() -> None:
         '<text class="a&#34;&gt;&lt;script&gt;" stroke-width="1.5">'
         "&lt;b&gt; &#34;x&#34; &amp; y</text>"
     )
+
+
+def test_each_reward_of_an_episode_is_a_bar() -> None:
+    chart = draw_steps([1.0, -0.5, None, 0.0])
+
+    assert chart.count("<rect") == 4
+    assert "step 3: reward unknown" in chart
+    assert 'aria-label="rewards of 4 steps"' in chart
+    assert "style=" not in chart
+
+
+def test_rewards_of_many_steps_are_added_up() -> None:
+    chart = draw_steps([1.0] * 10_000)
+
+    assert chart.count("<rect") == 80
+    assert "steps 1 to 125: reward 125.000" in chart
+
+
+def test_an_episode_without_steps_is_no_picture() -> None:
+    assert draw_steps([]) == ""

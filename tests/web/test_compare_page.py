@@ -13,8 +13,8 @@ from assay.types import EvaluateResult, Sample, Status
 from assay.web import ViewServer
 from assay.web.compare_page import read_comparison
 from make import asked, said, sample
+from page_requests import ask, ask_json, build_request
 from recorded_pages import HOSTILE_TEXTS, RecordedPages, record_run, ticket
-from view_requests import ask, fetch, fetch_json
 
 
 def choose(pages: RecordedPages) -> str:
@@ -24,7 +24,7 @@ def choose(pages: RecordedPages) -> str:
 def test_the_flipped_samples_come_first_with_both_answers(
     viewer: ViewServer, pages: RecordedPages
 ) -> None:
-    view = fetch_json(viewer, f"/api/compare?{choose(pages)}")
+    view = ask_json(viewer, f"/api/compare?{choose(pages)}")
 
     assert [run["id"] for run in view["runs"]] == [pages.baseline, pages.changed]
     assert view["show"] == "flipped"
@@ -45,8 +45,9 @@ def test_the_flipped_samples_come_first_with_both_answers(
 def test_the_json_has_the_shape_of_the_command(
     viewer: ViewServer, pages: RecordedPages, page_store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = fetch_json(viewer, f"/api/compare?{choose(pages)}")["comparisons"][0]
-    main(["compare", pages.baseline, pages.changed, "--json", "--store", page_store.where])
+    found = ask_json(viewer, f"/api/compare?{choose(pages)}")["comparisons"][0]
+    words = ["compare", pages.baseline, pages.changed, "--limit", "10", "--json"]
+    main([*words, "--store", page_store.where])
     printed = json.loads(capsys.readouterr().out)
 
     assert found.keys() - printed.keys() == {"adjusted_p"}
@@ -56,7 +57,7 @@ def test_the_json_has_the_shape_of_the_command(
 
 
 def test_missing_samples_are_counted(viewer: ViewServer, pages: RecordedPages) -> None:
-    view = fetch_json(viewer, f"/api/compare?{choose(pages)}&show=missing")
+    view = ask_json(viewer, f"/api/compare?{choose(pages)}&show=missing")
 
     assert view["counts"]["missing"] == 3
     assert [each["answers"][1]["failed"] for each in view["samples"]].count(None) == 0
@@ -64,8 +65,8 @@ def test_missing_samples_are_counted(viewer: ViewServer, pages: RecordedPages) -
 
 
 def test_pages_continue_after_the_last_sample(viewer: ViewServer, pages: RecordedPages) -> None:
-    first = fetch_json(viewer, f"/api/compare?{choose(pages)}&show=all")
-    second = fetch_json(viewer, f"/api/compare?{choose(pages)}&show=all&after={first['next']}")
+    first = ask_json(viewer, f"/api/compare?{choose(pages)}&show=all")
+    second = ask_json(viewer, f"/api/compare?{choose(pages)}&show=all&after={first['next']}")
 
     names = [each["id"] for view in (first, second) for each in view["samples"]]
     assert len(names) == len(set(names)) == 40
@@ -74,8 +75,8 @@ def test_pages_continue_after_the_last_sample(viewer: ViewServer, pages: Recorde
 
 def test_three_runs_are_compared_with_the_first(viewer: ViewServer, pages: RecordedPages) -> None:
     runs = f"{choose(pages)}&run={pages.repeats}"
-    view = fetch_json(viewer, f"/api/compare?{runs}")
-    status, _, page = fetch(viewer, f"/compare?{runs}")
+    view = ask_json(viewer, f"/api/compare?{runs}")
+    status, _, page = ask(viewer, f"/compare?{runs}")
 
     assert [each["b"] for each in view["comparisons"]] == [pages.changed, pages.repeats]
     assert view["comparisons"][1]["missing_in_b"]["count"] == 40
@@ -86,14 +87,14 @@ def test_three_runs_are_compared_with_the_first(viewer: ViewServer, pages: Recor
 def test_the_oldest_run_is_the_baseline_if_asked(viewer: ViewServer, pages: RecordedPages) -> None:
     path = f"/api/compare?run={pages.changed}&run={pages.baseline}"
 
-    given = fetch_json(viewer, path)["runs"][0]["id"]
-    ordered = fetch_json(viewer, f"{path}&order=oldest")["runs"][0]["id"]
+    given = ask_json(viewer, path)["runs"][0]["id"]
+    ordered = ask_json(viewer, f"{path}&order=oldest")["runs"][0]["id"]
 
     assert (given, ordered) == (pages.changed, pages.baseline)
 
 
 def test_without_runs_the_page_offers_them(viewer: ViewServer, pages: RecordedPages) -> None:
-    status, _, page = fetch(viewer, "/compare")
+    status, _, page = ask(viewer, "/compare")
 
     assert status == 200
     assert f'value="{pages.baseline}"' in page
@@ -110,7 +111,7 @@ def test_without_runs_the_page_offers_them(viewer: ViewServer, pages: RecordedPa
 def test_a_wrong_request_is_explained(
     query: str, status: int, words: str, viewer: ViewServer
 ) -> None:
-    found, _, page = fetch(viewer, f"/compare?{query}")
+    found, _, page = ask(viewer, f"/compare?{query}")
 
     assert found == status
     assert words in page
@@ -121,7 +122,7 @@ def test_the_prompts_are_compared_word_by_word(tmp_path: Path) -> None:
         for run, text in {"a": "Answer. Be friendly.", "b": "Answer. Be brief."}.items():
             config = {"agent": {"name": run}, "prompt": {"text": text}}
             record_run(store, run, [ticket(1)], config=config)
-        view = read_comparison(store, ask(("run", "a"), ("run", "b")))
+        view = read_comparison(store, build_request(("run", "a"), ("run", "b")))
 
     assert view.prompts[0] is not None
     assert [(part.kind, part.text) for part in view.prompts[0]] == [
@@ -143,7 +144,7 @@ def test_of_repeats_the_answer_that_shows_the_change_is_chosen(tmp_path: Path) -
     with Store.open(tmp_path / "s.db") as store:
         record_run(store, "a", [(answer("bad", 0.0), 0), (answer("good", 1.0), 1)], repeats=2)
         record_run(store, "b", [(answer("worst", 0.0), 0), (answer("low", 0.1), 1)], repeats=2)
-        view = read_comparison(store, ask(("run", "a"), ("run", "b")))
+        view = read_comparison(store, build_request(("run", "a"), ("run", "b")))
 
     old, new = view.samples[0].answers
     assert (old.answer, old.repeat, old.scores) == ("good", 1, (0.0, 1.0))
@@ -159,8 +160,8 @@ def test_a_long_answer_is_cut_with_a_note(tmp_path: Path) -> None:
         record_run(store, "a", [answer("short", 1.0)])
         record_run(store, "b", [answer("long " * 10_000, 0.0)])
         with ViewServer(store) as viewer:
-            view = fetch_json(viewer, "/api/compare?run=a&run=b")
-            _, _, page = fetch(viewer, "/compare?run=a&run=b")
+            view = ask_json(viewer, "/api/compare?run=a&run=b")
+            _, _, page = ask(viewer, "/compare?run=a&run=b")
 
     assert view["samples"][0]["answers"][1]["left_out"] == 30_000
     assert "30,000 more characters are not shown here" in page
@@ -173,8 +174,8 @@ def test_labels_of_people_are_shown(tmp_path: Path) -> None:
         key = next(store.run("a").results()).key
         store.run("a").write_label(SampleLabel(key, verdict="fail", note="too short", author="Ann"))
         with ViewServer(store) as viewer:
-            view = fetch_json(viewer, "/api/compare?run=a&run=b&show=all")
-            _, _, page = fetch(viewer, "/compare?run=a&run=b&show=all")
+            view = ask_json(viewer, "/api/compare?run=a&run=b&show=all")
+            _, _, page = ask(viewer, "/compare?run=a&run=b&show=all")
 
     labels = [answer["label"] for each in view["samples"] for answer in each["answers"]]
     assert [label["verdict"] for label in labels if label] == ["fail"]
@@ -187,11 +188,11 @@ def test_runs_on_different_scales_are_refused(tmp_path: Path) -> None:
         record_run(store, "a", [ticket(1)], config={"bounds": [0, 10]})
         record_run(store, "b", [ticket(1)], config={})
         with pytest.raises(ConfigError, match="different scales"):
-            read_comparison(store, ask(("run", "a"), ("run", "b")))
+            read_comparison(store, build_request(("run", "a"), ("run", "b")))
 
 
 def test_hostile_answers_stay_text(viewer: ViewServer, pages: RecordedPages) -> None:
-    _, _, page = fetch(viewer, f"/compare?run={pages.hostile}&run={pages.baseline}&show=all")
+    _, _, page = ask(viewer, f"/compare?run={pages.hostile}&run={pages.baseline}&show=all")
 
     assert HOSTILE_TEXTS[0] not in page
     assert "<img" not in page.lower()
@@ -209,9 +210,9 @@ def test_a_rise_is_worse_where_low_scores_are_good(tmp_path: Path) -> None:
         record_run(store, "a", old, repeats=2, config=config)
         new = [(answer("rude", 0.9), 0), (answer("kind", 0.8), 1)]
         record_run(store, "b", new, repeats=2, config=config)
-        view = read_comparison(store, ask(("run", "a"), ("run", "b")))
+        view = read_comparison(store, build_request(("run", "a"), ("run", "b")))
         with ViewServer(store) as viewer:
-            _, _, page = fetch(viewer, "/compare?run=a&run=b")
+            _, _, page = ask(viewer, "/compare?run=a&run=b")
 
     assert view.samples[0].change == "worse"
     assert [each.answer for each in view.samples[0].answers] == ["kind", "rude"]
@@ -229,7 +230,7 @@ def test_the_command_prints_and_writes_the_labels_of_people(
         key = next(store.run("b").results()).key
         label = SampleLabel(key, verdict="fail", note="60 days", author="Ann")
         written = store.run("b").write_label(label)
-        view = read_comparison(store, ask(("run", "a"), ("run", "b")))
+        view = read_comparison(store, build_request(("run", "a"), ("run", "b")))
 
     main(["compare", "a", "b", "--store", path])
     assert "new label   fail, by Ann: 60 days" in capsys.readouterr().out

@@ -16,6 +16,13 @@ from recorded_pages import RecordedPages, record_run, total
 from store_runs import record, scored, spec
 
 
+@pytest.fixture(autouse=True)
+def _look_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("assay.web.event_stream._POLL_S", 0.02)
+    monkeypatch.setattr("assay.web.event_stream._STOP_POLL_S", 0.01)
+    monkeypatch.setattr("assay.web.event_stream._REST_FACTOR", 1)
+
+
 def events(url: str, **headers: str) -> Generator[tuple[str, str, Any], None, None]:
     """Name, id and data of each event, as they arrive."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}

@@ -11,14 +11,14 @@ from assay.store import Store
 from assay.types import Sample
 from assay.web import ViewServer
 from assay.web.failures_page import build_dataset_row
+from page_requests import ask, ask_json
 from recorded_pages import HOSTILE_TEXTS, RecordedPages
-from view_requests import fetch, fetch_json
 
 REASON = "contradicts policy §N: N days, not N"
 
 
 def test_groups_have_counts_and_examples(viewer: ViewServer, pages: RecordedPages) -> None:
-    view = fetch_json(viewer, f"/api/failures?run={pages.changed}")
+    view = ask_json(viewer, f"/api/failures?run={pages.changed}")
 
     assert view["results"] == 13
     group = next(each for each in view["groups"] if each["by"] == "reason")
@@ -29,8 +29,8 @@ def test_groups_have_counts_and_examples(viewer: ViewServer, pages: RecordedPage
 
 def test_a_group_lists_its_samples(viewer: ViewServer, pages: RecordedPages) -> None:
     query = f"run={pages.changed}&by=metric&value=policy"
-    view = fetch_json(viewer, f"/api/failures?{query}")
-    status, _, page = fetch(viewer, f"/failures?{query}")
+    view = ask_json(viewer, f"/api/failures?{query}")
+    status, _, page = ask(viewer, f"/failures?{query}")
 
     assert (view["results"], len(view["samples"]), view["next"]) == (10, 10, None)
     assert view["samples"][0]["score"] == 0.0
@@ -41,7 +41,7 @@ def test_a_group_lists_its_samples(viewer: ViewServer, pages: RecordedPages) -> 
 def test_without_a_run_the_newest_runs_are_read_together(
     viewer: ViewServer, pages: RecordedPages
 ) -> None:
-    view = fetch_json(viewer, "/api/failures")
+    view = ask_json(viewer, "/api/failures")
 
     assert {pages.baseline, pages.changed} <= {run["id"] for run in view["runs"]}
     group = next(each for each in view["groups"] if each["value"] == REASON)
@@ -52,7 +52,7 @@ def test_the_dataset_of_a_group_is_read_as_a_dataset(
     viewer: ViewServer, pages: RecordedPages, tmp_path: Path
 ) -> None:
     query = f"run={pages.baseline}&run={pages.changed}&by=reason&value={quote(REASON)}"
-    status, headers, body = fetch(viewer, f"/failures/dataset.jsonl?{query}")
+    status, headers, body = ask(viewer, f"/failures/dataset.jsonl?{query}")
     (tmp_path / "failures.jsonl").write_text(body)
 
     rows = list(load_samples(tmp_path / "failures.jsonl"))
@@ -67,8 +67,8 @@ def test_the_dataset_of_a_group_is_read_as_a_dataset(
 
 def test_the_samples_can_be_exported(viewer: ViewServer, pages: RecordedPages) -> None:
     query = f"run={pages.changed}&by=metric&value=policy"
-    _, _, whole = fetch(viewer, f"/failures/samples.jsonl?{query}")
-    status, headers, rows = fetch(viewer, f"/failures/export?{query}&format=trl-sft")
+    _, _, whole = ask(viewer, f"/failures/samples.jsonl?{query}")
+    status, headers, rows = ask(viewer, f"/failures/export?{query}&format=trl-sft")
 
     samples = [Sample.from_json(line) for line in whole.splitlines()]
     assert len(samples) == len(rows.splitlines()) == 10
@@ -81,7 +81,7 @@ def test_the_samples_can_be_exported(viewer: ViewServer, pages: RecordedPages) -
 def test_an_export_without_rows_is_explained(viewer: ViewServer, pages: RecordedPages) -> None:
     by = quote("endpoint: TimeoutError: no answer within N s")
     query = f"run={pages.changed}&by=failure&value={by}&format=openai-sft"
-    status, _, page = fetch(viewer, f"/failures/export?{query}")
+    status, _, page = ask(viewer, f"/failures/export?{query}")
 
     assert status == 400
     assert "none of these samples can be written as openai-sft: 1 failed" in page
@@ -98,7 +98,7 @@ def test_an_export_without_rows_is_explained(viewer: ViewServer, pages: Recorded
     ],
 )
 def test_a_wrong_request_is_refused(path: str, status: int, viewer: ViewServer) -> None:
-    assert fetch(viewer, path)[0] == status
+    assert ask(viewer, path)[0] == status
 
 
 def test_a_sample_without_a_row_becomes_one() -> None:
@@ -108,8 +108,8 @@ def test_a_sample_without_a_row_becomes_one() -> None:
 
 
 def test_hostile_texts_stay_text(viewer: ViewServer, pages: RecordedPages) -> None:
-    _, _, page = fetch(viewer, f"/failures?run={pages.hostile}")
-    _, headers, body = fetch(viewer, f"/failures/dataset.jsonl?run={pages.hostile}")
+    _, _, page = ask(viewer, f"/failures?run={pages.hostile}")
+    _, headers, body = ask(viewer, f"/failures/dataset.jsonl?run={pages.hostile}")
 
     assert HOSTILE_TEXTS[1] not in page
     assert headers["content-type"] == "application/x-ndjson"
@@ -119,7 +119,7 @@ def test_hostile_texts_stay_text(viewer: ViewServer, pages: RecordedPages) -> No
 
 def test_a_store_without_runs_has_no_failures(tmp_path: Path) -> None:
     with Store.open(tmp_path / "s.db") as store, ViewServer(store) as viewer:
-        status, _, page = fetch(viewer, "/failures")
+        status, _, page = ask(viewer, "/failures")
 
     assert status == 200
     assert "Nothing failed" in page

@@ -8,8 +8,8 @@ from assay.store import Store
 from assay.types import EvaluateResult, Sample, Status
 from assay.web import ViewServer, history_page
 from assay.web.history_page import HistoryView, read_history
+from page_requests import ask, ask_json, build_request
 from recorded_pages import RecordedPages, record_run
-from view_requests import ask, fetch, fetch_json
 
 
 def graded(count: int, right: int) -> list[Sample]:
@@ -32,7 +32,7 @@ def record_history(store: Store, rights: list[int], count: int = 40) -> None:
 
 
 def read(store: Store, **given: str) -> HistoryView:
-    return read_history(store, ask(("name", "eval"), *given.items()))
+    return read_history(store, build_request(("name", "eval"), *given.items()))
 
 
 def test_each_run_is_a_point_with_its_interval_and_commit(tmp_path: Path) -> None:
@@ -99,8 +99,8 @@ def test_what_is_too_large_for_one_request_is_counted_and_computed_later(
 
 
 def test_the_page_lists_evaluations_first(viewer: ViewServer, pages: RecordedPages) -> None:
-    listed = fetch_json(viewer, "/api/history")["evaluations"]
-    status, _, page = fetch(viewer, "/history")
+    listed = ask_json(viewer, "/api/history")["evaluations"]
+    status, _, page = ask(viewer, "/history")
 
     assert {"support-bot", "sums"} <= {each["name"] for each in listed}
     assert next(each for each in listed if each["name"] == "support-bot")["runs"] == 2
@@ -109,7 +109,7 @@ def test_the_page_lists_evaluations_first(viewer: ViewServer, pages: RecordedPag
 
 
 def test_the_chart_has_a_table_behind_it(viewer: ViewServer, pages: RecordedPages) -> None:
-    _, _, page = fetch(viewer, "/history?name=support-bot")
+    _, _, page = ask(viewer, "/history?name=support-bot")
 
     assert 'role="group"' in page
     assert "threshold 0.850" in page
@@ -119,14 +119,14 @@ def test_the_chart_has_a_table_behind_it(viewer: ViewServer, pages: RecordedPage
 def test_a_run_leads_to_the_history_of_its_evaluation(
     viewer: ViewServer, pages: RecordedPages
 ) -> None:
-    view = fetch_json(viewer, f"/api/history?run={pages.changed}")
+    view = ask_json(viewer, f"/api/history?run={pages.changed}")
 
     assert view["name"] == "support-bot"
     assert [point["run"] for point in view["points"]] == [pages.baseline, pages.changed]
 
 
 def test_an_unknown_evaluation_is_not_found(viewer: ViewServer) -> None:
-    assert fetch(viewer, "/history?name=nothing")[0] == 404
+    assert ask(viewer, "/history?name=nothing")[0] == 404
 
 
 def test_a_fall_is_better_where_low_scores_are_good(tmp_path: Path) -> None:

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from assay.errors import ConfigError
 from assay.stats import RunSummary
 from assay.store import Run, Store
 from assay.web import ViewServer, failures_page, page, value_cache
 from assay.web.failure_groups import BadResults, find_bad_results
 from assay.web.page import encode_segment
-from page_requests import ask_json
+from page_requests import ask, ask_json, build_request
 from recorded_pages import record_run, total
-from view_requests import fetch, fetch_json
 
 IDS = ("plain-1", "a/b", "100%", "a%2Fb", "what? #1", "ü&=+", "..", "<b>")
 
@@ -46,11 +46,30 @@ def test_a_page_that_takes_long_shows_so_and_appears_by_itself(
     with Store.open(tmp_path / "assay.db") as store, ViewServer(store) as viewer:
         record_run(store, "slow", [total(0, 0)])
 
-        status, headers, text = fetch(viewer, "/failures?run=slow")
+        status, headers, text = ask(viewer, "/failures?run=slow")
         assert (status, headers["refresh"]) == (202, "1")
         assert "results are read for the first time" in text
         proceed.set()
 
         # Programs get the values, however long they take.
-        assert fetch_json(viewer, "/api/failures?run=slow")["results"] == 1
-        assert fetch(viewer, "/failures?run=slow")[0] == 200
+        assert ask_json(viewer, "/api/failures?run=slow")["results"] == 1
+        assert ask(viewer, "/failures?run=slow")[0] == 200
+
+
+@pytest.mark.parametrize("text", ["0", "11", "-1", "1.5", "²", "9" * 40])
+def test_a_number_outside_its_bounds_is_refused(text: str) -> None:
+    request = build_request(("size", text))
+
+    with pytest.raises(ConfigError, match="size must be a whole number from 1 to 10"):
+        page.read_number(request, "size", low=1, high=10)
+    assert page.read_number(build_request(("size", "10")), "size", low=1, high=10) == 10
+    assert page.read_number(request, "from") is None
+
+
+def test_a_word_that_is_no_choice_is_refused() -> None:
+    request = build_request(("show", "some"))
+
+    with pytest.raises(ConfigError, match="show must be one of all, none, not 'some'"):
+        page.read_choice(request, "show", ("all", "none"))
+    assert page.read_choice(request, "show", ("all", "some")) == "some"
+    assert page.read_choice(request, "by", ("all", "some")) is None

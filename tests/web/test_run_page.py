@@ -4,11 +4,12 @@ import json
 import re
 from html import unescape
 from pathlib import Path
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import pytest
 
 from assay.store import SampleLabel, Store
+from assay.types import EvaluateResult
 from assay.web import ViewServer
 from commands import call_main
 from page_requests import ask, ask_json
@@ -118,6 +119,21 @@ def test_low_scores_can_be_the_good_ones(tmp_path: Path) -> None:
     assert "High scores by reason" in page
     assert 'class="tag pass">0.000' in page
     assert 'class="tag fail">1.000' in page
+
+
+def test_reasons_of_results_that_were_not_judged_are_shown(tmp_path: Path) -> None:
+    refused = EvaluateResult(score=0.0, is_score_valid=False, reason="the judge <refused>")
+    sample = total(1, 1).model_copy(update={"score": refused})
+    with Store.open(tmp_path / "assay.db") as store, ViewServer(store) as viewer:
+        record_run(store, "r", [sample])
+
+        page = ask(viewer, "/run/r").body
+        filtered = quote('score = unknown and failed = unknown and reason ~ "the judge <refused>"')
+        found = ask_json(viewer, f"/api/run/r/table?filter={filtered}")
+
+    assert "Results that were not judged, by reason" in page
+    assert "the judge &lt;refused&gt;" in page
+    assert len(found["rows"]) == 1
 
 
 def test_a_run_without_results_has_a_page(tmp_path: Path) -> None:

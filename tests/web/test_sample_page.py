@@ -109,9 +109,9 @@ def test_a_message_of_50_mb_is_cut_and_kept(empty_store: Store) -> None:
 
     with ViewServer(empty_store) as server:
         viewer = SampleViewer(server, empty_store)
-        started = time.perf_counter()
+        started = time.process_time()
         page = viewer.text("huge", run="huge")
-        seconds = time.perf_counter() - started
+        seconds = time.process_time() - started
 
     assert len(page) < 100_000
     assert "20,000 of 50,000,000 characters are shown" in page

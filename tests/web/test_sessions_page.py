@@ -13,12 +13,12 @@ from assay.types import (
 from assay.web import ViewServer
 from assay.web.sessions_page import SessionsView, build_search, read_sessions
 from make import asked
+from page_requests import ask, build_request
 from recorded_work import record_sessions, session
-from view_requests import ask, fetch
 
 
 def read(store: Store, **given: str) -> SessionsView:
-    return read_sessions(store, ask(*given.items()))
+    return read_sessions(store, build_request(*given.items()))
 
 
 def test_sessions_are_listed_with_their_figures(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_saved_conversations_are_listed(tmp_path: Path) -> None:
 
 def test_an_empty_store_shows_how_to_ingest(tmp_path: Path) -> None:
     with Store.open(tmp_path / "s.db") as store, ViewServer(store) as viewer:
-        status, _, page = fetch(viewer, "/sessions")
+        status, _, page = ask(viewer, "/sessions")
 
     assert status == 200
     assert "assay ingest" in page

@@ -7,13 +7,13 @@ import pytest
 from assay.store import RunSpec, Store
 from assay.web import ViewServer
 from assay.web.training_page import TrainingView, read_training_page
+from page_requests import ask, ask_json, build_request
 from recorded_pages import RecordedPages
 from recorded_work import record_training
-from view_requests import ask, fetch, fetch_json
 
 
 def read(store: Store, **given: str) -> TrainingView:
-    return read_training_page(store, ask(*given.items(), run_id="t"))
+    return read_training_page(store, build_request(*given.items(), run_id="t"))
 
 
 def test_steps_have_rewards_and_metrics(tmp_path: Path) -> None:
@@ -59,8 +59,8 @@ def test_the_page_draws_curves(tmp_path: Path) -> None:
     with Store.open(tmp_path / "s.db") as store:
         record_training(store, [[0.0, 0.0, 0.0, 1.0], [1.0, 1.0, 1.0, 0.0]])
         with ViewServer(store) as viewer:
-            status, _, page = fetch(viewer, "/training/t?step=1")
-            view = fetch_json(viewer, "/api/training/t")
+            status, _, page = ask(viewer, "/training/t?step=1")
+            view = ask_json(viewer, "/api/training/t")
 
     assert status == 200
     assert "Rollouts of step 1" in page
@@ -88,12 +88,12 @@ def test_evaluations_are_drawn_and_lead_to_their_runs(tmp_path: Path) -> None:
 
 
 def test_another_run_is_not_a_training(viewer: ViewServer, pages: RecordedPages) -> None:
-    assert fetch(viewer, f"/training/{pages.baseline}")[0] == 404
+    assert ask(viewer, f"/training/{pages.baseline}")[0] == 404
 
 
 def test_a_wrong_step_is_refused(tmp_path: Path) -> None:
     with Store.open(tmp_path / "s.db") as store:
         record_training(store, [[0.0, 0.0, 0.0, 1.0]])
         with ViewServer(store) as viewer:
-            assert fetch(viewer, "/training/t?step=x")[0] == 400
-            assert "This step has no rollouts" in fetch(viewer, "/training/t?step=9")[2]
+            assert ask(viewer, "/training/t?step=x")[0] == 400
+            assert "This step has no rollouts" in ask(viewer, "/training/t?step=9")[2]

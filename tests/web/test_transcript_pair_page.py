@@ -9,8 +9,8 @@ from assay.types import Message, Sample, Status, Trajectory
 from assay.web import ViewServer
 from assay.web.transcript_pair_page import read_transcript_pair
 from make import asked, said
+from page_requests import ask, ask_json, build_request
 from recorded_pages import RecordedPages, record_run
-from view_requests import ask, fetch, fetch_json
 
 
 def talk(*turns: Message) -> Sample:
@@ -23,8 +23,8 @@ def test_equal_turns_are_left_out_up_to_the_first_difference(
     viewer: ViewServer, pages: RecordedPages
 ) -> None:
     path = f"compare/sample?run={pages.baseline}&run={pages.changed}&id=ticket-4"
-    view = fetch_json(viewer, f"/api/{path}")
-    status, _, page = fetch(viewer, f"/{path}")
+    view = ask_json(viewer, f"/api/{path}")
+    status, _, page = ask(viewer, f"/{path}")
 
     assert (view["equal_turns"], view["start"], len(view["turns"])) == (4, 4, 1)
     assert {"kind": "new", "text": "60", "left_out": 0} in view["turns"][0]["new"]["parts"]
@@ -34,7 +34,7 @@ def test_equal_turns_are_left_out_up_to_the_first_difference(
 
 def test_equal_turns_are_shown_if_asked(viewer: ViewServer, pages: RecordedPages) -> None:
     query = f"run={pages.baseline}&run={pages.changed}&id=ticket-4&turn=0"
-    view = fetch_json(viewer, f"/api/compare/sample?{query}")
+    view = ask_json(viewer, f"/api/compare/sample?{query}")
 
     assert [pair["same"] for pair in view["turns"]] == [True, True, True, True, False]
 
@@ -43,7 +43,7 @@ def test_a_transcript_that_ends_earlier_leaves_its_side_empty(tmp_path: Path) ->
     with Store.open(tmp_path / "s.db") as store:
         record_run(store, "a", [talk(asked("Why?"))])
         record_run(store, "b", [talk(asked("Why?"), said("Because."))])
-        view = read_transcript_pair(store, ask(("run", "a"), ("run", "b"), ("id", "q")))
+        view = read_transcript_pair(store, build_request(("run", "a"), ("run", "b"), ("id", "q")))
 
     assert view.turns[0].old is None
     assert view.turns[0].new is not None
@@ -55,9 +55,9 @@ def test_long_transcripts_are_read_in_pages(tmp_path: Path) -> None:
         for run in "ab":
             turns = (said(f"{run} {index}") for index in range(100))
             record_run(store, run, [talk(*turns)])
-        first = read_transcript_pair(store, ask(("run", "a"), ("run", "b"), ("id", "q")))
+        first = read_transcript_pair(store, build_request(("run", "a"), ("run", "b"), ("id", "q")))
         second = read_transcript_pair(
-            store, ask(("run", "a"), ("run", "b"), ("id", "q"), ("turn", str(first.next)))
+            store, build_request(("run", "a"), ("run", "b"), ("id", "q"), ("turn", str(first.next)))
         )
 
     assert len(first.turns) == first.next == second.start
@@ -73,4 +73,4 @@ def test_long_transcripts_are_read_in_pages(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_request_is_refused(query: str, status: int, viewer: ViewServer) -> None:
-    assert fetch(viewer, f"/compare/sample?{query}")[0] == status
+    assert ask(viewer, f"/compare/sample?{query}")[0] == status

@@ -1,6 +1,8 @@
 """What `agent=` accepts: agents, functions, models, commands, URLs and references to code."""
 
+import inspect
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -33,19 +35,25 @@ AGENT_NAMES = ("cmd", "http", "https", *CODING_AGENT_NAMES, *PROVIDERS)
 """The beginnings of agent strings that plug-ins cannot use as names."""
 
 
-def resolve_agent(ref: object, *, where: str = "agent") -> Agent | Endpoint:
+def resolve_agent(
+    ref: object, *, where: str = "agent", folders: tuple[Path, ...] = ()
+) -> Agent | Endpoint:
     """Return the agent that `ref` names, or the endpoint of a model.
 
     `ref` is an `Agent`, an `Endpoint`, a function that takes the sample, or a string:
     `provider:model[@URL]`, `cmd:COMMAND`, `http://host/v1` (a server with the chat-completions
     protocol), `http://host/ask#answer=PATH` (any JSON service), `FILE.py:function`,
     `module:function`, a coding agent as `claude-code` or `claude-code:ARGUMENTS`, or a plug-in as
-    `NAME` or `NAME:SETTINGS`. Raises `ConfigError` for anything else.
+    `NAME` or `NAME:SETTINGS`. Code is looked for in `folders`, by default the current one. Raises
+    `ConfigError` for anything else.
     """
-    if isinstance(ref, Endpoint) or is_agent(ref):
+    if isinstance(ref, Endpoint):
+        return ref
+    if is_agent(ref):
+        _check_run_method(ref, where)
         return ref
     if isinstance(ref, str):
-        return _resolve_agent_string(ref.strip(), where)
+        return _resolve_agent_string(ref.strip(), where, folders)
     if callable(ref) and not isinstance(ref, type):
         return FunctionAgent(ref)
     if isinstance(ref, type):
@@ -63,6 +71,21 @@ def resolve_agent(ref: object, *, where: str = "agent") -> Agent | Endpoint:
     raise ConfigError(
         f"`agent` cannot be of type `{type(ref).__name__}`", where=where, hint=_AGENT_HINT
     )
+
+
+def _check_run_method(agent: Agent, where: str) -> None:
+    # Otherwise every sample would fail with the words of Python.
+    try:
+        inspect.signature(agent.run).bind(None, None)
+    except TypeError as error:
+        raise ConfigError(
+            f"`run` of the agent {agent.name} cannot be called with a sample and its context: "
+            f"{error}",
+            where=where,
+            hint="write it as async def run(self, sample, context)",
+        ) from None
+    except ValueError:
+        pass  # some callables have no signature
 
 
 def is_model_ref(ref: object) -> bool:
@@ -135,7 +158,7 @@ def _build_plugin_agent(text: str) -> Agent | Endpoint:
     raise plugin.build_error(f"the plug-in returned a `{type(found).__name__}`, not an agent")
 
 
-def _resolve_agent_string(text: str, where: str) -> Agent | Endpoint:
+def _resolve_agent_string(text: str, where: str, folders: tuple[Path, ...]) -> Agent | Endpoint:
     if text.startswith(COMMAND_PREFIX):
         from .command_agent import CommandAgent  # loads what starts processes
 
@@ -152,7 +175,7 @@ def _resolve_agent_string(text: str, where: str) -> Agent | Endpoint:
     if is_agent_plugin(text):
         return _build_plugin_agent(text)
     if is_code_ref(text):
-        found = import_code_ref(text, where=where)
+        found = import_code_ref(text, where=where, folders=folders)
         if isinstance(found, str):
             raise ConfigError(f"{text!r} is a string, not an agent", where=where)
         if callable(found) and not isinstance(found, type) and not is_agent(found):
@@ -161,12 +184,12 @@ def _resolve_agent_string(text: str, where: str) -> Agent | Endpoint:
     from difflib import get_close_matches  # for this message only
 
     # The string is not shown: it may be an address with a key.
-    close = get_close_matches(text.partition(":")[0], AGENT_NAMES, n=1)
-    raise ConfigError(
-        "the string does not name an agent",
-        where=where,
-        hint=f"did you mean {close[0]}:...?" if close else _AGENT_HINT,
-    )
+    close = get_close_matches(text.partition(":")[0], AGENT_NAMES, n=1, cutoff=0.75)
+    hint = f"did you mean {close[0]}:...?" if close else _AGENT_HINT
+    if os.path.isfile(text):
+        is_python = text.endswith(".py")
+        hint = f"name its function: {text}:NAME" if is_python else f"run it: {COMMAND_PREFIX}{text}"
+    raise ConfigError("the string does not name an agent", where=where, hint=hint)
 
 
 def _resolve_url(text: str, where: str) -> Agent | Endpoint:

@@ -5,12 +5,12 @@ import os
 import shlex
 import shutil
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from assay.errors import AssayError, ConfigError
 from assay.formats import convert_agent_output
-from assay.types import Message, Sample, Trajectory, compute_sha256
+from assay.types import Message, Sample, Trajectory, compute_file_sha256, compute_sha256
 
 from .agent import COMMAND_PREFIX, RunContext
 from .agent_answer import build_trajectory
@@ -19,6 +19,7 @@ from .workspace import create_folder
 
 # Formats of outputs without messages: such JSON is itself the answer.
 _PLAIN_FORMATS = ("answer", "json", "text")
+_MAX_SCRIPT_BYTES = 16 * 1024 * 1024
 _PROMPT_FIELD, _WORKSPACE_FIELD = "{prompt}", "{workspace}"
 
 
@@ -27,15 +28,21 @@ class CommandAgent:
 
     The prompt is its standard input, or replaces `{prompt}` in the command. `{workspace}` and the
     variable `ASSAY_WORKSPACE` are the folder, which is removed afterwards. The output is the
-    answer: text, or messages as JSON. In a run with an `endpoint`, `OPENAI_BASE_URL` and
-    `ANTHROPIC_BASE_URL` lead to its model, and the calls of the program are recorded.
+    answer: text, or messages as JSON. The identity covers the files that the command names, such
+    as its script: a run cannot be resumed with another version of them.
+
+    In a run with an `endpoint`, `OPENAI_BASE_URL` and `ANTHROPIC_BASE_URL` lead to its model, and
+    the calls of the program are recorded.
     """
 
     def __init__(self, command: str, *, cwd: str | Path | None = None) -> None:
         self._argv = _split_command_line(command)
         self._cwd = cwd
         self.name = f"{COMMAND_PREFIX}{command}"
-        self.identity = f"cmd {compute_sha256(command.encode())}"
+        # The files come first: messages about another identity shorten it at its end.
+        self.identity = " ".join(
+            [*_digest_named_files(command), f"cmd {compute_sha256(command.encode())}"]
+        )
 
     async def run(self, sample: Sample, context: RunContext) -> Trajectory:
         """Return the stdout of the program. A nonzero exit status raises `AgentFault`."""
@@ -59,7 +66,13 @@ class CommandAgent:
             seconds = time.perf_counter() - started
         end.raise_for_status()
         text = end.stdout.decode("utf-8", "replace").rstrip("\r\n")
-        return build_trajectory(_parse_messages(text) or text, context, seconds)
+        trajectory = build_trajectory(_parse_messages(text) or text, context, seconds)
+        wrong = text.count("\ufffd") - end.stdout.count("\ufffd".encode())
+        return (
+            trajectory.model_copy(update={"dropped": {"output that is not UTF-8": wrong}})
+            if wrong
+            else trajectory
+        )
 
 
 def _parse_messages(text: str) -> object | None:
@@ -101,15 +114,49 @@ def _split_command_line(command: str) -> list[str]:
             hint="write it after the colon: cmd:./agent --flag",
         )
     if shutil.which(argv[0]) is None:
+        problem, hint = "was not found", "check that it is in PATH"
+        if len(argv) > 1 and _is_file(command):
+            hint = f"quote a path with spaces: {COMMAND_PREFIX}{shlex.quote(command)}"
+        elif _is_file(argv[0]):
+            problem = "is not executable"
+            hint = f"run chmod +x {argv[0]}, or name its interpreter, as in cmd:sh {argv[0]}"
+        elif os.sep in argv[0]:
+            hint = "check its path, which is relative to the current folder"
         raise ConfigError(
-            f"the program {argv[0]!r} was not found",
-            where=f"{COMMAND_PREFIX}{command}",
-            hint="check that it is in PATH",
+            f"the program {argv[0]!r} {problem}", where=f"{COMMAND_PREFIX}{command}", hint=hint
         )
     # The program runs in another folder: files of this one need absolute paths. A program without
     # a slash is looked up in PATH.
     first = str(Path(argv[0]).absolute()) if os.sep in argv[0] else argv[0]
     return [first, *(str(Path(each).absolute()) if _is_file(each) else each for each in argv[1:])]
+
+
+def _digest_named_files(command: str) -> list[str]:
+    """Return name and digest of each file that a command names, such as its script."""
+    first, *words = shlex.split(command)
+    names = [first] if os.sep in first and _is_own_program(Path(first)) else []
+    for before, word in zip([first, *words], words, strict=False):
+        # `sh -c "python agent.py"` contains a command line in one word.
+        names += [word, *word.split()]
+        if before == "-m":
+            module = word.replace(".", os.sep)
+            names += [f"{module}.py", f"{module}{os.sep}__main__.py"]
+    found: list[str] = []
+    for path in (Path(name) for name in dict.fromkeys(names) if _is_file(name)):
+        with suppress(OSError):  # a program may be executable without being readable
+            # Larger files are data or models, which would take seconds to read at each start.
+            if path.is_file() and path.stat().st_size <= _MAX_SCRIPT_BYTES:
+                found.append(f"{path.name}:{compute_file_sha256(path)[:16]}")
+    return found
+
+
+def _is_own_program(path: Path) -> bool:
+    """Whether a program is a script or in the current folder, unlike an installed interpreter."""
+    if path.resolve().is_relative_to(Path.cwd()):
+        return True
+    with suppress(OSError), path.open("rb") as file:
+        return file.read(2) == b"#!"
+    return False
 
 
 def _is_file(text: str) -> bool:

@@ -5,13 +5,14 @@ import os
 import re
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 import aiohttp
 
-from assay.errors import ConfigError
-from assay.formats import to_openai_chat
+from assay.errors import ConfigError, WireError
+from assay.formats import convert_agent_output, to_openai_chat
 from assay.providers import Redactor, find_proxy, is_loopback
 from assay.types import Sample, Trajectory, stable_id
 
@@ -35,7 +36,8 @@ class HttpAgent:
     `request` is the body: JSON in which `{prompt}`, `{messages}`, `{id}`, `{seed}` and
     `{input.FIELD}` are replaced, and in a run with an `endpoint` `{base_url}` and `{api_key}`, by
     which the service reaches its model. `answer` is the path of the answer in the response, such as
-    `data.choices[0].text`; None: the format of the response is detected.
+    `data.choices[0].text`, and `$` is the whole response; None: the format of the response is
+    detected, and one of no known format is a failure.
     """
 
     def __init__(
@@ -88,7 +90,9 @@ class HttpAgent:
                     f"the response is not JSON: {self._cut(text)}", where=self.name
                 ) from None
             value = text
-        if self._path is not None:
+        if self._path is None:
+            self._refuse_unknown_format(value)
+        else:
             value = self._follow_path(value)
             value = value if isinstance(value, str | list | dict) else json.dumps(value)
         return build_trajectory(value, context, seconds)
@@ -118,8 +122,20 @@ class HttpAgent:
                 where=self.name,
                 hint="check that it is running at this address",
             ) from None
-        if response.status >= 300:
+        if 300 <= response.status < 400:
+            raise AgentFault(
+                f"HTTP {response.status}: the service redirects, which is not followed",
+                where=self.name,
+                hint="use the address that it redirects to",
+            )
+        if response.status >= 400:
             raise AgentFault(f"HTTP {response.status}: {self._cut(text)}", where=self.name)
+        if self._path is None and response.content_type == "text/html":
+            raise AgentFault(
+                f"the response is a web page, not an answer: {self._cut(text)}",
+                where=self.name,
+                hint="check the path of the address",
+            )
         return text
 
     async def _read_body(self, response: aiohttp.ClientResponse) -> str:
@@ -131,6 +147,23 @@ class HttpAgent:
                 f"the response has more than {_MAX_BODY_BYTES:,} bytes", where=self.name
             )
         return data.decode("utf-8", "replace")
+
+    def _refuse_unknown_format(self, value: object) -> None:
+        output_format = None
+        if isinstance(value, dict):
+            with suppress(WireError):  # raised again, with its reason, when the answer is read
+                output_format = convert_agent_output(value).format
+        # Scored as it is, such a response would be a wrong answer to every question.
+        if isinstance(value, dict) and output_format == "json":
+            has = self._cut(", ".join(map(str, value)) or "none")
+            raise AgentFault(
+                f"the response is JSON of no known format; its fields are {has}",
+                where=self.name,
+                hint="name the place of the answer, such as #answer=data.text; #answer=$ is the "
+                "whole response",
+            )
+        if value == "":
+            raise AgentFault("the response is empty", where=self.name)
 
     def _follow_path(self, value: Any) -> Any:
         assert self._path is not None
@@ -181,7 +214,7 @@ def _read_key(key_env: str | None, url: str) -> dict[str, str]:
 
 
 def _parse_path(path: str) -> tuple[str | int, ...]:
-    """Split `a.b[0].c`, with or without `$` in front, into its steps."""
+    """Split `a.b[0].c`, with or without `$` in front, into its steps; none for `$` alone."""
     rest = path.removeprefix("$")
     steps: list[str | int] = []
     position = 0
@@ -189,7 +222,7 @@ def _parse_path(path: str) -> tuple[str | int, ...]:
         name, index = match.groups()
         steps.append(int(index) if name is None else name)
         position = match.end()
-    if position < len(rest) or not steps:
+    if position < len(rest) or not (steps or path == "$"):
         raise ConfigError(
             f"the answer path {path!r} is invalid at {rest[position:]!r}",
             hint="write it like answer, data.text or choices[0].message.content",

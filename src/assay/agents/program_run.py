@@ -44,7 +44,10 @@ class ProgramEnd:
                 break
         else:
             shown = "its output is empty"
-        raise AgentFault(f"the program exited with status {self.status}; {shown}")
+        ended = f"exited with status {self.status}"
+        if self.status < 0:
+            ended = f"was killed by {signal.Signals(-self.status).name}"
+        raise AgentFault(f"the program {ended}; {shown}")
 
 
 def list_safe_variables() -> dict[str, str]:

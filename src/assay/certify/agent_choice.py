@@ -9,7 +9,6 @@ from typing import Any
 from assay.agents import (
     COMMAND_PREFIX,
     Agent,
-    CommandAgent,
     FunctionAgent,
     ModelAgent,
     ToolCode,
@@ -21,7 +20,7 @@ from assay.agents import (
 )
 from assay.errors import ConfigError
 from assay.providers import ClientSettings, is_provider, to_endpoint
-from assay.scorers import import_function, import_object, is_code_name
+from assay.scorers import import_object, is_code_ref
 from assay.types import AgentDefinition, Endpoint, InlineTool, compute_code_sha256, compute_sha256
 
 from .asked_models import resolve_manifest_endpoint, strip_provider
@@ -43,6 +42,14 @@ class ChosenAgent:
 
     code: CodeFiles | None = None
     """The project files of the agent, if it is code or has tools."""
+
+    reference: str | None = None
+    """The reference to the code of the agent, if it was given as one."""
+
+    @property
+    def name(self) -> str:
+        """The name of the agent in certificates: its code is found by it, if it has one."""
+        return self.reference or self.agent.name
 
     @property
     def calls_endpoint(self) -> bool:
@@ -109,7 +116,7 @@ def _get_runner_name(runner: Callable[..., object]) -> str:
 def _find_runner_code(runner: Callable[..., object], index: CodeIndex) -> CodeFiles | None:
     """Find the code of a function by its name, or else by the function itself."""
     name, own = _get_runner_name(runner), find_callable_code(runner)
-    named = index.find("runner", name) if is_code_name(name) else None
+    named = index.find("runner", name) if is_code_ref(name) else None
     if named is None or own is None:
         return own
     # Prefer the name, which `verify` starts from, unless it leads to other files.
@@ -117,20 +124,15 @@ def _find_runner_code(runner: Callable[..., object], index: CodeIndex) -> CodeFi
 
 
 def _choose_named_runner(case: _AgentRequest, runner: str) -> ChosenAgent:
-    if runner.startswith(COMMAND_PREFIX):
-        command = CommandAgent(runner.removeprefix(COMMAND_PREFIX).strip())
-        return ChosenAgent(command, code=case.code.find("runner", command.name))
-    if is_coding_agent(runner):
-        coding = resolve_agent(runner, where="--runner")
-        assert not isinstance(coding, Endpoint)
-        return ChosenAgent(coding, endpoint=_find_manifest_endpoint(case))
-    if is_code_name(runner) and not is_agent_plugin(runner):
-        code = case.code.find("runner", runner)
-        function = import_function(runner, folders=(Path.cwd(), case.root), where="--runner")
-        return ChosenAgent(FunctionAgent(function, runner), code=code)
-    found = resolve_agent(runner, where="--runner")
+    is_other_name = is_coding_agent(runner) or is_agent_plugin(runner)
+    has_code = runner.startswith(COMMAND_PREFIX) or (is_code_ref(runner) and not is_other_name)
+    # Digested before the import, which could change the files.
+    code = case.code.find("runner", runner) if has_code else None
+    found = resolve_agent(runner, where="--runner", folders=(Path.cwd(), case.root))
     if not isinstance(found, Endpoint):
-        return ChosenAgent(found)
+        endpoint = _find_manifest_endpoint(case) if is_coding_agent(runner) else None
+        reference = runner if has_code else None
+        return ChosenAgent(found, endpoint=endpoint, code=code, reference=reference)
     model = strip_provider(case.definition.model or case.definition.id)
     endpoint = found if "#model=" in runner else found.model_copy(update={"model": model})
     # Without the manifest's prompt: a served agent already has its role and its tools.

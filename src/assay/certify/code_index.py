@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from assay.agents import COMMAND_PREFIX
+from assay.scorers import find_ref_file
 from assay.types import EvaluationProfile, Manifest, compute_stable_sha256
 
 from .source_files import (
@@ -47,7 +48,7 @@ class CodeIndex:
         """Return the code of a name; None if it has no file.
 
         A metric is `module:function`, a check `FILE` or `FILE#NAME`, with the functions that the
-        file refers to, and a runner `module:function` or a command.
+        file refers to, and a runner `module:function`, `FILE.py:function` or a command.
         """
         if (kind, name) not in self._read:
             self._read[kind, name] = self._find_files(kind, name)
@@ -66,6 +67,8 @@ class CodeIndex:
             except ValueError:
                 words = []
             return find_command_code(words, folders, self._leave_out)
+        if kind == "runner" and (named := find_ref_file(name, folders)) is not None:
+            return find_file_code(named, folders, self._leave_out) if named.is_file() else None
         return find_module_code(name.partition(":")[0], folders, self._leave_out)
 
     def code_sha256(self) -> str:

@@ -53,10 +53,7 @@ def is_lower_better(name: str) -> bool:
         on_time = word == "time" and before[-1:] in (["on"], ["in"])
         negated = on_time or not _GOOD_BEFORE.isdisjoint(before)
         mitigated = any(w.startswith(_GOOD_AFTER) and w not in _AMBIGUOUS_WORDS for w in after)
-        if _is_bad(word) and not negated and not mitigated:
+        has_bad_stem = word.startswith(_BAD_STEMS) and not word.startswith("harmless")
+        if (word in _BAD_WORDS or has_bad_stem) and not negated and not mitigated:
             return True
     return False
-
-
-def _is_bad(word: str) -> bool:
-    return word in _BAD_WORDS or (word.startswith(_BAD_STEMS) and not word.startswith("harmless"))

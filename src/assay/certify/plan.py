@@ -8,7 +8,7 @@ from pathlib import Path
 from assay.agents import COMMAND_PREFIX
 from assay.errors import ConfigError
 from assay.providers import to_endpoint
-from assay.scorers import is_code_name
+from assay.scorers import is_code_ref
 from assay.stats import format_plural
 from assay.types import (
     AgentDefinition,
@@ -158,7 +158,7 @@ def _index_code(
         if agent.evaluation is not None:
             index.add_rubric(agent.evaluation)
     runner = settings.runner
-    if isinstance(runner, str) and (runner.startswith(COMMAND_PREFIX) or is_code_name(runner)):
+    if isinstance(runner, str) and (runner.startswith(COMMAND_PREFIX) or is_code_ref(runner)):
         index.find("runner", runner)
     if settings.tools is not None:
         index.find("runner", settings.tools)

@@ -71,7 +71,7 @@ def report_plan(plan: CertificationPlan) -> PlanReport:
     return PlanReport(
         agent=plan.definition.id,
         definition_sha256=plan.definition_sha256,
-        runner=plan.chosen.agent.name,
+        runner=plan.chosen.name,
         manifest=plan.manifest,
         dataset=golden.describe(),
         judge=None if judge is None else judge.name,

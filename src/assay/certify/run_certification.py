@@ -147,7 +147,7 @@ def _build_criteria_scorer(plan: CertificationPlan, slots: CallSlots) -> Criteri
         plan.settings.timeout_s,
         plan.slots,
     ]
-    name = f"certify({plan.definition.id}, {plan.chosen.agent.name}, {stable_id(about)})"
+    name = f"certify({plan.definition.id}, {plan.chosen.name}, {stable_id(about)})"
     return CriteriaScorer(plan.graders, slots=slots, name=name, data_sha256=plan.data_sha256)
 
 
@@ -225,7 +225,7 @@ def _build_certified_agent(plan: CertificationPlan, counted: RunAggregate) -> Ce
         name=definition.name,
         definition_sha256=plan.definition_sha256,
         model=definition.model,
-        runner=chosen.agent.name,
+        runner=chosen.name,
         runner_sha256=chosen.code_sha256,
         files={} if chosen.code is None else dict(chosen.code.files),
         tools=plan.settings.tools,

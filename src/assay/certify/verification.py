@@ -14,7 +14,7 @@ from typing import Literal
 from assay.agents import COMMAND_PREFIX
 from assay.datasets import fetch_golden, read_address
 from assay.errors import ConfigError
-from assay.scorers import is_code_name
+from assay.scorers import is_code_ref
 from assay.stats import ReportSection
 from assay.types import AgentDefinition, Endpoint, EvaluationProfile, Manifest
 
@@ -189,7 +189,7 @@ def _digest_runner_files(
     run_from = None if named is None else root.resolve() / named
     index = CodeIndex(root, manifest, run_from=run_from)
     name = agent.tools or agent.runner
-    if not (agent.tools or name.startswith(COMMAND_PREFIX) or is_code_name(name)):
+    if not (agent.tools or name.startswith(COMMAND_PREFIX) or is_code_ref(name)):
         return None
     code = index.find("runner", name)
     # The certified manifest may have another name here. Manifest and dataset have checks of

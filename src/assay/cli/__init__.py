@@ -18,6 +18,7 @@ from argparse import (
     RawDescriptionHelpFormatter,
 )
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, NoReturn, cast
 
@@ -25,7 +26,12 @@ from assay import __version__
 from assay.errors import AssayError, ConfigError
 
 from .arguments import Command
-from .exit_status import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, choose_exit_status
+from .exit_status import (
+    EXIT_INCONCLUSIVE,
+    EXIT_INTERRUPTED,
+    EXIT_USAGE_ERROR,
+    choose_exit_status,
+)
 
 __all__ = ["main"]
 
@@ -83,7 +89,12 @@ class _Parser(ArgumentParser):
     """Raises `ConfigError` for a wrong command line, where argparse would exit."""
 
     def error(self, message: str) -> NoReturn:
-        raise ConfigError(message, where=self.prog, hint=f"see `{self.prog} --help`")
+        hint = f"see `{self.prog} --help`"
+        if message.startswith("unrecognized arguments: -"):
+            wrong = message.split()[2].partition("=")[0]
+            if close := get_close_matches(wrong, self._option_string_actions, n=1):
+                hint = f"did you mean {close[0]}? {hint.capitalize()}"
+        raise ConfigError(message, where=self.prog, hint=hint)
 
 
 class _StoreOnceParser(_Parser):
@@ -143,12 +154,20 @@ def _run_catching_errors(argv: Sequence[str]) -> int:
 
 def _dispatch_command(argv: Sequence[str]) -> int:
     try:
-        args = _build_top_parser().parse_args(argv)
+        top = _build_top_parser()
+        args = top.parse_args(argv)
+        if args.command is None:
+            # The first thing that many users type. The status is not 0: nothing was run.
+            top.print_help(sys.stderr)
+            return EXIT_USAGE_ERROR
         if args.command not in COMMANDS:
+            close = get_close_matches(args.command, COMMANDS, n=1)
             raise ConfigError(
-                f"no command named {args.command!r}" if args.command else "no command given",
+                f"no command named {args.command!r}",
                 where="assay",
-                hint=f"the commands are: {', '.join(COMMANDS)}",
+                hint=f"did you mean `assay {close[0]}`?"
+                if close
+                else "`assay --help` lists the commands",
             )
         command = cast(Command, import_module(f"assay.cli.{args.command}"))
         # Options are appended to those of a training script to override them: the last one counts.

@@ -25,7 +25,15 @@ from assay.datasets import (
 )
 from assay.errors import ConfigError
 from assay.stats import format_plural
-from assay.types import Sample, Status, compute_file_sha256, create_private, open_private, redact
+from assay.types import (
+    Sample,
+    Status,
+    check_file_target,
+    compute_file_sha256,
+    create_private,
+    open_private,
+    redact,
+)
 
 from .arguments import add_flag, add_report_options
 from .bundle_input import BundleInput, open_bundle_input
@@ -89,8 +97,7 @@ def main(args: Namespace) -> int:
     if not is_bundle(output):
         message = f"{output} does not have the suffix of a bundle"
         raise ConfigError(message, hint="end the name in .tar.gz")
-    if output.is_dir():
-        raise ConfigError(f"{output} is a folder", hint="pass -o a file name")
+    check_file_target(output)
     if output.exists() and not args.force:
         raise ConfigError(f"{output} already exists", hint="pass --force to overwrite it")
     if not output.parent.is_dir():

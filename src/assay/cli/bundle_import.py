@@ -4,7 +4,7 @@ import asyncio
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import islice
+from itertools import groupby, islice
 
 from assay.datasets import Bundle, load_samples
 from assay.errors import ConfigError, DatasetError
@@ -21,18 +21,21 @@ _REPEAT_SUFFIX = re.compile(r"#(\d{1,9})$")
 
 def import_bundle(bundle: Bundle, store: Store) -> list[str]:
     """Record the runs of a bundle that are not recorded yet; return their ids in this store."""
-    stream = load_samples(bundle.path).with_repeats()
+    stream, runs = load_samples(bundle.path).with_repeats(), bundle.manifest.runs
+    listed = sum(run.results for run in runs)
     # Read once in full before anything is recorded: a damaged bundle must leave no partial run.
-    found, listed = sum(1 for _ in stream), sum(run.results for run in bundle.manifest.runs)
+    samples = iter(stream)
+    parts = (islice(samples, run.results) for run in runs)
+    where = str(bundle.path)
+    found = sum(1 for part in parts for _ in _number_repeats(part, where)) + sum(1 for _ in samples)
     if found != listed:
         raise DatasetError(
-            f"the bundle has {found} results, but its manifest lists {listed}",
-            where=str(bundle.path),
+            f"the bundle has {found} results, but its manifest lists {listed}", where=where
         )
     samples = iter(stream)
     return [
         _import_run(spec, islice(samples, run.results), run.results, store)
-        for run, spec in zip(bundle.manifest.runs, _build_run_specs(bundle), strict=True)
+        for run, spec in zip(runs, _build_run_specs(bundle), strict=True)
     ]
 
 
@@ -95,11 +98,15 @@ async def _record_imported_samples(run: Run, spec: RunSpec, samples: Iterator[Sa
             await asyncio.gather(*(record(sample, repeat) for sample, repeat in batch))
 
 
-def _number_repeats(samples: Iterator[Sample]) -> Iterator[tuple[Sample, int]]:
+def _number_repeats(samples: Iterator[Sample], where: str = "") -> Iterator[tuple[Sample, int]]:
     # Repeats of a sample are adjacent in a bundle.
-    last, repeat = None, 0
-    for sample in samples:
-        repeat = repeat + 1 if sample.id == last else 0
-        last = sample.id
-        own = _REPEAT_SUFFIX.search(sample.rollout_id or "")
-        yield sample, repeat if own is None else int(own[1])
+    for sample_id, repeats in groupby(samples, lambda sample: sample.id):
+        seen: set[int] = set()
+        for position, sample in enumerate(repeats):
+            own = _REPEAT_SUFFIX.search(sample.rollout_id or "")
+            repeat = position if own is None else int(own[1])
+            if repeat in seen:
+                # A store would keep one of them, and the other would be lost without a word.
+                raise DatasetError(f"the bundle has result {sample_id}#{repeat} twice", where=where)
+            seen.add(repeat)
+            yield sample, repeat

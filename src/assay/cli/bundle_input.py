@@ -52,7 +52,7 @@ class PytestSummary(_SummaryModel):
     """The fields of a summary that a bundle uses."""
 
     created: str
-    tests: tuple[SummaryTest, ...]
+    tests: tuple[SummaryTest, ...] = Field(min_length=1)
     code: dict[str, str] = Field(default_factory=dict)
     """Files of the tests and of their imports, with the sha256 of each."""
 
@@ -100,43 +100,59 @@ def _open_summary(args: Namespace) -> BundleInput:
             "--code applies to a run, not to a summary",
             hint="leave it out: a summary names the files of its tests",
         )
-    summary = PytestSummary.model_validate_json(path.read_bytes())
-    code = None if args.no_code else collect_code(_build_summary_request(args, path, summary))
-    return BundleInput(_read_summary_runs(summary, rows), code)
+    try:
+        summary = PytestSummary.model_validate_json(path.read_bytes())
+        runs = [_describe_bundled_test(n, test, summary) for n, test in enumerate(summary.tests, 1)]
+        request = None if args.no_code else _build_summary_request(args, path, summary)
+    except ValueError as error:
+        # Also the ValidationError of pydantic, of which the first lines name field and problem.
+        problem = " ".join(str(error).split()).partition(" [type=")[0]
+        raise ConfigError(
+            f"{path} is damaged: {problem}", hint="run the tests again to write it anew"
+        ) from None
+    code = None if request is None else collect_code(request)
+    return BundleInput(_read_summary_runs(runs, rows), code)
+
+
+def _describe_bundled_test(number: int, test: SummaryTest, summary: PytestSummary) -> BundledRun:
+    repeats = test.config.get("repeats")
+    return BundledRun(
+        id=test.run or f"test-{number}",
+        name=test.test,
+        status="completed",
+        config=test.config,
+        config_fingerprint=test.config_fingerprint,
+        dataset=None if test.dataset is None else _strip_dataset_folder(test.dataset),
+        dataset_fingerprint=test.dataset_fingerprint,
+        repeats=repeats if isinstance(repeats, int) and repeats > 0 else 1,
+        created_at=summary.created,
+        test=test.test,
+        results=0,
+        rows=0,
+    )
 
 
 def _read_summary_runs(
-    summary: PytestSummary, rows: Path
+    runs: list[BundledRun], rows: Path
 ) -> Iterator[tuple[BundledRun, Iterator[Sample]]]:
     """Yield each test with its samples, which are adjacent in the file."""
     samples = iter(load_samples(rows).with_repeats())
     # One sample is read ahead to find where the next test starts.
     ahead = next(samples, None)
 
-    def take(test: str) -> Iterator[Sample]:
+    def take(test: str | None) -> Iterator[Sample]:
         nonlocal ahead
         while ahead is not None and (ahead.__pydantic_extra__ or {}).get("test") == test:
             yield ahead
             ahead = next(samples, None)
 
-    for number, test in enumerate(summary.tests, start=1):
-        repeats = test.config.get("repeats")
-        yield (
-            BundledRun(
-                id=test.run or f"test-{number}",
-                name=test.test,
-                status="completed",
-                config=test.config,
-                config_fingerprint=test.config_fingerprint,
-                dataset=None if test.dataset is None else _strip_dataset_folder(test.dataset),
-                dataset_fingerprint=test.dataset_fingerprint,
-                repeats=repeats if isinstance(repeats, int) and repeats > 0 else 1,
-                created_at=summary.created,
-                test=test.test,
-                results=0,
-                rows=0,
-            ),
-            take(test.test),
+    for run in runs:
+        yield run, take(run.test)
+    if ahead is not None:
+        raise ConfigError(
+            f"sample {ahead.id!r} belongs to no test of the summary, or to an earlier one",
+            where=str(rows),
+            hint="run the tests again to write both files anew",
         )
 
 
@@ -207,7 +223,7 @@ def _build_summary_request(args: Namespace, path: Path, summary: PytestSummary) 
     root = next(
         (each for each in candidates if all((each / file).is_file() for file in files)), None
     )
-    if root is None or not files:
+    if root is None:
         raise ConfigError(
             f"the test files of {path} are neither near it nor in the current folder",
             hint="start the command in the project; or pass --no-code to bundle the samples only",

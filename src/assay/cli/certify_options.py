@@ -42,9 +42,9 @@ def add_certify_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--runner",
         metavar="RUNNER",
-        help="test this instead of the manifest's own model: module:function, http://host/v1, "
-        "cmd:COMMAND, a coding agent such as claude-code; PROVIDER:MODEL[@URL] or an endpoint's "
-        "FILE.json runs the manifest's own agent on that endpoint",
+        help="test this instead of the manifest's own model: FILE.py:function, module:function, "
+        "http://host/v1, cmd:COMMAND, a coding agent such as claude-code; PROVIDER:MODEL[@URL] or "
+        "an endpoint's FILE.json runs the manifest's own agent on that endpoint",
     )
     parser.add_argument(
         "--tools", metavar="MODULE", help="module with a function for each inline tool of the agent"

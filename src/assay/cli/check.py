@@ -169,7 +169,7 @@ def _check_samples(
         # The id, not `latest`, which will soon mean the run that the workers start.
         source = request.run_id or args.source
         task = WorkerTask(Namespace(**{**vars(args), "source": source}), command="check")
-        return score_in_workers(request, task, store, args.workers)
+        return score_in_workers(request, task, store, args.workers)[0]
 
 
 @dataclass

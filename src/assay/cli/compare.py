@@ -51,7 +51,7 @@ def configure(parser: ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("a", metavar="A", help="baseline: run id, unique prefix, or `latest`")
     parser.add_argument("b", metavar="B", help="run to compare with it")
-    add_count(parser, "--limit", "list N samples each", default=10)
+    add_count(parser, "--limit", "list N samples each", default=5)
     add_flag(
         parser,
         "--fail-on-regression",

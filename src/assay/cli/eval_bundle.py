@@ -112,7 +112,10 @@ def trust_bundle(bundle: Bundle, args: Namespace) -> TrustedBundle:
     effective = Namespace(**vars(args))
     for name in RECORDED_OPTIONS:
         if getattr(args, name) is None and name in code.options:
-            setattr(effective, name, code.options[name])
+            value = code.options[name]
+            if type(value) is not (int if name in ("repeats", "seed") else str):
+                raise ConfigError(f"{bundle.path} sets the option `{name}` to {value!r:.40}")
+            setattr(effective, name, value)
     # Absolute: the current folder changes before the samples are read.
     absolute = replace(bundle, path=Path(os.path.abspath(bundle.path)))
     return TrustedBundle(absolute, code, effective)

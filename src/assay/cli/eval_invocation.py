@@ -12,6 +12,7 @@ from assay.runner import (
     Shard,
     ShardReport,
     Stop,
+    check_dataset,
     create_run_id,
     evaluate,
     run_shard,
@@ -58,9 +59,8 @@ class EvalInvocation:
             build_next_command(self.args, "show", run.id),
             build_next_command(self.args, "compare", baseline, run.id),
         )
-        failures = tuple(run.failure_groups())
         resume = self._build_resume_command(run.id)
-        return EvalCommandReport(report, run.read_retries(), resume, commands, failures)
+        return EvalCommandReport.build(report, run, resume=resume, next=commands)
 
     def run_shard(
         self, store: RunTrackingStore, display: Display, shard: Shard
@@ -84,8 +84,13 @@ class EvalInvocation:
     def _evaluate(self, store: RunTrackingStore, display: Display) -> EvalReport:
         stop = Stop(grace_s=self.args.grace)
         if (workers := count_workers(self.config, self.args)) is not None:
-            task = WorkerTask(self.args, variant=self.variant)
-            pool = WorkerPool(task, workers, store=store, display=display, stop=stop)
+            # Read once here, and not again in every worker before its first call.
+            total = check_dataset(self.file.dataset, self.config)
+            task = WorkerTask(self.args, variant=self.variant, total=total)
+            limit = self.config.max_cost_usd
+            pool = WorkerPool(
+                task, workers, store=store, display=display, stop=stop, max_cost_usd=limit
+            )
             run_id = self.args.run or create_run_id(self.config.name)
             if self.resume is not None:
                 run_id = store.run(self.resume.run_id).id

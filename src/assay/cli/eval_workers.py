@@ -2,21 +2,31 @@
 
 import asyncio
 import json
-import signal
 import sys
 from argparse import Namespace
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from assay.datasets import SkippedRows
 from assay.errors import AssayError, BadRow, ConfigError, StoreError
-from assay.runner import EvalConfig, EvalReport, Progress, Stop, build_eval_report
+from assay.runner import (
+    BudgetLedger,
+    BudgetMessage,
+    EvalConfig,
+    EvalReport,
+    Progress,
+    Stop,
+    build_eval_report,
+)
 from assay.store import RunRow
 
 from .exit_status import EXIT_USAGE_ERROR, InconclusiveError
+from .output import print_message
 from .progress_bar import Display
 from .run_tracking import RunTrackingStore
+from .signals import exit_interrupted
 
 _POLL_S = 0.5
 # The longest message of a worker: an outcome names the first bad rows of the dataset.
@@ -38,7 +48,7 @@ class WorkerTask:
     """The options of the command."""
 
     command: str = "eval"
-    """`eval`, `score` or `check`."""
+    """`eval`, `score`, `check` or `judge`."""
 
     variant: int = 0
     """The place of the evaluation among those of the command."""
@@ -46,6 +56,9 @@ class WorkerTask:
     run: str = ""
     shard: str = ""
     """The part of the run that the worker executes."""
+
+    total: int | None = None
+    """The number of samples, if the command has checked them all."""
 
     failed_before: int = 0
     """Failed attempts of the run before the command, which `fail_on_error` leaves out."""
@@ -67,6 +80,8 @@ class WorkerOutcome:
     problem: str | None = None
     exit_status: int = 0
     skipped: SkippedRows | None = None
+    spending: dict[str, Any] | None = None
+    """The calls of a judge and their cost, as the fields of `Spending`."""
 
     def encode(self) -> bytes:
         """Return the outcome as a line of JSON."""
@@ -114,31 +129,48 @@ class WorkerPool:
         store: RunTrackingStore,
         display: Display,
         stop: Stop,
+        max_cost_usd: float | None = None,
     ) -> None:
         self._task = task
         self._count = count
         self._store = store
         self._display = display
         self._stop = stop
+        self._max_cost_usd = max_cost_usd
         self._processes: dict[int, asyncio.subprocess.Process] = {}
-        self._is_ending = False
+        self._stop_level = 0
+        self.add_cost: Callable[[Progress], Progress] = lambda progress: progress
+        """Replaces the cost of samples that were rolled out and paid for before."""
+
+        self.outcomes: list[WorkerOutcome] = []
+        """What the workers reported when they ended, without those that were killed."""
+
+        self._ledger: BudgetLedger | None = None
 
     async def execute(self, run_id: str) -> EvalReport:
         """Run the workers to their end. Raises the first error that one of them reports."""
-        self._stop.listen(self._interrupt)
+        self._stop.listen(lambda: self._stop_workers(2 if self._stop.at_once else 1))
+        self._stop_level = int(self._stop.requested)
+        spent_usd = 0.0
         if (row := self._find_run(run_id)) is not None:
             self._task = replace(self._task, failed_before=row.totals.attempts)
+            spent_usd = (row.totals.cost_usd or 0.0) + self._store.run(run_id).attempts_cost_usd()
+        if self._max_cost_usd is not None:
+            self._ledger = BudgetLedger(self._max_cost_usd, spent_usd, send=self._send_budget)
         watcher = asyncio.create_task(self._watch(run_id))
         numbers = range(1, self._count + 1)
         try:
-            outcomes = await asyncio.gather(*(self._run_worker(run_id, each) for each in numbers))
+            work = (self._run_worker(run_id, each) for each in numbers)
+            self.outcomes = outcomes = await asyncio.gather(*work)
         finally:
             for process in self._processes.values():
                 with suppress(ProcessLookupError):
                     process.kill()
             watcher.cancel()
             await asyncio.gather(watcher, return_exceptions=True)
-        self._find_run(run_id)
+        if self._find_run(run_id) is None and self._stop.requested:
+            print_message("interrupted before the run was started; nothing was recorded")
+            exit_interrupted()
         for outcome in sorted(outcomes, key=lambda each: each.exit_status):
             if outcome.problem is not None:
                 if outcome.exit_status == EXIT_USAGE_ERROR:
@@ -156,17 +188,19 @@ class WorkerPool:
         """Run one worker, again if it is killed, and return its outcome."""
         for restarts_left in reversed(range(_MAX_RESTARTS + 1)):
             outcome, status = await self._start_worker(run_id, number)
-            if outcome is None and self._is_ending:
+            if self._ledger is not None:
+                self._ledger.forget(number)
+            if outcome is None and self._stop_level:
                 return WorkerOutcome()  # it ended before it could report, as it was asked to
             if outcome is not None:
                 if outcome.problem is not None:
-                    self._interrupt()
+                    self._stop_workers(1)
                 return outcome
             cause = f"by signal {-status}" if status < 0 else f"with exit status {status}"
             problem = f"worker {number} of {self._count} was ended {cause}"
             if restarts_left:
                 self._display.print_line(f"{problem}; restarting it")
-        self._interrupt()
+        self._stop_workers(1)
         return WorkerOutcome(f"{problem}, {_MAX_RESTARTS + 1} times", exit_status=3)
 
     async def _start_worker(self, run_id: str, number: int) -> tuple[WorkerOutcome | None, int]:
@@ -184,8 +218,8 @@ class WorkerPool:
         assert process.stdout is not None
         # The pipe stays open: its end shows a worker that this process is gone.
         process.stdin.write(task.encode())
-        if self._is_ending:
-            process.send_signal(signal.SIGINT)
+        if self._stop_level:
+            process.stdin.write(encode_message(stop=self._stop_level))
         outcome = None
         async for line in process.stdout:
             if not line.endswith(b"\n"):
@@ -193,24 +227,31 @@ class WorkerPool:
             message = json.loads(line)
             if "outcome" in message:
                 outcome = WorkerOutcome.decode(message["outcome"])
-            else:
-                self._relay(line, number)
+            elif "budget" not in message:
+                self._send(line, *(each for each in self._processes if each != number))
+            elif self._ledger is not None:
+                self._ledger.receive(number, message["budget"])
         status = await process.wait()
         del self._processes[number]
         return outcome, status
 
-    def _relay(self, line: bytes, sender: int) -> None:
-        """Send a message of one worker to the others."""
-        for number, process in self._processes.items():
-            if number != sender and process.returncode is None and process.stdin is not None:
+    def _send(self, line: bytes, *numbers: int) -> None:
+        """Send a message to workers, unless they have ended."""
+        for number in numbers:
+            process = self._processes.get(number)
+            if process is not None and process.returncode is None and process.stdin is not None:
                 process.stdin.write(line)
 
-    def _interrupt(self) -> None:
-        """Ask all workers to stop: once to finish samples in flight, twice to stop now."""
-        self._is_ending = True
-        for process in self._processes.values():
-            with suppress(ProcessLookupError):
-                process.send_signal(signal.SIGINT)
+    def _send_budget(self, number: int, answer: BudgetMessage) -> None:
+        self._send(encode_message(budget=answer), number)
+
+    def _stop_workers(self, level: int) -> None:
+        """Ask all workers to stop: 1 after the samples in flight, 2 now."""
+        # By a message, not a signal: a signal would end an interpreter that is just starting with
+        # a traceback. A second worker that fails must not cut off the samples of the others.
+        if level > self._stop_level:
+            self._stop_level = level
+            self._send(encode_message(stop=level), *self._processes)
 
     async def _watch(self, run_id: str) -> None:
         """Show the progress of all workers, which the store knows."""
@@ -225,7 +266,7 @@ class WorkerPool:
                         first = row
                         progress.resume_from(row.totals.recorded, row.totals)
                     update_progress(progress, first, row)
-                    self._display.watch(progress)
+                    self._display.watch(self.add_cost(progress))
             await asyncio.sleep(_POLL_S)
 
     def _find_run(self, run_id: str) -> RunRow | None:

@@ -2,8 +2,10 @@
 
 import asyncio
 import os
+import secrets
 import shlex
 import signal
+import time
 from argparse import ArgumentParser, Namespace
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -37,6 +39,8 @@ TOKEN_VARIABLE = "ASSAY_GATEWAY_TOKEN"
 _SESSION_NAME = "local"
 # Sessions are stored while the agent works, but not after each of many quick calls.
 _SAVE_DELAY_S = 0.5
+# The pause after saving, in times of its duration.
+_SAVE_SHARE = 20
 # A conversation is continued within this time, or counts as another one.
 _FORGET_AFTER_S = 3600.0
 
@@ -173,8 +177,12 @@ class SessionRecorder:
     """The summary of each session, by its id."""
 
     _timer: asyncio.TimerHandle | None = None
-    _started: str = field(
-        default_factory=lambda: datetime.now(UTC).strftime("gateway-%Y%m%d-%H%M%S")
+    _save_s: float = 0.0
+    _prefix: str = field(
+        # Gateways that start in the same second have sessions of their own.
+        default_factory=lambda: (
+            datetime.now(UTC).strftime("gateway-%Y%m%d-%H%M%S-") + secrets.token_hex(2)
+        )
     )
 
     def observe(self, session: GatewaySession, call: RecordedCall) -> None:
@@ -183,21 +191,25 @@ class SessionRecorder:
             print_message(format_call(call, measure_line_width()))
         if self._timer is None:
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(_SAVE_DELAY_S, self.save, session)
+            # Saving reads all calls: with many of them, it is done less often.
+            delay_s = max(_SAVE_DELAY_S, _SAVE_SHARE * self._save_s)
+            self._timer = loop.call_later(delay_s, self.save, session)
 
     def save(self, session: GatewaySession) -> None:
         """Store the conversations that have changed, and forget those that rest for long."""
+        started = time.perf_counter()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         for calls in session.split_conversations():
-            name = f"{self._started}-{calls[0].number + 1}"
+            name = f"{self._prefix}-{calls[0].number + 1}"
             if self.rows.get(name, {}).get("calls") != len(calls):
                 trajectory = build_recorded_trajectory(calls)
                 self.store.save_session(self._build_session(name, trajectory))
                 self.rows[name] = summarize_session(name, trajectory)
             if min(call.idle_s for call in calls) > _FORGET_AFTER_S:
                 session.drop_calls(calls)
+        self._save_s = time.perf_counter() - started
 
     def _build_session(self, name: str, trajectory: Trajectory) -> AgentSession:
         plain = trajectory.to_dict()

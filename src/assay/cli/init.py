@@ -109,6 +109,9 @@ PROJECT_FILES = {
 }
 """The text of each file of the project."""
 
+# Most folders have these already. The project works with any content of them.
+_KEPT_FILES = ("README.md", ".gitignore")
+
 
 def configure(parser: ArgumentParser) -> None:
     """Declare the arguments of the command."""
@@ -119,21 +122,26 @@ def configure(parser: ArgumentParser) -> None:
         metavar="FOLDER",
         help="folder for the project (default: the current one)",
     )
-    add_flag(parser, "--force", "overwrite files that exist")
+    add_flag(parser, "--force", "overwrite files that exist, but for README.md and .gitignore")
     add_report_options(parser)
 
 
 def main(args: Namespace) -> int:
-    """Exit status: 0 the project was written, 2 a file exists or cannot be written."""
+    """Exit status: 0 the project was written, 2 a file exists or cannot be written.
+
+    An existing README.md or .gitignore is kept, with --force as well.
+    """
     folder = Path(args.folder)
-    existing = [name for name in PROJECT_FILES if (folder / name).exists()]
+    kept = [name for name in _KEPT_FILES if (folder / name).exists()]
+    files = {name: text for name, text in PROJECT_FILES.items() if name not in kept}
+    existing = [name for name in files if (folder / name).exists()]
     if existing and not args.force:
         raise ConfigError(
             f"{', '.join(existing)} already {'exists' if len(existing) == 1 else 'exist'}",
             where=str(folder),
             hint="name another folder, or pass --force to overwrite",
         )
-    for name, text in PROJECT_FILES.items():
+    for name, text in files.items():
         path = folder / name
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -146,11 +154,12 @@ def main(args: Namespace) -> int:
     is_here = folder.resolve() == Path.cwd().resolve()
     commands = [*([] if is_here else [shlex.join(["cd", str(folder)])]), *_COMMANDS]
     lines = [
-        f"wrote {len(PROJECT_FILES)} files to {folder}:",
-        *(f"  {name}" for name in PROJECT_FILES),
+        f"wrote {len(files)} files to {folder}:",
+        *(f"  {name}" for name in files),
+        *([f"kept your {' and '.join(kept)}"] if kept else []),
         "next:",
         *(f"  {command}" for command in commands),
     ]
-    plain = {"folder": str(folder), "files": list(PROJECT_FILES), "next": commands}
+    plain = {"folder": str(folder), "files": list(files), "kept": kept, "next": commands}
     print_report(args, lines, plain)
     return 0

@@ -2,17 +2,19 @@
 
 import json
 from argparse import ArgumentParser, Namespace
+from collections import Counter
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 
-from assay.datasets import SampleStream, load_samples
+from assay.datasets import SampleStream, SkippedRows, load_samples
 from assay.errors import ConfigError, EndpointError, RunStopped
-from assay.runner import EvalReport, Progress, RescoreOptions
-from assay.scorers import Calibrator, Judge, VertexJudge
-from assay.store import Store
+from assay.providers import LIMIT_SHARE
+from assay.runner import EvalReport, Progress, RescoreOptions, Shard
+from assay.scorers import Calibrator, Judge, Spending, VertexJudge
 
 from .arguments import add_count, add_report_options
+from .eval_workers import WorkerTask
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_PASS, InconclusiveError
 from .judge_backends import add_backend_options, build_judge
 from .judge_labels import read_label_source
@@ -25,8 +27,14 @@ from .output import (
     write_samples,
 )
 from .ray_options import ENGINE_OPTIONS, add_engine_options, read_engine_options
-from .recorded_scores import ScoringRequest, score_recorded
+from .recorded_scores import (
+    ScoringRequest,
+    score_in_workers,
+    score_recorded,
+    score_recorded_shard,
+)
 from .resume import format_options, format_resume_hint, join_resume_command
+from .run_tracking import RunTrackingStore
 from .sample_input import is_sample_file, refuse_to_overwrite
 from .signals import exit_interrupted
 from .store_option import add_store_option, build_next_command, find_store_location
@@ -68,7 +76,13 @@ def configure(parser: ArgumentParser) -> None:
     add_count(parser, "--concurrency", "judge N samples at once", default=_JUDGE_CONCURRENCY)
     parser.add_argument("--name", help="name of the new run")
     parser.add_argument("--resume", metavar="RUN", help="resume an interrupted judge run")
-    add_engine_options(parser)
+    add_count(
+        parser,
+        "--workers",
+        "run N processes on this machine, or with --engine ray N workers of the cluster; "
+        "--concurrency is the limit of all together",
+    )
+    add_engine_options(parser, with_workers=False)
     add_store_option(parser)
     add_report_options(parser, quiet=True)
 
@@ -81,17 +95,17 @@ def main(args: Namespace) -> int:
     if is_sample_file(args.target):
         if args.output not in (None, "-"):
             refuse_to_overwrite(Path(args.output), [Path(args.target)])
-        stream = load_samples(args.target, args.max_samples)
+        stream = _open_samples(args)
         # Reads the whole file once, so that a bad row is found before a call is paid for.
         if not sum(1 for _ in stream):
             raise ConfigError("the file has no samples", where=args.target)
-    with Store.open(find_store_location(args), create=stream is not None) as store:
+    with RunTrackingStore.open(find_store_location(args), create=stream is not None) as store:
         if stream is None:
             # Resolved to its id now: `latest` will soon mean the run that this command starts.
             args.target = store.run(args.target).id
         try:
             report = _judge_samples(args, scorer, stream, store)
-        except (EndpointError, RunStopped) as error:
+        except (EndpointError, RunStopped, InconclusiveError) as error:
             # The judge refuses the key, or never answers: no other sample would be judged.
             raise InconclusiveError(f"{error}\n{_format_judge_hint(args, 'latest')}") from error
         with report.samples.open_run() as run:
@@ -117,9 +131,40 @@ def _build_calibrator(args: Namespace, scorer: Judge | VertexJudge) -> Calibrato
     return calibrator
 
 
+def judge_shard(args: Namespace, shard: Shard) -> tuple[SkippedRows | None, Spending]:
+    """Judge one part of the samples, in a worker process. Return also what the judge cost."""
+    scorer = build_judge(args)
+    stream = _open_samples(args) if is_sample_file(args.target) else None
+    with RunTrackingStore.open(find_store_location(args), create=False) as store:
+        request = _build_judge_request(args, scorer, stream)
+        return score_recorded_shard(request, shard, store, within=scorer), scorer.spending
+
+
+def _open_samples(args: Namespace) -> SampleStream:
+    return load_samples(args.target, args.max_samples)
+
+
 def _judge_samples(
-    args: Namespace, scorer: Judge | VertexJudge, stream: SampleStream | None, store: Store
+    args: Namespace,
+    scorer: Judge | VertexJudge,
+    stream: SampleStream | None,
+    store: RunTrackingStore,
 ) -> EvalReport:
+    request = _build_judge_request(args, scorer, stream)
+    if args.workers is None or request.options.engine is not None:
+        return score_recorded(request, store, within=scorer)
+    task = WorkerTask(args, command="judge")
+    count = min(args.workers, args.concurrency)
+    report, outcomes = score_in_workers(request, task, store, count)
+    for outcome in outcomes:
+        if (spent := outcome.spending) is not None:
+            scorer.spending.include(Spending(**{**spent, "models": Counter(spent["models"])}))
+    return report
+
+
+def _build_judge_request(
+    args: Namespace, scorer: Judge | VertexJudge, stream: SampleStream | None
+) -> ScoringRequest:
     def add_cost(progress: Progress) -> Progress:
         # Shows the cost of the judges: that of the samples was paid when they were rolled out.
         cost, unknown = scorer.spending.known_cost_usd, scorer.spending.cost_unknown
@@ -128,12 +173,11 @@ def _judge_samples(
     options = RescoreOptions(
         name=args.name or f"judge {scorer.rubric.name}",
         max_samples=args.max_samples,
-        concurrency=args.concurrency,
+        concurrency=LIMIT_SHARE.take(args.concurrency),
         resume=args.resume,
-        engine=read_engine_options(args),
+        engine=read_engine_options(args, workers_need_engine=False),
     )
-    request = ScoringRequest(args.target, stream, scorer, options, args.quiet, add_cost)
-    return score_recorded(request, store, within=scorer)
+    return ScoringRequest(args.target, stream, scorer, options, args.quiet, add_cost)
 
 
 def _print_judge_report(report: EvalReport, judged: JudgeReport, args: Namespace) -> None:

@@ -19,7 +19,7 @@ from rich.cells import cell_len
 
 from assay.errors import ConfigError
 from assay.stats import WIDTH, format_labelled
-from assay.types import Sample, create_private, replace_private
+from assay.types import Sample, check_file_target, create_private, replace_private
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -53,7 +53,9 @@ Line = str | Styled | Sequence[str | Styled]
 
 def sanitize_to_line(text: str) -> str:
     """Return `text` on one line, with control, format and unknown characters as U+FFFD."""
-    return "".join(map(_replace_control_character, " ".join(text.split())))
+    # The hint of an error has a line of its own; without it the text needs a separator.
+    words = text.replace("\n  hint: ", "; hint: ").split()
+    return "".join(map(_replace_control_character, " ".join(words)))
 
 
 def sanitize_lines(text: str) -> str:
@@ -212,6 +214,7 @@ def write_whole(target: Path) -> Iterator[Path]:
 
     Raises `ConfigError` if the file cannot be written.
     """
+    check_file_target(target)
     # In the same folder, so that the rename is atomic; with the suffix, which readers go by.
     unfinished = target.with_name(f".{os.getpid()}.{target.name}")
     try:

@@ -21,7 +21,7 @@ from assay.runner import (
 from assay.scorers import ScoreFunction
 from assay.store import Store
 
-from .eval_workers import WorkerPool, WorkerTask
+from .eval_workers import WorkerOutcome, WorkerPool, WorkerTask
 from .progress_bar import Display, choose_display
 from .run_tracking import RunTrackingStore
 from .signals import run_until_stopped
@@ -88,7 +88,7 @@ def score_recorded(
 
 def score_in_workers(
     request: ScoringRequest, task: WorkerTask, store: RunTrackingStore, count: int
-) -> EvalReport:
+) -> tuple[EvalReport, list[WorkerOutcome]]:
     """Score every sample in so many processes, each of which builds the request by itself."""
     stop, options = Stop(), request.options
     run_id = create_run_id(options.name or "score")
@@ -96,30 +96,37 @@ def score_in_workers(
         run_id = store.run(str(options.resume)).id
     with choose_display(quiet=request.quiet) as display:
         pool = WorkerPool(task, count, store=store, display=display, stop=stop)
+        pool.add_cost = request.add_cost
         report = run_until_stopped(lambda: pool.execute(run_id), stop, display)
     if request.stream is not None and report.skipped is not None:
         # The workers have read the file.
         request.stream.skipped = report.skipped
-    return report
+    return report, pool.outcomes
 
 
-def score_recorded_shard(request: ScoringRequest, shard: Shard, store: Store) -> SkippedRows | None:
+def score_recorded_shard(
+    request: ScoringRequest,
+    shard: Shard,
+    store: Store,
+    within: AbstractAsyncContextManager[object] | None = None,
+) -> SkippedRows | None:
     """Score one part of the samples, in a worker process. Return the rows that were skipped."""
     stop = Stop()
 
     async def score_part() -> SkippedRows | None:
-        if request.stream is None:
-            await rescore_shard(
-                request.run_id,
-                request.scorer,
-                shard,
-                store=store,
-                options=request.options,
-                stop=stop,
-            )
-            return None
-        config = request.build_config()
-        report = await run_shard(request.stream, config, shard, store=store, stop=stop)
-        return report.skipped
+        async with within or nullcontext():
+            if request.stream is None:
+                await rescore_shard(
+                    request.run_id,
+                    request.scorer,
+                    shard,
+                    store=store,
+                    options=request.options,
+                    stop=stop,
+                )
+                return None
+            config = request.build_config()
+            report = await run_shard(request.stream, config, shard, store=store, stop=stop)
+            return report.skipped
 
     return run_until_stopped(score_part, stop, Display())

@@ -15,7 +15,7 @@ from assay.stats import (
     format_number,
     format_plural,
 )
-from assay.store import FailureGroup, RetriedAttempts
+from assay.store import FailureGroup, RetriedAttempts, Run, RunRow
 
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_PASS
 from .output import (
@@ -34,7 +34,7 @@ from .output import (
 from .resume import format_resume_hint
 
 if TYPE_CHECKING:
-    from assay.runner import EvalReport, LowScores, ReplayCounts
+    from assay.runner import EvalReport, LowScores, NotJudged, ReplayCounts
 
 # A provider may return a whole HTML page as its error.
 _MAX_REASON_LINES = 12
@@ -68,6 +68,20 @@ class EvalCommandReport:
     failures: tuple[FailureGroup, ...] = ()
     """The most frequent reasons for failed samples."""
 
+    not_judged: "NotJudged | None" = None
+    """The reasons for results without a valid score, if there are any."""
+
+    @classmethod
+    def build(
+        cls, report: "EvalReport", run: Run, *, resume: str, next: tuple[str, ...]
+    ) -> "EvalCommandReport":
+        """Read what the report of a run needs beside its figures."""
+        from assay.runner import group_not_judged
+
+        unjudged = group_not_judged(run) if report.summary.invalid else None
+        failures = tuple(run.failure_groups())
+        return cls(report, run.read_retries(), resume, next, failures, unjudged)
+
     @property
     def failed(self) -> int:
         return sum(self.report.summary.failed.values())
@@ -76,7 +90,9 @@ class EvalCommandReport:
     def exit_status(self) -> int:
         if self.report.interrupted:
             return EXIT_INTERRUPTED
-        return EXIT_INCONCLUSIVE if self.failed or not self.report.summary.results else EXIT_PASS
+        # Without a single score the run shows nothing, whatever the reason.
+        is_scored = self.report.mean is not None
+        return EXIT_PASS if is_scored and not self.failed else EXIT_INCONCLUSIVE
 
     @property
     def problem(self) -> str | None:
@@ -94,6 +110,8 @@ class EvalCommandReport:
             return format_lines(lines, None)
         if not self.report.summary.results:
             return "the dataset has no samples; nothing was evaluated"
+        if self.report.mean is None:
+            return f"no sample was judged; inspect them with:\n  {self.next[0]}"
         return None
 
     def lines(self) -> list[str]:
@@ -102,11 +120,15 @@ class EvalCommandReport:
         if rows := self.report.skipped:
             shown = replace(rows, problems=rows.problems[:_MAX_LISTED_SKIPPED])
             skipped = format_wrapped("not read", str(shown))
+        unjudged: list[str] = []
+        if self.not_judged is not None:
+            unjudged = format_lines(format_reasons(self.not_judged), None).splitlines()
         return [
             *self.report.summary.lines(width=measure_text_width()),
             *format_replay(self.report.spec.config, self.report.replay),
             *format_retries(self.retried),
             *skipped,
+            *unjudged,
             format_field("run", self.report.run_id),
             format_field("store", self.report.store),
             "next:",
@@ -124,6 +146,7 @@ class EvalCommandReport:
             "exit_status": self.exit_status,
             "problem": self.problem,
             "failures": [asdict(group) for group in self.failures],
+            "not_judged": None if self.not_judged is None else asdict(self.not_judged),
             "summary": json.loads(self.report.summary.model_dump_json()),
             "retried": asdict(self.retried),
             "replay": describe_replayed(self.report.spec.config, self.report.replay),
@@ -133,6 +156,14 @@ class EvalCommandReport:
             },
             "next": list(self.next),
         }
+
+
+def describe_status(row: RunRow) -> str:
+    """Return the status of a run, such as `interrupted, with 8 of 40 results`."""
+    if row.status == "completed":
+        return row.status
+    of = "" if row.spec.total is None else f" of {row.spec.total * row.spec.repeats}"
+    return f"{row.status}, with {row.totals.recorded}{of} results"
 
 
 def format_score_lines(summary: RunSummary, threshold: float | None = None) -> list[Line]:
@@ -210,17 +241,20 @@ def format_failures(
     return lines
 
 
-def format_low_scores(low: "LowScores", *, show: ShowCommand, max_groups: int) -> list[Line]:
-    """Format the reasons of low scores with their counts and examples; empty if none is low."""
-    if not low.groups:
+def format_reasons(
+    found: "LowScores | NotJudged", *, show: ShowCommand | None = None, max_groups: int = 4
+) -> list[Line]:
+    """Format the reasons of results with their counts and examples; empty if there are none."""
+    if not found.groups:
         return []
-    lines: list[Line] = [low.title]
-    shown = low.groups[:max_groups]
+    lines: list[Line] = [found.title]
+    shown = found.groups[:max_groups]
     for group in shown:
         name = group.example if not group.repeat else f"{group.example}#{group.repeat}"
-        reason = f"{group.reason or 'no reason given'} (mean {format_number(group.mean)})"
+        mean = "" if group.mean is None else f" (mean {format_number(group.mean)})"
+        reason = f"{group.reason or 'no reason given'}{mean}"
         lines += _format_group(group.results, reason, (group.label, name), show)
-    if (others := low.read - sum(group.results for group in shown)) > 0:
+    if (others := found.read - sum(group.results for group in shown)) > 0:
         lines.append(f"  {others} x for other reasons")
     return lines
 

@@ -43,11 +43,22 @@ class RunTrackingStore(Store):
         )
         return self.track(run)
 
-    def join_run(self, spec: RunSpec, *, shard: str, allow_changed_dataset: bool = False) -> Run:
+    def join_run(
+        self,
+        spec: RunSpec,
+        *,
+        shard: str,
+        allow_changed_dataset: bool = False,
+        allow_changed_total: bool = False,
+    ) -> Run:
         named = replace(spec, config={**spec.config, **self.provenance})
-        return self.track(
-            super().join_run(named, shard=shard, allow_changed_dataset=allow_changed_dataset)
+        run = super().join_run(
+            named,
+            shard=shard,
+            allow_changed_dataset=allow_changed_dataset,
+            allow_changed_total=allow_changed_total,
         )
+        return self.track(run)
 
     def _warn(self, run: Run) -> None:
         """Report the work that may be repeated while the other process lives."""

@@ -110,7 +110,8 @@ def _configure_wait(parser: ArgumentParser) -> None:
 
 def _configure_copy(parser: ArgumentParser) -> None:
     """Declare the arguments of the action."""
-    parser.add_argument("run", nargs="+", help="run id, unique prefix, or `latest`")
+    parser.add_argument("run", nargs="*", help="run id, unique prefix, or `latest`")
+    add_flag(parser, "--all", "copy all runs and sessions of the store")
     parser.add_argument(
         "--to",
         required=True,

@@ -22,11 +22,11 @@ from .eval_invocation import print_run_summary
 from .eval_overrides import add_scorer_option, resolve_scorers
 from .eval_workers import WorkerPool, WorkerTask
 from .exit_status import InconclusiveError
-from .output import redirect_output_to_stderr
+from .output import print_message, redirect_output_to_stderr
 from .progress_bar import Display, choose_display
 from .ray_options import ENGINE_OPTIONS, add_engine_options, find_scripts, read_engine_options
 from .resume import format_options, format_resume_hint, join_resume_command
-from .run_summary import EvalCommandReport
+from .run_summary import EvalCommandReport, describe_status
 from .run_tracking import RunTrackingStore
 from .signals import run_until_stopped
 from .store_option import add_store_option, build_next_command, find_store_location
@@ -75,16 +75,22 @@ def main(args: Namespace) -> int:
         )
         with RunTrackingStore.open(find_store_location(args), create=False) as store:
             # Resolved to its id now: `latest` will soon mean the run that this command starts.
-            args.run = store.run(args.run).id
+            row = store.run(args.run).row()
+            args.run = row.id
+            if row.status != "completed":
+                # A gate on the new run cannot know that its samples are only some of the dataset.
+                print_message(
+                    f"the run is {describe_status(row)}, and the others are not scored; "
+                    "`assay eval ... --resume RUN --rescore` executes them as well"
+                )
             report = _score_run(args, scorer, store, engine)
             run = store.run(report.run_id)
             commands = (
                 build_next_command(args, "show", run.id),
                 build_next_command(args, "compare", args.run, run.id),
             )
-            failures = tuple(run.failure_groups())
             resume = _build_score_command(args, run.id)
-            ending = EvalCommandReport(report, run.read_retries(), resume, commands, failures)
+            ending = EvalCommandReport.build(report, run, resume=resume, next=commands)
     return print_run_summary(ending, args)
 
 

@@ -37,6 +37,7 @@ def configure(parser: ArgumentParser) -> None:
     )
     show.add_argument("session", metavar="ID", help="id of the session")
     add_store_option(show, action=True)
+    add_report_options(show, action=True)
     purpose = "send a message and store the answer"
     resume = actions.add_parser(
         "continue", help=purpose, description=f"{purpose.capitalize()}.", allow_abbrev=False
@@ -53,6 +54,7 @@ def configure(parser: ArgumentParser) -> None:
     )
     add_endpoint_options(resume)
     add_store_option(resume, action=True)
+    add_report_options(resume, action=True)
 
 
 def main(args: Namespace) -> int:

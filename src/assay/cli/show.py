@@ -5,6 +5,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from itertools import chain
 
 from assay.errors import ConfigError
 from assay.runner import ListedSample, build_run_report, find_body
@@ -23,8 +24,9 @@ from .output import (
     sanitize_to_line,
 )
 from .run_summary import (
+    describe_status,
     format_failures,
-    format_low_scores,
+    format_reasons,
     format_replay,
     format_retries,
     format_score_lines,
@@ -38,7 +40,13 @@ _MAX_LISTED_IDS = 5
 
 def configure(parser: ArgumentParser) -> None:
     """Declare the arguments of the command."""
-    parser.add_argument("run", metavar="RUN", help="run id, unique prefix, or `latest`")
+    parser.add_argument(
+        "run",
+        metavar="RUN",
+        nargs="?",
+        default="latest",
+        help="run id, unique prefix, or `latest` (default: latest)",
+    )
     parser.add_argument(
         "sample",
         metavar="SAMPLE",
@@ -75,7 +83,7 @@ def _show_run(run: Run, args: Namespace) -> None:
     fields = [
         format_field("run", run.id),
         format_field("name", run.spec.name, columns=room),
-        format_field("status", row.status),
+        format_field("status", describe_status(row)),
         format_field("dataset", run.spec.dataset, columns=room - len(changed)) + changed,
         *([format_field("labels", report.labels.text)] if report.labels.total else []),
         *format_replay(run.spec.config),
@@ -86,12 +94,14 @@ def _show_run(run: Run, args: Namespace) -> None:
         return build_next_command(args, "show", args.run, name)
 
     # So many that the reasons of both kinds are on the first screen.
-    low = report.low_scores.groups and not args.failed
-    max_groups = 2 if report.failures and low else 4
-    failures = report.failures[:max_groups]
+    both = () if args.failed else (report.low_scores, report.not_judged)
+    reasons = [each for each in both if each.groups]
+    max_groups = max(4 // (len(reasons) + bool(report.failures) or 1), 1)
     listed = [
-        *format_failures(failures, report.failed, show=show),
-        *(format_low_scores(report.low_scores, show=show, max_groups=max_groups) if low else []),
+        *format_failures(report.failures[:max_groups], report.failed, show=show),
+        *chain.from_iterable(
+            format_reasons(each, show=show, max_groups=max_groups) for each in reasons
+        ),
         *_format_worst(entries, report.failed if args.failed else summary.results, args),
     ]
     following = []

@@ -34,6 +34,7 @@ def format_training(training: Training) -> list[str]:
         format_field("first reward", format_reward(first.mean, first.low, first.high)),
         format_field("last reward", format_reward(last.mean, last.low, last.high)),
         format_field("rollouts", f"{together.rollouts}, {failed} failed, {unjudged} not judged"),
+        *([format_field("staleness", stale)] if (stale := format_staleness(together)) else ()),
         *_format_rollout_table(groups),
         *_format_update_table(groups),
         *_format_evaluation_table(training.evaluations),
@@ -47,6 +48,18 @@ def format_reward(mean: float | None, low: float | None, high: float | None) -> 
     if low is None or high is None:
         return f"{mean:.3f}"
     return f"{mean:.3f} (95 % from {low:.3f} to {high:.3f})"
+
+
+def format_staleness(steps: Steps) -> str | None:
+    """Format how old the weights were that sampled; None without a server that samples."""
+    lags, dropped = steps.read_metric("staleness"), int(sum(steps.read_metric("stale")))
+    words = []
+    if lags:
+        most = max(steps.read_metric("staleness_max"), default=0)
+        words.append(f"{average(lags):.1f} steps on average, at most {most:.0f}")
+    if dropped:
+        words.append(f"{dropped} rollouts were older than allowed and dropped")
+    return "; ".join(words) or None
 
 
 def _format_rollout_table(groups: Sequence[Steps]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from assay.datasets import SampleStream, Source
 from assay.environments import rename_environment
 from assay.errors import AssayError, ConfigError
 from assay.providers import LocalModel
-from assay.runner import RaySettings, Stop
+from assay.runner import RaySettings, Steps, Stop
 from assay.scorers import ScoreFunction, format_user_traceback, import_file
 from assay.train import (
     CheckpointSaved,
@@ -23,11 +23,13 @@ from assay.train import (
     GRPOConfig,
     GRPOResult,
     RolloutFinished,
+    ServerUnreachable,
     StepFinished,
     StepMetrics,
     TrainingEvent,
     TrainingSession,
     TrainingStarted,
+    check_training_packages,
     find_best,
     grpo_train_async,
 )
@@ -38,6 +40,7 @@ from .arguments import (
     add_grace_option,
     add_report_options,
     add_report_to_option,
+    parse_whole_number,
 )
 from .eval_file import locate_dataset
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_PASS, InconclusiveError
@@ -50,7 +53,7 @@ from .output import (
 )
 from .ray_options import ENGINE_OPTIONS, add_engine_options, find_scripts, read_engine_options
 from .resume import format_options, format_resume_hint
-from .show_training import format_reward
+from .show_training import format_reward, format_staleness
 from .signals import exit_interrupted, run_until_stopped
 from .store_option import add_store_option, build_next_command, find_store_location
 from .train_display import TrainDisplay
@@ -71,6 +74,18 @@ def configure(parser: ArgumentParser) -> None:
         "(http://...) or a coding agent (claude-code, codex, opencode, pi), overrides `agent`",
     )
     add_count(parser, "--steps", "stop after step N")
+    parser.add_argument(
+        "--server",
+        metavar="SERVER",
+        help="sample from an OpenAI-compatible server, by its URL or as a model string, overrides "
+        "`server`",
+    )
+    parser.add_argument(
+        "--max-staleness",
+        metavar="N",
+        type=parse_whole_number,
+        help="sample up to N steps ahead of learning, overrides `max_staleness`",
+    )
     parser.add_argument(
         "--eval-dataset",
         metavar="DATASET",
@@ -105,6 +120,8 @@ def main(args: Namespace) -> int:
                 agent=args.agent,
                 eval_dataset=args.eval_dataset,
                 num_steps=args.steps,
+                server=args.server,
+                max_staleness=args.max_staleness,
                 output=args.output,
                 eval_every=args.eval_every,
                 patience=args.patience,
@@ -163,6 +180,8 @@ def load_train_file(
         raise ConfigError("the training is not a Python file", where=target, hint=hint)
     if not path.is_file():
         raise ConfigError("the file does not exist", where=target)
+    # Before the file, which may import torch itself: its traceback would not say what to install.
+    check_training_packages()
     defined = dict(vars(import_file(path)))
     for name in ("config", "prompts"):
         if name not in defined:
@@ -278,6 +297,9 @@ class _TrainingMonitor:
             self._display.show(self._learned, self._steps, rolling)
         elif isinstance(event, CheckpointSaved):
             self._display.print_line(f"checkpoint {event.path}")
+        elif isinstance(event, ServerUnreachable):
+            tries = f"the next try is in {event.retry_s:.0f} s"
+            self._display.print_line(f"{event.where}: {event.reason}; {tries}")
         elif isinstance(event, EvaluationFinished):
             best = ", the best so far" if event.is_best and event.evaluation.step else ""
             self._display.print_line(f"evaluation {format_evaluation(event.evaluation)}{best}")
@@ -342,8 +364,8 @@ def format_grpo_result(result: GRPOResult) -> list[str]:
         invalid = sum(step.invalid for step in steps)
         total = sum(step.rollouts for step in steps)
         fields["rollouts"] = f"{total}, {failed} failed, {invalid} not judged"
-        if stale := sum(step.stale for step in steps):
-            fields["stale"] = f"{stale} rollouts dropped: older than max_staleness"
+        taken = Steps(1, len(steps), metrics=[step.model_dump() for step in steps])
+        fields["staleness"] = format_staleness(taken)
     fields |= _format_evaluations(result)
     fields |= {
         "prompts": result.skipped or None,
@@ -387,6 +409,8 @@ def _format_grpo_hint(args: Namespace) -> str:
     names = (
         "agent",
         "steps",
+        "server",
+        "max_staleness",
         "eval_dataset",
         "eval_every",
         "patience",

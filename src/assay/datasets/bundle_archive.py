@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tarfile import REGTYPE, USTAR_FORMAT, HeaderError, TarInfo
 from typing import BinaryIO
+from unicodedata import normalize
 
 from assay.errors import ConfigError, DatasetError
 
@@ -141,7 +142,7 @@ def _parse_tar_header(block: bytes, path: Path) -> ArchiveMember:
 
 
 class _MemberNames:
-    """The names of an archive, compared without case."""
+    """The names of an archive, compared as the file systems of macOS and Windows compare them."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -150,8 +151,8 @@ class _MemberNames:
 
     def add(self, name: str) -> None:
         """Add a name. Raises `DatasetError` if a file or a folder already has it."""
-        # Without case: on macOS and Windows, `A.py` would overwrite `a.py`.
-        parts = name.casefold().split("/")
+        # On macOS and Windows `A.py` would overwrite `a.py`, and one spelling of `é` the other.
+        parts = normalize("NFC", normalize("NFC", name).casefold()).split("/")
         *folders, whole = ("/".join(parts[: length + 1]) for length in range(len(parts)))
         if whole in self._files or whole in self._folders or not self._files.isdisjoint(folders):
             raise build_bundle_error(self._path, f"member {name!r} appears twice")

@@ -5,9 +5,10 @@ before anything is written.
 """
 
 import hashlib
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any, Literal, Self
 
@@ -36,6 +37,8 @@ from .rows import RowOutcome
 BUNDLE_VERSION = 1
 # A manifest nests a few levels; configurations inside it may add some.
 _MANIFEST_DEPTH = 50
+# Stores count in 64 bits.
+_MAX_COUNT = 2**63 - 1
 _FINGERPRINT_PATTERN = r"^[0-9A-Za-z:_-]{1,128}$"
 
 
@@ -62,23 +65,25 @@ class BundledRun(_BundleModel):
     config_fingerprint: str | None = Field(default=None, pattern=_FINGERPRINT_PATTERN)
     dataset: str | None = None
     dataset_fingerprint: str | None = Field(default=None, pattern=_FINGERPRINT_PATTERN)
-    repeats: int = Field(default=1, ge=1)
+    repeats: int = Field(default=1, ge=1, le=_MAX_COUNT)
     created_at: str | None = Field(default=None, pattern=r"^[0-9T:+.Z-]{10,40}$")
     test: str | None = None
     """The id of the pytest test; None for a run of `assay eval`."""
 
-    results: int = Field(ge=0)
+    results: int = Field(ge=0, le=_MAX_COUNT)
     """Lines of `results.jsonl`. The runs follow one another."""
 
-    rows: int = Field(ge=0)
+    rows: int = Field(ge=0, le=_MAX_COUNT)
     """Lines of `dataset.jsonl`."""
 
     @model_validator(mode="after")
     def _check_bounds(self) -> Self:
         bounds = self.config.get("bounds")
-        numbers = isinstance(bounds, list) and all(type(each) in (int, float) for each in bounds)
-        if bounds is not None and not (numbers and len(bounds) == 2):
-            raise ValueError("`bounds` must be a list of two numbers")
+        numbers = isinstance(bounds, list) and all(
+            type(each) in (int, float) and abs(each) <= sys.float_info.max for each in bounds
+        )
+        if bounds is not None and not (numbers and len(bounds) == 2 and bounds[0] < bounds[1]):
+            raise ValueError("`bounds` must be a list of two numbers, the lower one first")
         return self
 
 
@@ -144,10 +149,16 @@ class Bundle:
     @classmethod
     def open(cls, path: Path) -> Self:
         """Read and check a whole bundle without writing anything. Raises `DatasetError`."""
-        manifest, digest = _read_manifest(path)
+        # Named, so that the archive stays open while its first member is read.
+        members = read_archive(path)
+        member, pieces = next(members, (None, iter(())))
+        if member is None or member.name != MANIFEST:
+            raise build_bundle_error(path, f"its first member is not {MANIFEST}")
+        data = b"".join(pieces)
+        manifest = _parse_manifest(path, data)
         for _ in _check_members(path, manifest):
             pass
-        return cls(path, manifest, digest)
+        return cls(path, manifest, compute_sha256(data))
 
     def extract(self, folder: Path, *, only: frozenset[str] | None = None) -> None:
         """Write the members into an empty folder.
@@ -190,15 +201,6 @@ class _ResultLines(JsonLines):
         return f"{self.bundle}:{RESULTS}:{position}"
 
 
-def _read_manifest(path: Path) -> tuple[BundleManifest, str]:
-    for member, pieces in read_archive(path):
-        if member.name != MANIFEST:
-            break
-        data = b"".join(pieces)
-        return _parse_manifest(path, data), compute_sha256(data)
-    raise build_bundle_error(path, f"its first member is not {MANIFEST}")
-
-
 def _parse_manifest(path: Path, data: bytes) -> BundleManifest:
     try:
         plain = parse_json_object(data, max_depth=_MANIFEST_DEPTH)
@@ -235,6 +237,10 @@ def _parse_manifest(path: Path, data: bytes) -> BundleManifest:
     for name in () if code is None else code.files:
         if f"{CODE}{name}" not in names:
             raise build_bundle_error(path, f"{MANIFEST} names {name!r}, which is not in {CODE}")
+    folder = PurePosixPath("." if code is None else code.folder)
+    for each in (folder, *folder.parents):
+        if f"{CODE}{each}" in names:
+            raise build_bundle_error(path, f"{MANIFEST} names the file {str(each)!r} as a folder")
     return manifest
 
 

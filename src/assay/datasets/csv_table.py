@@ -1,43 +1,53 @@
-"""CSV with a header line. Cells stay text; a `messages` cell is parsed as JSON."""
+"""CSV with a header line, as programs and spreadsheets write it.
+
+Cells stay text; a `messages` cell is parsed as JSON.
+"""
 
 import csv
+import re
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from assay.errors import BadRow, DatasetError
 
 from .json_text import JsonProblem, find_duplicate, parse_json_object
+from .layouts import ANSWER_KEYS, ID_KEYS, PROMPT_KEYS
 from .open_file import open_bytes, skip_line
-from .read_limits import ReadLimits
-from .rows import RowOutcome
+from .rows import FileRows, RowOutcome
 
-# What spreadsheets write in place of commas, by the language of their user.
-_OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs"}
+# Spreadsheets write semicolons or tabs, depending on the language of their user.
+_SEPARATORS = (",", ";", "\t")
+# Excel writes and reads such a first line, which is not a row.
+_SEPARATOR_LINE = re.compile(rb"sep=([,;\t])\r?\n")
+_KNOWN_NAMES = frozenset({*PROMPT_KEYS, *ANSWER_KEYS, *ID_KEYS})
+_QUOTED_NAME = re.compile(rb'"[^"]*"')
 _MESSAGES_PREFIX = b'{"messages":'
 
 
-@dataclass(frozen=True)
-class CsvTable:
+class CsvTable(FileRows):
     """The rows of one table, numbered by the line they begin on."""
-
-    path: Path
-    limits: ReadLimits
-
-    def where(self, position: int) -> str:
-        return f"{self.path}:{position}"
 
     def __iter__(self) -> Iterator[tuple[int, RowOutcome]]:
         with open_bytes(self.path, self.limits) as file:
             lines = _CsvLines(file, self.path, self.limits.max_row_bytes)
+            head = file.peek()
+            if declared := _SEPARATOR_LINE.match(head):
+                next(lines)
+                mark = declared[1].decode()
+            else:
+                names = _QUOTED_NAME.sub(b"", head.partition(b"\n")[0])
+                mark = max(_SEPARATORS, key=lambda each: names.count(each.encode()))
             # Strict: otherwise an unclosed quote would silently swallow the rest of the file.
-            reader = csv.reader(lines, strict=True)
+            reader = csv.reader(lines, delimiter=mark, strict=True)
             header = self._check_header(self._read_cells(reader, lines))
             while (cells := self._read_cells(reader, lines)) is not None:
                 if isinstance(cells, BadRow):
                     yield lines.row_line, cells
-                elif cells:  # the reader returns an empty list for an empty line
+                elif any(
+                    cells
+                ):  # an empty line has no cells, the unused row of a sheet only empty ones
                     yield lines.row_line, self._build_row(header, cells, lines.row_line)
 
     def _read_cells(
@@ -50,10 +60,16 @@ class CsvTable:
         try:
             cells = next(reader, None)
         except csv.Error as error:
+            # The module's own words advise the caller of `open()`.
+            is_old_mac = "new-line character" in str(error)
             return BadRow(
-                f"the row is not CSV: {error}",
+                "a carriage return ends a line without a line feed"
+                if is_old_mac
+                else f"the row is not CSV: {error}",
                 where=self.where(lines.row_line),
-                hint="double each quote inside a quoted cell",
+                hint="save the file as CSV UTF-8, not as CSV (Macintosh)"
+                if is_old_mac
+                else "double each quote inside a quoted cell",
             )
         except BadRow as problem:
             return problem
@@ -65,31 +81,33 @@ class CsvTable:
         if isinstance(cells, BadRow):
             raise DatasetError(cells.message, where=cells.where, hint=cells.hint)
         hint = "the first line must name every column, each once"
-        if not cells:
+        names = [name.strip() for name in cells or ()]
+        # Columns without a name after the last one are unused columns of a sheet.
+        while names and not names[-1]:
+            names.pop()
+        if not names:
             raise DatasetError("the file has no header line", where=self.where(1), hint=hint)
-        mark = next((each for each in _OTHER_SEPARATORS if each in cells[0]), None)
-        if len(cells) == 1 and mark is not None:
-            raise DatasetError(
-                f"the columns are separated by {_OTHER_SEPARATORS[mark]}, not by commas",
-                where=self.where(1),
-                hint="save the file with commas between its columns",
-            )
-        blank = next((n for n, name in enumerate(cells, start=1) if not name.strip()), None)
-        repeated = find_duplicate(cells)
+        blank = next((n for n, name in enumerate(names, start=1) if not name), None)
+        repeated = find_duplicate(names)
         if blank is not None or repeated is not None:
             unnamed = f"column {blank} has no name"
             problem = unnamed if blank is not None else f"two columns are named {repeated!r}"
             raise DatasetError(problem, where=self.where(1), hint=hint)
-        return cells
+        # People write `Question` and `Answer` into sheets. Other names are kept as they are.
+        spellings = Counter(name.lower() for name in names)
+        return [
+            name.lower() if name.lower() in _KNOWN_NAMES and spellings[name.lower()] == 1 else name
+            for name in names
+        ]
 
     def _build_row(self, header: list[str], cells: list[str], line: int) -> RowOutcome:
-        if len(cells) != len(header):
+        if any(cells[len(header) :]) or len(cells) < len(header):
             return BadRow(
                 f"the row has {len(cells)} cells, but the header has {len(header)}",
                 where=self.where(line),
-                hint="quote cells that contain a comma or a line break",
+                hint="quote cells that contain a separator or a line break",
             )
-        row: dict[str, Any] = dict(zip(header, cells, strict=True))
+        row: dict[str, Any] = dict(zip(header, cells, strict=False))
         if not row.get("messages"):
             return row
         try:
@@ -153,6 +171,6 @@ class _CsvLines:
             self.problem = BadRow(
                 f"the line is not UTF-8: byte 0x{line[error.start]:02x}",
                 where=f"{self._path}:{self._number}:{error.start + 1}",
-                hint="convert the file to UTF-8, for example with iconv",
+                hint="save the file as CSV UTF-8, or run iconv -f WINDOWS-1252 -t UTF-8",
             )
             return line.decode(errors="replace")

@@ -2,16 +2,13 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import BinaryIO
 
 from assay.errors import BadRow, DatasetError
 
 from .json_text import JsonProblem, parse_json_object
 from .open_file import open_bytes
-from .read_limits import ReadLimits
-from .rows import RowOutcome
+from .rows import FileRows, RowOutcome
 
 _CHUNK = 256 * 1024
 _SPACE = re.compile(rb"[ \t\r\n]*")
@@ -24,15 +21,10 @@ _TO_LAST_STRING = re.compile(_NO_BRACKET, re.S)
 _BARE_WORD = re.compile(rb"[^\s,\[\]{}]*")
 
 
-@dataclass(frozen=True)
-class JsonArray:
+class JsonArray(FileRows):
     """The elements of the one array in a file, numbered from 0."""
 
-    path: Path
-    limits: ReadLimits
-
-    def where(self, position: int) -> str:
-        return f"{self.path}[{position}]"
+    by_line = False
 
     def __iter__(self) -> Iterator[tuple[int, RowOutcome]]:
         with open_bytes(self.path, self.limits) as file:

@@ -1,26 +1,16 @@
 """JSON Lines: one object on each line."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 
 from assay.errors import BadRow
 
 from .json_text import JsonProblem, parse_json_object
 from .open_file import open_bytes, skip_line
-from .read_limits import ReadLimits
-from .rows import RowOutcome
+from .rows import FileRows, RowOutcome
 
 
-@dataclass(frozen=True)
-class JsonLines:
+class JsonLines(FileRows):
     """The lines of one file, numbered from 1. Empty lines are skipped."""
-
-    path: Path
-    limits: ReadLimits
-
-    def where(self, position: int) -> str:
-        return f"{self.path}:{position}"
 
     def __iter__(self) -> Iterator[tuple[int, RowOutcome]]:
         longest = self.limits.max_row_bytes

@@ -22,10 +22,11 @@ _TEXT_FILES: dict[str, Callable[[Path, ReadLimits], Rows]] = {
     ".ndjson": JsonLines,
     ".json": JsonArray,
     ".csv": CsvTable,
+    ".tsv": CsvTable,
 }
 _ROW_FILE_SUFFIXES = (*_TEXT_FILES, ".parquet")
 _OTHER_FILE_SUFFIXES = frozenset(
-    ".arrow .avro .bz2 .feather .gz .pickle .pkl .tar .tsv .txt .xls .xlsx .xml .xz .yaml .yml "
+    ".arrow .avro .bz2 .feather .gz .pickle .pkl .tar .txt .xls .xlsx .xml .xz .yaml .yml "
     ".zip .zst".split()
 )
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?(:[\w.-]+)?")

@@ -49,7 +49,7 @@ def open_bytes(path: Path, limits: ReadLimits) -> io.BufferedReader:
             raise DatasetError(
                 "the file is UTF-16, not UTF-8",
                 where=str(path),
-                hint="convert it: iconv -f UTF-16 -t UTF-8",
+                hint="save it as UTF-8 (in Excel: CSV UTF-8), or run iconv -f UTF-16 -t UTF-8",
             )
         if start == b"\xef\xbb\xbf":
             file.read(3)

@@ -1,31 +1,24 @@
 """Parquet files, a small batch of rows at a time."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from assay.errors import BadRow, DatasetError
 
 from .json_text import find_duplicate
-from .read_limits import ReadLimits
-from .rows import RowOutcome, check_row
+from .rows import FileRows, RowOutcome, check_row
 
 # Small: a batch is in memory twice, as Arrow data and as Python objects.
 _BATCH_ROWS = 64
 
 
-@dataclass(frozen=True)
-class ParquetTable:
+class ParquetTable(FileRows):
     """The rows of one file, numbered from 0."""
 
-    path: Path
-    limits: ReadLimits
-
-    def where(self, position: int) -> str:
-        return f"{self.path}[{position}]"
+    by_line = False
 
     def __iter__(self) -> Iterator[tuple[int, RowOutcome]]:
+        # Not above: pyarrow is an extra, and its import sets environment variables.
         import pyarrow
 
         try:
@@ -42,7 +35,14 @@ class ParquetTable:
 
         position = 0
         with ParquetFile(self.path) as file:
-            self._refuse_repeated_columns(file.schema_arrow.names)
+            # `to_pylist` makes dicts, which would silently keep the last of two equal columns.
+            repeated = find_duplicate(file.schema_arrow.names)
+            if repeated is not None:
+                raise DatasetError(
+                    f"two columns are named {repeated!r}",
+                    where=str(self.path),
+                    hint="rename one of them",
+                )
             for batch in file.iter_batches(batch_size=_BATCH_ROWS):
                 # Measured in Arrow: Python objects are several times as large.
                 small = batch.nbytes <= self.limits.max_row_bytes
@@ -61,13 +61,3 @@ class ParquetTable:
         for number, row in enumerate(batch.to_pylist(), start=position):
             where = self.where(number)
             yield number, check_row(row, where=where, max_depth=self.limits.max_depth)
-
-    def _refuse_repeated_columns(self, names: list[str]) -> None:
-        # `to_pylist` makes dicts, which would silently keep the last of two equal columns.
-        repeated = find_duplicate(names)
-        if repeated is not None:
-            raise DatasetError(
-                f"two columns are named {repeated!r}",
-                where=str(self.path),
-                hint="rename one of them",
-            )

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
 
 from assay.errors import BadRow, DatasetError
 from assay.types import Sample
@@ -25,6 +26,18 @@ class Rows(Protocol):
 
     def where(self, position: int) -> str:
         """Return the location of a row for messages."""
+
+
+@dataclass(frozen=True)
+class FileRows:
+    """The rows of one file, numbered by lines from 1, or by elements from 0."""
+
+    path: Path
+    limits: ReadLimits
+    by_line: ClassVar[bool] = True
+
+    def where(self, position: int) -> str:
+        return f"{self.path}:{position}" if self.by_line else f"{self.path}[{position}]"
 
 
 def check_row(row: dict[str, Any], *, where: str, max_depth: int) -> RowOutcome:

@@ -1,5 +1,6 @@
 """Convert rows to samples one at a time, and report the skipped rows."""
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -119,7 +120,8 @@ class SampleStream:
     def __iter__(self) -> Iterator[Sample]:
         self.skipped = SkippedRows()
         samples = _read_samples(self._plan, self.skipped)
-        return islice(samples, self._plan.max_samples)
+        most = self._plan.max_samples
+        return islice(samples, None if most is None else min(most, sys.maxsize))
 
     def __next__(self) -> Sample:
         if self._own_pass is None:

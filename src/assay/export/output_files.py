@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from assay.errors import ConfigError
-from assay.types import open_private, replace_private
+from assay.types import check_file_target, open_private, replace_private
 
 from .inferred_parquet import InferredColumns, InferredParquetFile
 from .jsonl_file import JsonLinesFile
@@ -28,10 +28,7 @@ class OutputFiles:
         self._open: dict[Path, RowFile] = {}
         self._beside: dict[Path, str] = {}
         for target in targets:
-            if target.is_dir():
-                raise ConfigError(
-                    "the target is a folder", where=str(target), hint="pass a file name"
-                )
+            check_file_target(target)
             if target.exists() and not force:
                 raise ConfigError(
                     "the file already exists",

@@ -18,7 +18,7 @@ Objects of libraries count as the objects of their fields. An element of a list 
 is dropped and reported; an error is raised only if nothing can be read.
 """
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Generator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -122,7 +122,9 @@ def convert_agent_output(value: Any) -> AgentOutput:
 
 
 def _build_kind_error(value: object) -> WireError:
-    return WireError(f"the agent returned {_describe_kind(value)}", hint=_ACCEPTED)
+    is_stream = isinstance(value, Generator | AsyncGenerator)
+    hint = "collect the parts and return the whole answer" if is_stream else _ACCEPTED
+    return WireError(f"the agent returned {_describe_kind(value)}", hint=hint)
 
 
 def _describe_kind(value: object) -> str:
@@ -181,9 +183,6 @@ class _OutputReader:
             return read_message_list([value["message"]], self.dropped)
         if classify_message(value) is not None:
             return self._read_message(value)
-        return self._read_answer(value)
-
-    def _read_answer(self, value: Mapping[str, Any]) -> _Read:
         for key in ANSWER_KEYS:
             if isinstance(value.get(key), str):
                 drop_fields(value, (key, "usage"), "output", self.dropped)

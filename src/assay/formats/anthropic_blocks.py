@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-from assay.types import ContentBlock, DataBlock, Message, TextBlock, ToolCall
+from assay.types import ContentBlock, DataBlock, Message, TextBlock
 
 from .conversion import (
     Dropped,
     expect_mapping,
     expect_text,
+    get_mappings,
     get_namespace,
     is_same_json,
     join_reasoning,
@@ -102,8 +103,7 @@ def write_thinking(
 ) -> list[dict[str, Any]]:
     """Return the thinking blocks that were read with this reasoning."""
     # Anthropic verifies a signature over the text, so other or edited thinking is refused.
-    kept = own.get("thinking")
-    kept = [item for item in kept if isinstance(item, Mapping)] if isinstance(kept, list) else []
+    kept = get_mappings(own.get("thinking"))
     if len(kept) == 1 and "type" not in kept[0] and message.reasoning is not None:
         return [{**kept[0], "type": "thinking", "thinking": message.reasoning}]
     if kept and join_thinking(kept) == message.reasoning:
@@ -133,17 +133,3 @@ def read_tool_result(block: Mapping[str, Any], where: str) -> Message:
     if rest:
         data[ANTHROPIC_FORMAT] = {"result": make_storable(rest)}
     return validate_wire(Message, data, where)
-
-
-def read_tool_use(block: Mapping[str, Any], where: str) -> ToolCall:
-    """Read a `tool_use` block as a tool call."""
-    data: dict[str, Any] = {
-        "id": expect_text(block.get("id"), f"{where}.id"),
-        "name": expect_text(block.get("name"), f"{where}.name"),
-        "arguments": make_storable(dict(expect_mapping(block.get("input"), f"{where}.input"))),
-    }
-    known = ("type", "id", "name", "input")
-    rest = {key: value for key, value in block.items() if key not in known}
-    if rest:
-        data[ANTHROPIC_FORMAT] = make_storable(rest)
-    return validate_wire(ToolCall, data, where)

@@ -4,10 +4,11 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
-from pydantic_core import from_json, to_json
+from pydantic_core import from_json
 
 from assay.types import Message, ToolSpec, Usage
 
+from .answer_writer import AnswerPart, AnswerSection, AnswerWriter, write_json_text
 from .anthropic import from_anthropic
 from .conversion import (
     Dropped,
@@ -93,17 +94,15 @@ def read_messages_conversation(body: Mapping[str, Any]) -> list[Message]:
     """
     turns = expect_sequence(body.get("messages") or [], "messages")
     messages = from_anthropic([], system=body.get("system") or None)
-    for is_system, run in groupby(turns, _is_system_turn):
+    for is_system, run in groupby(
+        turns, lambda turn: isinstance(turn, Mapping) and turn.get("role") == "system"
+    ):
         if is_system:
             for turn in run:
                 messages += from_anthropic([], system=turn.get("content") or "")
         else:
             messages += from_anthropic(list(run))
     return messages
-
-
-def _is_system_turn(turn: object) -> bool:
-    return isinstance(turn, Mapping) and turn.get("role") == "system"
 
 
 def _read_tool(tool: object, where: str, dropped: list[Dropped]) -> ToolSpec:
@@ -142,6 +141,8 @@ def write_messages_answer(answer: ModelAnswer) -> dict[str, Any]:
         {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments}
         for call in message.tool_calls
     ]
+    usage = answer.usage or Usage()
+    cached = usage.cached_tokens or 0
     return {
         "id": f"msg_{answer.id}",
         "type": "message",
@@ -150,19 +151,13 @@ def write_messages_answer(answer: ModelAnswer) -> dict[str, Any]:
         "content": blocks,
         "stop_reason": _STOP_REASONS[answer.finish_reason],
         "stop_sequence": None,
-        "usage": _write_messages_usage(answer.usage),
-    }
-
-
-def _write_messages_usage(usage: Usage | None) -> dict[str, int]:
-    # The API has no place for unknown counts.
-    known = usage or Usage()
-    cached = known.cached_tokens or 0
-    return {
-        "input_tokens": max((known.input_tokens or 0) - cached, 0),
-        "cache_creation_input_tokens": 0,
-        "cache_read_input_tokens": cached,
-        "output_tokens": known.output_tokens or 0,
+        # The API has no place for unknown counts.
+        "usage": {
+            "input_tokens": max((usage.input_tokens or 0) - cached, 0),
+            "cache_creation_input_tokens": 0,
+            "cache_read_input_tokens": cached,
+            "output_tokens": usage.output_tokens or 0,
+        },
     }
 
 
@@ -201,13 +196,79 @@ def _split_block(block: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[st
             {"type": "signature_delta", "signature": signature},
         ]
     if kind in ("tool_use", "server_tool_use"):
-        text = to_json(block.get("input") or {}).decode()
+        text = write_json_text(block.get("input") or {})
         return {**block, "input": {}}, [{"type": "input_json_delta", _PARTIAL_INPUT: text}]
     return dict(block), []
 
 
 def _write_named(event: dict[str, Any]) -> bytes:
     return write_event(event, name=event["type"])
+
+
+class MessagesWriter(AnswerWriter):
+    """Writes an answer as events of content blocks while it arrives."""
+
+    def write_start(self) -> Iterator[bytes]:
+        """Yield the message without content. Its usage is known at the end only."""
+        started = {**write_messages_answer(self.head), "content": [], "stop_reason": None}
+        yield self.encode({"type": "message_start", "message": started})
+
+    def write_section(self, section: AnswerSection) -> Iterator[tuple[bool, dict[str, Any]]]:
+        """Yield the events of one block."""
+        if section.kind == "call":
+            block = {"type": "tool_use", "id": section.call_id, "name": section.name}
+            opened, deltas = _split_block({**block, "input": {}})
+            deltas[0][_PARTIAL_INPUT] = section.text
+        elif section.kind == "reasoning":
+            opened, deltas = _split_block({"type": "thinking", "thinking": section.text})
+        else:
+            opened, deltas = _split_block({"type": "text", "text": section.text})
+        at = {"index": section.index}
+        yield False, {"type": "content_block_start", **at, "content_block": opened}
+        for number, delta in enumerate(deltas):
+            yield number == 0, {"type": "content_block_delta", **at, "delta": delta}
+        yield False, {"type": "content_block_stop", **at}
+
+    def write_end(self, answer: ModelAnswer) -> Iterator[bytes]:
+        """Yield the stop reason with the usage, and the end."""
+        whole = write_messages_answer(answer)
+        delta = {key: whole[key] for key in ("stop_reason", "stop_sequence")}
+        yield self.encode({"type": "message_delta", "delta": delta, "usage": whole["usage"]})
+        yield self.encode({"type": "message_stop"})
+
+    def encode(self, fields: dict[str, Any]) -> bytes:
+        """Return an event with the name of its type."""
+        return _write_named(fields)
+
+
+def read_messages_parts(event: StreamEvent) -> Iterator[AnswerPart]:
+    """Yield the parts of the answer in one event. Raises `WireError` if it has another shape."""
+    if not event.data:
+        return
+    data = parse_event_json(event.data)
+    kind, place = data.get("type"), data.get("index")
+    place = place if type(place) is int else 0
+    if kind == "message_start":
+        model = expect_mapping(data.get("message"), "message").get("model")
+        yield AnswerPart("start", model if isinstance(model, str) else "")
+    elif kind == "content_block_start":
+        block = expect_mapping(data.get("content_block"), str(kind))
+        if block.get("type") == "tool_use":
+            given = write_json_text(block["input"]) if block.get("input") else ""
+            yield AnswerPart("call", given, place, block.get("id"), str(block.get("name") or ""))
+        elif block.get("type") == "text" and block.get("text"):
+            yield AnswerPart("text", str(block["text"]), place)
+    elif kind == "content_block_delta":
+        delta = expect_mapping(data.get("delta"), "delta")
+        if delta.get("type") == "text_delta":
+            yield AnswerPart("text", expect_text(delta.get("text"), "delta.text"), place)
+        elif delta.get("type") == "thinking_delta":
+            thought = expect_text(delta.get("thinking"), "delta.thinking")
+            yield AnswerPart("reasoning", thought, place)
+        elif delta.get("type") == "input_json_delta":
+            yield AnswerPart("call", str(delta.get(_PARTIAL_INPUT) or ""), place)
+    elif kind == "content_block_stop":
+        yield AnswerPart("end", "", place)
 
 
 class MessagesStream:

@@ -31,7 +31,7 @@ from .conversion import (
     expect_sequence,
     expect_text,
     get_opening_messages,
-    make_storable,
+    read_document,
     read_items,
     validate_wire,
 )
@@ -282,7 +282,7 @@ def _write_call_metrics(call: ModelCall) -> dict[str, Any]:
 
 def from_atif(document: Mapping[str, Any]) -> Sample:
     """Read an ATIF document of any 1.x version. Raises `WireError` for anything else."""
-    data = expect_mapping(make_storable(dict(expect_mapping(document, "document"))), "document")
+    data = read_document(document, "document")
     version = expect_text(data.get("schema_version"), "schema_version")
     if not version.startswith("ATIF-v1."):
         raise WireError(

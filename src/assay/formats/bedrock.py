@@ -19,25 +19,26 @@ from .conversion import (
     check_iterable,
     expect_mapping,
     expect_text,
-    find_spelling,
+    get_mappings,
     get_namespace,
     is_same_json,
     join_reasoning,
     make_storable,
     read_items,
+    refuse_deep_nesting,
     report_extras,
     report_unsupported_by_role,
-    report_unsupported_fields,
     report_unused,
     validate_wire,
-    write_all,
     write_blocks,
     write_plain_arguments,
 )
 from .media import build_data_url, get_image_url, parse_data_url, report_image_extras
+from .turn_writer import TurnWriter, join_content, keep_original, read_tool_use, read_user_turn
 
 BEDROCK_FORMAT = "bedrock"
 _IMAGE_FORMATS = ("png", "jpeg", "gif", "webp")
+_EMPTY_NOTE = "an empty message; left out"
 _BEDROCK_EXTRAS_BY_ROLE = {"assistant": ("thinking",), "tool": ("result",)}
 
 
@@ -55,8 +56,7 @@ def to_bedrock(messages: Iterable[Message]) -> Converted[BedrockChat]:
     Neighbours of one role become one turn, and tool messages become user turns. Blank text is left
     out, which the API rejects. Missing tool-call ids are generated.
     """
-    writer = _BedrockWriter(list(check_iterable(messages, "messages")))
-    write_all(writer)
+    writer = _BedrockWriter.write_all(messages)
     return Converted(BedrockChat(writer.system, writer.turns), tuple(writer.dropped))
 
 
@@ -66,9 +66,11 @@ def from_bedrock(
     """Read messages of the Converse API: each tool result becomes a tool message of its own."""
     read: list[Message] = []
     if system:
-        blocks = read_items(list(system), "system", _read_bedrock_block)
-        data = {"role": "system", "content": _build_content(blocks)}
-        read.append(validate_wire(Message, data, "system"))
+        with refuse_deep_nesting("system"):
+            given = list(check_iterable(system, "system"))
+            blocks = read_items(given, "system", _read_bedrock_block)
+            data = {"role": "system", "content": join_content(blocks)}
+            read.append(validate_wire(Message, data, "system"))
     for index, wire in enumerate(check_iterable(messages, "messages")):
         where = f"messages[{index}]"
         try:
@@ -79,55 +81,35 @@ def from_bedrock(
 
 
 @dataclass
-class _BedrockWriter:
-    """Builds turns one message at a time."""
+class _BedrockWriter(TurnWriter):
+    format_name = BEDROCK_FORMAT
 
-    messages: list[Message]
     system: list[dict[str, Any]] = field(default_factory=list)
-    turns: list[dict[str, Any]] = field(default_factory=list)
-    dropped: list[Dropped] = field(default_factory=list)
-    pending: list[tuple[str, str]] = field(default_factory=list)
-    """Ids and names of the calls that no tool message has answered yet."""
+    last_role: str = ""
+    """The role of the message that was written last: a turn of the user also has tool results."""
 
-    def write(self, index: int) -> int:
-        """Write the message at `index`; return how many messages were consumed."""
-        message, where = self.messages[index], f"messages[{index}]"
-        spelling = find_spelling(message, BEDROCK_FORMAT)
-        if spelling is not None and (count := self._write_as_read(index, spelling)):
-            return count
-        report_unsupported_fields(message, where, self.dropped)
-        report_extras(message.__pydantic_extra__, BEDROCK_FORMAT, where, self.dropped)
+    def read_original(self, wire: Mapping[str, Any], message: Message, where: str) -> list[Message]:
+        return _read_bedrock_turn(wire, where)
+
+    def add_original(self, wire: Mapping[str, Any], read: list[Message], where: str) -> None:
+        self._add_blocks(wire["role"], list(wire["content"]), read[0].role, where)
+        self.last_role = read[-1].role
+        self.track_messages(read)
+
+    def write_message(self, message: Message, index: int, where: str) -> None:
         used = _BEDROCK_EXTRAS_BY_ROLE.get(message.role, ())
         report_unused(message.__pydantic_extra__, BEDROCK_FORMAT, used, where, self.dropped)
         if message.role in ("tool", "function"):
-            self._add_blocks("user", [self._write_result(message, index, where)], where)
+            self._add_blocks("user", [self._write_result(message, index, where)], "tool", where)
         elif message.role == "assistant":
             report_unsupported_by_role(message, where, self.dropped, ("tool_call_id", "name"))
             reasoning = _write_reasoning(message, where, self.dropped)
             spoken = _write_content(message.content, where, self.dropped)
             calls = self._write_calls(message, index, where)
-            self._add_blocks("assistant", [*reasoning, *spoken, *calls], where)
+            blocks = [*reasoning, *spoken, *calls]
+            self._add_blocks("assistant", blocks, "assistant", where)
         else:
             self._write_prompt(message, where)
-        return 1
-
-    def _write_as_read(self, index: int, spelling: Mapping[str, Any]) -> int:
-        # The original is used only if it still reads as exactly these messages: they may have been
-        # edited since.
-        wire = spelling.get("message")
-        if not isinstance(wire, Mapping):
-            return 0
-        try:
-            read = _read_bedrock_turn(wire, f"messages[{index}]")
-        except WireError:
-            return 0
-        if read != self.messages[index : index + len(read)]:
-            return 0
-        self._add_blocks(wire["role"], list(wire["content"]), f"messages[{index}]")
-        for message in read:
-            self.pending += [(call.id or "", call.name) for call in message.tool_calls]
-            self._mark_answered(message.tool_call_id)
-        return len(read)
 
     def _write_prompt(self, message: Message, where: str) -> None:
         fields = ("tool_calls", "tool_call_id", "name", "reasoning")
@@ -137,23 +119,17 @@ class _BedrockWriter:
         if message.role not in ("user", "system") or (message.role == "system" and not leads):
             note = "the system prompt" if leads else "a user message"
             self.dropped.append(Dropped(f"{where}.role", f"written as {note}"))
-        if leads:
-            self.system += blocks
-        else:
-            self._add_blocks("user", blocks, where)
+        if not leads:
+            self._add_blocks("user", blocks, "user", where)
+            return
+        if not blocks:
+            self.dropped.append(Dropped(where, _EMPTY_NOTE))
+        elif self.system:
+            self.dropped.append(Dropped(where, "joined to the system prompt before it"))
+        self.system += blocks
 
     def _write_result(self, message: Message, index: int, where: str) -> dict[str, Any]:
-        report_unsupported_by_role(message, where, self.dropped, ("tool_calls", "reasoning"))
-        identifier = message.tool_call_id
-        if identifier is None:
-            # The API requires an id: take that of the first open call of the same tool.
-            identifier = next(
-                (key for key, name in self.pending if message.name in (None, name)),
-                f"call_{index}",
-            )
-            note = f"none is set; {identifier!r} written"
-            self.dropped.append(Dropped(f"{where}.tool_call_id", note))
-        self._mark_answered(identifier)
+        identifier = self.choose_result_id(message, index, where)
         own = get_namespace(message.__pydantic_extra__, BEDROCK_FORMAT)
         content = _write_content(message.content, where, self.dropped)
         result = {"toolUseId": identifier, "content": content}
@@ -163,11 +139,7 @@ class _BedrockWriter:
         blocks = []
         for position, call in enumerate(message.tool_calls):
             at = f"{where}.tool_calls[{position}]"
-            identifier = call.id
-            if identifier is None:
-                identifier = f"call_{index}_{position}"
-                self.dropped.append(Dropped(f"{at}.id", f"none is set; {identifier!r} written"))
-            self.pending.append((identifier, call.name))
+            identifier = self.choose_call_id(call, f"{index}_{position}", at)
             report_extras(call.__pydantic_extra__, BEDROCK_FORMAT, at, self.dropped)
             use = {
                 "toolUseId": identifier,
@@ -178,16 +150,20 @@ class _BedrockWriter:
             blocks.append({"toolUse": {**own, **use}})
         return blocks
 
-    def _mark_answered(self, identifier: str | None) -> None:
-        self.pending = [call for call in self.pending if call[0] != identifier]
-
-    def _add_blocks(self, role: str, blocks: list[dict[str, Any]], where: str) -> None:
+    def _add_blocks(
+        self, role: str, blocks: list[dict[str, Any]], message_role: str, where: str
+    ) -> None:
         if not blocks:
-            self.dropped.append(Dropped(where, "an empty message; left out"))
-        elif self.turns and self.turns[-1]["role"] == role:
+            self.dropped.append(Dropped(where, _EMPTY_NOTE))
+            return
+        if self.turns and self.turns[-1]["role"] == role:
+            # Tool results beside a text are messages of their own when they are read again.
+            if message_role == self.last_role != "tool":
+                self.dropped.append(Dropped(where, f"joined to the {role} message before it"))
             self.turns[-1]["content"] += blocks
         else:
             self.turns.append({"role": role, "content": blocks})
+        self.last_role = message_role
 
 
 def _write_content(
@@ -206,8 +182,7 @@ def _write_bedrock_block(
         report_extras(extra, "", where, dropped)
         if block.text.strip():
             return {"text": block.text}
-        if block.text:
-            dropped.append(Dropped(where, "blank text is not accepted; left out"))
+        dropped.append(Dropped(where, "blank text is not accepted; left out"))
         return None
     url = get_image_url(block)
     image = None if url is None else _build_image(url)
@@ -228,6 +203,7 @@ def _build_image(url: str) -> dict[str, Any] | None:
         kind = media[0].removeprefix("image/")
         known = kind in _IMAGE_FORMATS and bool(media[1])
         return {"format": kind, "source": {"bytes": media[1]}} if known else None
+    # Bedrock fetches images from S3 only, and needs their format, which the suffix must name.
     kind = url.rpartition(".")[2].lower().replace("jpg", "jpeg")
     if not url.startswith("s3://") or kind not in _IMAGE_FORMATS:
         return None
@@ -237,8 +213,7 @@ def _build_image(url: str) -> dict[str, Any] | None:
 def _write_reasoning(message: Message, where: str, dropped: list[Dropped]) -> list[dict[str, Any]]:
     # A signature is verified over the text, so other or edited reasoning would be refused.
     own = get_namespace(message.__pydantic_extra__, BEDROCK_FORMAT)
-    kept = own.get("thinking")
-    kept = [item for item in kept if isinstance(item, Mapping)] if isinstance(kept, list) else []
+    kept = get_mappings(own.get("thinking"))
     if kept and _join_reasoning_blocks(kept) == message.reasoning:
         return [{"reasoningContent": dict(item)} for item in kept]
     if message.reasoning is not None:
@@ -261,18 +236,22 @@ def _read_bedrock_turn(wire: Mapping[str, Any], where: str) -> list[Message]:
             hint="pass the system prompt as `system=`",
         )
     blocks = read_items(wire.get("content"), f"{where}.content", expect_mapping)
-    read = _read_assistant_turn if role == "assistant" else _read_user_turn
-    messages = read(blocks, f"{where}.content")
-    writer = _BedrockWriter(messages)
-    for index in range(len(messages)):
-        writer.write(index)
+    at = f"{where}.content"
+    if role == "assistant":
+        messages = [_read_assistant_turn(blocks, at)]
+    else:
+        messages = read_user_turn(
+            blocks,
+            at,
+            is_result=lambda block: "toolResult" in block,
+            read_result=_read_tool_result,
+            read_part=_read_bedrock_block,
+        )
     sent = [dict(block) for block in blocks if _is_accepted(block)]
-    stored = make_storable({"role": role, "content": sent})
-    if is_same_json(writer.turns, [stored]) or not sent:
+    if not sent:
         return messages
-    # The original is kept only where writing the messages would not restore it.
-    spelling = {"format": BEDROCK_FORMAT, "message": stored}
-    return [messages[0].model_copy(update={"spelling": spelling}), *messages[1:]]
+    written = _BedrockWriter.write_again(messages).turns
+    return keep_original({"role": role, "content": sent}, written, messages, BEDROCK_FORMAT)
 
 
 def _is_accepted(block: Mapping[str, Any]) -> bool:
@@ -290,64 +269,35 @@ def _is_signed(reasoning: object) -> bool:
     return "redactedContent" in reasoning or bool(text.get("signature"))
 
 
-def _read_assistant_turn(blocks: list[Mapping[str, Any]], where: str) -> list[Message]:
+def _read_assistant_turn(blocks: list[Mapping[str, Any]], where: str) -> Message:
     spoken: list[ContentBlock] = []
     calls: list[ToolCall] = []
     thinking: list[Mapping[str, Any]] = []
     for position, block in enumerate(blocks):
         at = f"{where}[{position}]"
         if "toolUse" in block:
-            calls.append(_read_tool_use(block["toolUse"], f"{at}.toolUse"))
+            use = expect_mapping(block["toolUse"], f"{at}.toolUse")
+            calls.append(read_tool_use(use, "toolUseId", f"{at}.toolUse", BEDROCK_FORMAT))
         elif "reasoningContent" in block:
             thinking.append(expect_mapping(block["reasoningContent"], f"{at}.reasoningContent"))
         else:
             spoken.append(_read_bedrock_block(block, at))
-    data: dict[str, Any] = {"role": "assistant", "content": _build_content(spoken)}
+    data: dict[str, Any] = {"role": "assistant", "content": join_content(spoken)}
     data["tool_calls"] = tuple(calls)
     data["reasoning"] = _join_reasoning_blocks(thinking)
     if thinking and all(map(_is_signed, thinking)):
         data[BEDROCK_FORMAT] = {"thinking": make_storable([dict(item) for item in thinking])}
-    return [validate_wire(Message, data, where)]
+    return validate_wire(Message, data, where)
 
 
-def _read_user_turn(blocks: list[Mapping[str, Any]], where: str) -> list[Message]:
-    messages: list[Message] = []
-    spoken: list[ContentBlock] = []
-    for position, block in enumerate(blocks):
-        at = f"{where}[{position}]"
-        if "toolResult" not in block:
-            spoken.append(_read_bedrock_block(block, at))
-            continue
-        if spoken:
-            messages.append(Message(role="user", content=_build_content(spoken)))
-            spoken = []
-        messages.append(_read_tool_result(block["toolResult"], f"{at}.toolResult"))
-    if spoken or not messages:
-        messages.append(Message(role="user", content=_build_content(spoken)))
-    return messages
-
-
-def _read_tool_use(wire: object, where: str) -> ToolCall:
-    use = expect_mapping(wire, where)
-    data: dict[str, Any] = {
-        "id": expect_text(use.get("toolUseId"), f"{where}.toolUseId"),
-        "name": expect_text(use.get("name"), f"{where}.name"),
-        "arguments": make_storable(dict(expect_mapping(use.get("input"), f"{where}.input"))),
-    }
-    known = ("toolUseId", "name", "input")
-    rest = {key: value for key, value in use.items() if key not in known}
-    if rest:
-        data[BEDROCK_FORMAT] = make_storable(rest)
-    return validate_wire(ToolCall, data, where)
-
-
-def _read_tool_result(wire: object, where: str) -> Message:
-    result = expect_mapping(wire, where)
+def _read_tool_result(block: Mapping[str, Any], at: str) -> Message:
+    where = f"{at}.toolResult"
+    result = expect_mapping(block["toolResult"], where)
     blocks = read_items(result.get("content"), f"{where}.content", _read_bedrock_block)
     data: dict[str, Any] = {
         "role": "tool",
         "tool_call_id": expect_text(result.get("toolUseId"), f"{where}.toolUseId"),
-        "content": _build_content(blocks),
+        "content": join_content(blocks),
     }
     rest = {key: value for key, value in result.items() if key not in ("toolUseId", "content")}
     if rest:
@@ -378,10 +328,3 @@ def _read_image_url(image: object) -> str | None:
         url = get_namespace(source, "s3Location").get("uri")
     same = isinstance(url, str) and is_same_json(_build_image(url), dict(image))
     return url if same else None
-
-
-def _build_content(blocks: list[ContentBlock]) -> str | tuple[ContentBlock, ...] | None:
-    # A string is written as a lone text block, so such a block is read as a string.
-    if len(blocks) == 1 and isinstance(blocks[0], TextBlock):
-        return blocks[0].text
-    return tuple(blocks) or None

@@ -1,8 +1,9 @@
 """Shared code of the chat formats: reports of dropped fields, and checks of foreign data."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
@@ -138,26 +139,6 @@ def build_type_error(value: object, wanted: str, where: str) -> WireError:
     )
 
 
-class MessageWriter(Protocol):
-    """Writes messages in a foreign format, of which one turn may contain several."""
-
-    messages: list[Message]
-
-    def write(self, index: int) -> int:
-        """Write the message at `index`; return how many messages were consumed."""
-
-
-def write_all(writer: MessageWriter) -> None:
-    """Write all messages of a writer. Raises `WireError` for one that is nested too deeply."""
-    index = 0
-    while index < len(writer.messages):
-        expect_message(writer.messages[index], f"messages[{index}]")
-        try:
-            index += writer.write(index)
-        except RecursionError as error:
-            raise build_depth_error(f"messages[{index}]") from error
-
-
 def build_depth_error(where: str) -> WireError:
     """Return the error for data that exceeds Python's recursion limit."""
     return WireError(
@@ -165,6 +146,15 @@ def build_depth_error(where: str) -> WireError:
         where=where,
         hint="remove the message: no provider accepts such nesting",
     )
+
+
+@contextmanager
+def refuse_deep_nesting(where: str) -> Iterator[None]:
+    """Raise `WireError` for data in the block that exceeds Python's recursion limit."""
+    try:
+        yield
+    except RecursionError as error:
+        raise build_depth_error(where) from error
 
 
 def validate_wire(model: type[ModelT], data: Mapping[str, Any], where: str) -> ModelT:
@@ -182,6 +172,12 @@ def validate_wire(model: type[ModelT], data: Mapping[str, Any], where: str) -> M
             where=where,
             hint="correct the value, or remove the message",
         ) from error
+
+
+def read_document(value: object, where: str) -> dict[str, Any]:
+    """Return a whole foreign object in a form that can be stored. Raises `WireError`."""
+    with refuse_deep_nesting(where):
+        return make_storable(dict(expect_mapping(value, where)))
 
 
 def make_storable(value: ValueT) -> ValueT:
@@ -321,6 +317,11 @@ def get_namespace(extra: Mapping[str, Any] | None, name: str) -> Mapping[str, An
     """Return the extras of one format; empty when they are missing or not an object."""
     kept = extra.get(name) if extra else None
     return kept if isinstance(kept, Mapping) else {}
+
+
+def get_mappings(value: object) -> list[Mapping[str, Any]]:
+    """Return the objects in a list; none when the value is not a list."""
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
 
 
 def extend_namespace(message: Message, name: str, more: dict[str, Any]) -> Message:

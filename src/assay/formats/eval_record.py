@@ -24,7 +24,7 @@ from .conversion import (
     expect_sequence,
     expect_text,
     get_opening_messages,
-    make_storable,
+    read_document,
     read_items,
     validate_wire,
 )
@@ -211,7 +211,7 @@ def from_eval_record(record: Mapping[str, Any]) -> Sample:
 
 
 def _read_record(record: Mapping[str, Any], *, depth: int) -> Sample:
-    data = expect_mapping(make_storable(dict(expect_mapping(record, "record"))), "record")
+    data = read_document(record, "record")
     request = expect_mapping(data.get("request"), "request")
     contents = read_items(request.get("contents"), "request.contents", _read_record_content)
     metadata = expect_mapping(data.get("metadata", {}), "metadata")

@@ -32,29 +32,38 @@ class EventReader:
     """Splits the bytes of a stream into events, independent of how they arrive in chunks."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        # In pieces: joined with each chunk, a large event would be copied over and over.
+        self._pieces: list[bytes] = []
+        self._size = 0
 
     @property
     def rest(self) -> bytes:
         """The bytes after the last complete event."""
-        return self._rest
+        return b"".join(self._pieces)
 
     def feed(self, chunk: bytes) -> list[StreamEvent]:
         """Return the events that the chunk completes. Raises `WireError` for a huge event."""
-        data = self._rest + chunk if self._rest else chunk
-        # Split at once: a stream has thousands of events, many of them in one chunk.
-        if b"\r" in data:
-            events = list(map(_parse_event, _EVENT.findall(data)))
-            self._rest = data[sum(len(event.raw) for event in events) :]
-        else:
-            *pieces, self._rest = data.split(b"\n\n")
-            events = [
-                StreamEvent(None, piece[6:], piece + b"\n\n")
-                if piece.startswith(b"data: ") and b"\n" not in piece
-                else _parse_event(piece + b"\n\n")
-                for piece in pieces
-            ]
-        if len(self._rest) > _MAX_EVENT_BYTES:
+        events: list[StreamEvent] = []
+        rest = chunk
+        if b"\n" in chunk:
+            data = b"".join([*self._pieces, chunk]) if self._pieces else chunk
+            self._pieces, self._size = [], 0
+            # Split at once: a stream has thousands of events, many of them in one chunk.
+            if b"\r" in data:
+                events = list(map(_parse_event, _EVENT.findall(data)))
+                rest = data[sum(len(event.raw) for event in events) :]
+            else:
+                *pieces, rest = data.split(b"\n\n")
+                events = [
+                    StreamEvent(None, piece[6:], piece + b"\n\n")
+                    if piece.startswith(b"data: ") and b"\n" not in piece
+                    else _parse_event(piece + b"\n\n")
+                    for piece in pieces
+                ]
+        if rest:
+            self._pieces.append(rest)
+            self._size += len(rest)
+        if self._size > _MAX_EVENT_BYTES:
             raise WireError(f"an event of the stream has more than {_MAX_EVENT_BYTES:,} bytes")
         return events
 

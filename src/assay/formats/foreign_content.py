@@ -61,6 +61,19 @@ def describe_outcome(*, failed: bool) -> dict[str, Any]:
     return {"status": "error" if failed else "completed", "failed": failed, "is_error": failed}
 
 
+def read_tool_outcome(message: Message) -> tuple[bool | None, int | None]:
+    """Return whether a tool's message records a failure, and its exit code; None if unknown."""
+    if message.role not in ("tool", "function") or not message.details:
+        return None, None
+    details = message.details
+    # Session sources record failures under different keys.
+    marks = [details[key] for key in ("failed", "is_error") if isinstance(details.get(key), bool)]
+    if isinstance(status := details.get("status"), str):
+        marks.append(status == "error")
+    code = details.get("exit_code")
+    return any(marks) if marks else None, code if type(code) is int else None
+
+
 def build_message(
     role: str, blocks: list[ContentBlock], *, reasoning: Iterable[str] = (), **fields: Any
 ) -> Message:

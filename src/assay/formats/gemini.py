@@ -6,11 +6,11 @@ response) and `turn` (the other keys of the content that begins with it).
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from assay.errors import WireError
-from assay.types import Message, TextBlock, ToolCall
+from assay.types import Message, ToolCall
 
 from .conversion import (
     Converted,
@@ -21,18 +21,16 @@ from .conversion import (
     expect_optional_text,
     expect_text,
     extend_namespace,
-    find_spelling,
+    get_mappings,
     get_namespace,
-    is_same_json,
     join_reasoning,
     make_storable,
     read_items,
+    refuse_deep_nesting,
     report_extras,
     report_unsupported_by_role,
-    report_unsupported_fields,
     report_unused,
     validate_wire,
-    write_all,
     write_plain_arguments,
 )
 from .gemini_parts import (
@@ -43,6 +41,7 @@ from .gemini_parts import (
     write_function_response,
     write_gemini_parts,
 )
+from .turn_writer import TurnWriter, join_content, keep_original, read_user_turn
 
 # The extra of this format that a message of each role may have, besides `turn`.
 _GEMINI_EXTRAS_BY_ROLE = {"assistant": "thinking", "tool": "result", "function": "result"}
@@ -64,9 +63,8 @@ def to_gemini(messages: Iterable[Message]) -> Converted[GeminiChat]:
     Consecutive tool messages become one content, as parallel calls require. Text that a tool
     returned is written as `{"output": text}`, under the name of the tool whose call it answers.
     """
-    writer = _GeminiWriter(list(check_iterable(messages, "messages")))
-    write_all(writer)
-    return Converted(GeminiChat(writer.contents, writer.system), tuple(writer.dropped))
+    writer = _GeminiWriter.write_all(messages)
+    return Converted(GeminiChat(writer.turns, writer.system), tuple(writer.dropped))
 
 
 def from_gemini(
@@ -82,11 +80,9 @@ def from_gemini(
     read: list[Message] = []
     if isinstance(system_instruction, str):
         system_instruction = {"parts": [{"text": system_instruction}]}
-    try:
-        if system_instruction is not None:
+    if system_instruction is not None:
+        with refuse_deep_nesting("system_instruction"):
             read.extend(_read_system_instruction(system_instruction))
-    except RecursionError as error:
-        raise build_depth_error("system_instruction") from error
     after_tool = False
     for index, wire in enumerate(check_iterable(contents, "contents")):
         where = f"contents[{index}]"
@@ -101,69 +97,41 @@ def from_gemini(
 
 
 @dataclass
-class _GeminiWriter:
-    """Builds contents one message at a time."""
+class _GeminiWriter(TurnWriter):
+    format_name = GEMINI_FORMAT
 
-    messages: list[Message]
     system: dict[str, Any] | None = None
     system_from: str = ""
-    contents: list[dict[str, Any]] = field(default_factory=list)
-    dropped: list[Dropped] = field(default_factory=list)
     in_results: bool = False
     """Whether the last content contains function responses that another one may join."""
 
-    pending: list[tuple[str | None, str]] = field(default_factory=list)
-    """Ids and names of the calls that no tool message has answered yet."""
+    def read_original(self, wire: Mapping[str, Any], message: Message, where: str) -> list[Message]:
+        if message.role == "system" and not self.turns and self.system is None:
+            return _read_system_instruction(wire)
+        after_tool = "turn" in get_namespace(message.__pydantic_extra__, GEMINI_FORMAT)
+        return _read_gemini_content(wire, where, after_tool=after_tool)
 
-    called: dict[str | None, str] = field(default_factory=dict)
-    """Names of all tools called so far, by call id."""
+    def add_original(self, wire: Mapping[str, Any], read: list[Message], where: str) -> None:
+        if read[0].role == "system":
+            self.system, self.system_from = dict(wire), where
+            return
+        self.turns.append({**wire, "parts": list(wire["parts"])})
+        for message in read:
+            for call in message.tool_calls:
+                self.track_call(call.id, call.name)
+            if message.role == "tool":
+                self._resolve_tool_name(message)
+        self.in_results = read[-1].role == "tool"
 
-    def write(self, index: int) -> int:
-        """Write the message at `index`; return how many messages were consumed."""
-        message, where = self.messages[index], f"messages[{index}]"
-        spelling = find_spelling(message, GEMINI_FORMAT)
-        if spelling is not None and (count := self._write_as_read(index, spelling)):
-            return count
-        report_unsupported_fields(message, where, self.dropped)
-        report_extras(message.__pydantic_extra__, GEMINI_FORMAT, where, self.dropped)
+    def write_message(self, message: Message, index: int, where: str) -> None:
         used = ("turn", _GEMINI_EXTRAS_BY_ROLE.get(message.role, "turn"))
         report_unused(message.__pydantic_extra__, GEMINI_FORMAT, used, where, self.dropped)
-        if message.role in ("system", "developer") and not self.contents:
+        if message.role in ("system", "developer") and not self.turns:
             self._write_system(message, where)
         elif message.role in ("tool", "function"):
             self._write_result(message, where)
         else:
-            self._write_message(message, where)
-        return 1
-
-    def _write_as_read(self, index: int, spelling: Mapping[str, Any]) -> int:
-        wire = spelling.get("message")
-        if not isinstance(wire, Mapping):
-            return 0
-        message, where = self.messages[index], f"messages[{index}]"
-        first = message.role == "system" and not self.contents and self.system is None
-        after_tool = "turn" in get_namespace(message.__pydantic_extra__, GEMINI_FORMAT)
-        try:
-            read = (
-                _read_system_instruction(wire)
-                if first
-                else _read_gemini_content(wire, where, after_tool=after_tool)
-            )
-        except WireError:
-            return 0
-        if read != self.messages[index : index + len(read)]:
-            return 0
-        if first:
-            self.system, self.system_from = dict(wire), where
-            return 1
-        self.contents.append({**wire, "parts": list(wire["parts"])})
-        for item in read:
-            for call in item.tool_calls:
-                self._track_call(call)
-            if item.role == "tool":
-                self._resolve_tool_name(item)
-        self.in_results = read[-1].role == "tool"
-        return len(read)
+            self._write_content(message, where)
 
     def _write_system(self, message: Message, where: str) -> None:
         report_unsupported_by_role(
@@ -202,15 +170,10 @@ class _GeminiWriter:
             "functionResponse": {**beside, **response},
         }
         if self.in_results and "turn" not in own:
-            self.contents[-1]["parts"].append(part)
+            self.turns[-1]["parts"].append(part)
             return
-        self.contents.append({**_get_turn_keys(message), "role": "user", "parts": [part]})
+        self.turns.append({**_get_turn_keys(message), "role": "user", "parts": [part]})
         self.in_results = True
-
-    def _track_call(self, call: ToolCall) -> None:
-        self.pending.append((call.id, call.name))
-        if call.id is not None:
-            self.called[call.id] = call.name
 
     def _resolve_tool_name(self, message: Message) -> str | None:
         # A function response must have the name of its tool. The call then counts as answered.
@@ -221,7 +184,7 @@ class _GeminiWriter:
                 return message.name if message.name is not None else name
         return message.name if message.name is not None else self.called.get(message.tool_call_id)
 
-    def _write_message(self, message: Message, where: str) -> None:
+    def _write_content(self, message: Message, where: str) -> None:
         role = "model" if message.role == "assistant" else "user"
         if message.role not in ("user", "assistant"):
             self.dropped.append(Dropped(f"{where}.role", "written as a user message"))
@@ -232,14 +195,14 @@ class _GeminiWriter:
             parts = [*_write_thinking_parts(message, where, self.dropped), *parts, *calls]
         else:
             report_unsupported_by_role(message, where, self.dropped, ("tool_calls", "reasoning"))
-        self.contents.append({**_get_turn_keys(message), "role": role, "parts": parts})
+        self.turns.append({**_get_turn_keys(message), "role": role, "parts": parts})
         self.in_results = False
 
     def _write_calls(self, message: Message, where: str) -> list[dict[str, Any]]:
         parts = []
         for position, call in enumerate(message.tool_calls):
             at = f"{where}.tool_calls[{position}]"
-            self._track_call(call)
+            self.track_call(call.id, call.name)
             report_extras(call.__pydantic_extra__, GEMINI_FORMAT, at, self.dropped)
             own = get_namespace(call.__pydantic_extra__, GEMINI_FORMAT)
             function = {"name": call.name, "args": write_plain_arguments(call, at, self.dropped)}
@@ -258,8 +221,7 @@ def _write_thinking_parts(
     message: Message, where: str, dropped: list[Dropped]
 ) -> list[dict[str, Any]]:
     own = get_namespace(message.__pydantic_extra__, GEMINI_FORMAT)
-    kept = own.get("thinking")
-    kept = [item for item in kept if isinstance(item, Mapping)] if isinstance(kept, list) else []
+    kept = get_mappings(own.get("thinking"))
     if len(kept) == 1 and "text" not in kept[0] and message.reasoning is not None:
         return [{**kept[0], "text": message.reasoning, "thought": True}]
     if kept and join_reasoning(item.get("text") for item in kept) == message.reasoning:
@@ -277,15 +239,12 @@ def _read_system_instruction(wire: object) -> list[Message]:
         f"{where}.parts",
         lambda part, at: read_gemini_part(to_camel_part(part, at), at),
     )
-    message = validate_wire(
-        Message, {"role": "system", "content": _build_message_content(blocks)}, where
-    )
+    message = validate_wire(Message, {"role": "system", "content": join_content(blocks)}, where)
     keys = {key: value for key, value in data.items() if key != "parts"}
     if keys:
         message = extend_namespace(message, GEMINI_FORMAT, {"turn": make_storable(keys)})
-    writer = _GeminiWriter([message])
-    writer.write(0)
-    return _keep_original_content(data, writer.system, [message])
+    written = [_GeminiWriter.write_again([message]).system]
+    return keep_original(data, written, [message], GEMINI_FORMAT)
 
 
 def _read_gemini_content(wire: Mapping[str, Any], where: str, *, after_tool: bool) -> list[Message]:
@@ -298,39 +257,25 @@ def _read_gemini_content(wire: Mapping[str, Any], where: str, *, after_tool: boo
             hint="pass the system prompt as `system_instruction=`",
         )
     parts = read_items(wire.get("parts"), f"{where}.parts", to_camel_part)
-    read = _read_model_parts if role == "model" else _read_user_parts
-    messages = read(parts, f"{where}.parts")
+    at = f"{where}.parts"
+    if role == "model":
+        messages = [_read_model_parts(parts, at)]
+    else:
+        messages = read_user_turn(
+            parts,
+            at,
+            is_result=lambda part: "functionResponse" in part,
+            read_result=read_function_response,
+            read_part=read_gemini_part,
+        )
     keys = {key: value for key, value in wire.items() if key not in ("role", "parts")}
     if keys or (after_tool and messages[0].role == "tool"):
         messages[0] = extend_namespace(messages[0], GEMINI_FORMAT, {"turn": make_storable(keys)})
-    writer = _GeminiWriter(messages)
-    for index in range(len(messages)):
-        writer.write(index)
-    usual = writer.contents[0] if len(writer.contents) == 1 else None
-    return _keep_original_content(wire, usual, messages)
+    written = _GeminiWriter.write_again(messages).turns
+    return keep_original(wire, written, messages, GEMINI_FORMAT)
 
 
-def _keep_original_content(
-    wire: Mapping[str, Any], usual: dict[str, Any] | None, messages: list[Message]
-) -> list[Message]:
-    # The original content is kept only where writing the messages would not restore it.
-    if is_same_json(usual, dict(wire)):
-        return messages
-    stored = make_storable(dict(wire))
-    if is_same_json(usual, stored):
-        return messages
-    spelling = {"format": GEMINI_FORMAT, "message": stored}
-    return [messages[0].model_copy(update={"spelling": spelling}), *messages[1:]]
-
-
-def _build_message_content(blocks: list[Any]) -> str | tuple[Any, ...] | None:
-    # A string is written as a lone text part, so such a part is read as a string.
-    if len(blocks) == 1 and isinstance(blocks[0], TextBlock) and not blocks[0].__pydantic_extra__:
-        return blocks[0].text
-    return tuple(blocks) or None
-
-
-def _read_model_parts(parts: list[dict[str, Any]], where: str) -> list[Message]:
+def _read_model_parts(parts: list[dict[str, Any]], where: str) -> Message:
     spoken, calls = [], []
     thinking: list[dict[str, Any]] = []
     for position, part in enumerate(parts):
@@ -341,7 +286,7 @@ def _read_model_parts(parts: list[dict[str, Any]], where: str) -> list[Message]:
             thinking.append(make_storable(part))
         else:
             spoken.append(read_gemini_part(part, at))
-    data: dict[str, Any] = {"role": "assistant", "content": _build_message_content(spoken)}
+    data: dict[str, Any] = {"role": "assistant", "content": join_content(spoken)}
     data["tool_calls"] = tuple(calls)
     if thinking:
         data["reasoning"] = join_reasoning(part["text"] for part in thinking)
@@ -350,7 +295,7 @@ def _read_model_parts(parts: list[dict[str, Any]], where: str) -> list[Message]:
             thinking = [rest] if rest else []
         if thinking:
             data[GEMINI_FORMAT] = {"thinking": thinking}
-    return [validate_wire(Message, data, where)]
+    return validate_wire(Message, data, where)
 
 
 def _read_function_call(part: dict[str, Any], where: str) -> ToolCall:
@@ -372,25 +317,3 @@ def _read_function_call(part: dict[str, Any], where: str) -> ToolCall:
     if own:
         data[GEMINI_FORMAT] = make_storable(own)
     return validate_wire(ToolCall, data, where)
-
-
-def _read_user_parts(parts: list[dict[str, Any]], where: str) -> list[Message]:
-    messages: list[Message] = []
-    spoken: list[Any] = []
-    for position, part in enumerate(parts):
-        at = f"{where}[{position}]"
-        if "functionResponse" not in part:
-            spoken.append(read_gemini_part(part, at))
-            continue
-        if spoken:
-            messages.append(_build_user_turn(spoken, where))
-            spoken = []
-        messages.append(read_function_response(part, at))
-    if spoken or not messages:
-        messages.append(_build_user_turn(spoken, where))
-    return messages
-
-
-def _build_user_turn(blocks: list[Any], where: str) -> Message:
-    content = _build_message_content(blocks)
-    return validate_wire(Message, {"role": "user", "content": content}, where)

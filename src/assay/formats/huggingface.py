@@ -53,10 +53,7 @@ def to_huggingface(messages: Iterable[Message]) -> Converted[list[dict[str, Any]
             wire = _write_huggingface_as_read(message, where, dropped)
         except RecursionError as error:
             raise build_depth_error(where) from error
-        if (
-            _lacks_tool_name(message, called)
-            and find_spelling(message, _HUGGINGFACE_FORMAT) is None
-        ):
+        if _lacks_tool_name(message, called):
             wire["name"] = called[message.tool_call_id]
         written.append(wire)
     return Converted(written, tuple(dropped))
@@ -74,10 +71,7 @@ def from_huggingface(messages: Iterable[Mapping[str, Any]]) -> list[Message]:
             raise build_depth_error(where) from error
         for call in message.tool_calls:
             called[call.id] = call.name
-        if (
-            _lacks_tool_name(message, called)
-            and find_spelling(message, _HUGGINGFACE_FORMAT) is None
-        ):
+        if _lacks_tool_name(message, called):
             # Writing would add the name, so its absence is recorded.
             spelling = {"format": _HUGGINGFACE_FORMAT, "set": {}, "unset": ["name"]}
             message = message.model_copy(update={"spelling": spelling})
@@ -86,10 +80,11 @@ def from_huggingface(messages: Iterable[Mapping[str, Any]]) -> list[Message]:
 
 
 def _lacks_tool_name(message: Message, called: Mapping[str | None, str]) -> bool:
-    # A tool message without a name, whose call is known.
+    # A tool message without a name, whose call is known. A recorded spelling decides for itself.
     identifier = message.tool_call_id
     unnamed = message.role == "tool" and message.name is None
-    return unnamed and identifier is not None and identifier in called
+    known = identifier is not None and identifier in called
+    return unnamed and known and find_spelling(message, _HUGGINGFACE_FORMAT) is None
 
 
 def _write_huggingface_message(

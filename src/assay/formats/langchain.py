@@ -6,7 +6,7 @@ from typing import Any
 from assay.errors import WireError
 from assay.types import ContentBlock, Message, ToolCall, Usage
 
-from .conversion import Dropped, validate_wire
+from .conversion import Dropped, get_mappings, validate_wire
 from .foreign_content import (
     build_image,
     build_media,
@@ -144,9 +144,9 @@ def _read_langchain_calls(
     calls = [
         build_tool_call(call.get("id"), call.get("name"), call.get("args"))
         for key in ("tool_calls", "invalid_tool_calls")
-        for call in _take_mappings(fields.get(key))
+        for call in get_mappings(fields.get(key))
     ]
-    raw = _take_mappings(more.get("tool_calls"))
+    raw = get_mappings(more.get("tool_calls"))
     if not calls:
         return tuple(validate_wire(ToolCall, call, "tool call") for call in raw)
     # The model's own text of the arguments, which LangChain keeps beside its reading of them.
@@ -158,11 +158,6 @@ def _read_langchain_calls(
             restored = build_tool_call(call.id, call.name, text)
             calls[position] = restored if restored.arguments == call.arguments else call
     return tuple(calls)
-
-
-def _take_mappings(values: object) -> list[Mapping[str, Any]]:
-    given = values if isinstance(values, list) else []
-    return [value for value in given if isinstance(value, Mapping)]
 
 
 def _read_langchain_content(
@@ -195,7 +190,7 @@ def _read_langchain_reasoning(part: Mapping[str, Any]) -> list[str]:
     nested = part.get("reasoning_content")
     texts = [part.get("reasoning"), part.get("thinking")]
     texts += [nested.get("text")] if isinstance(nested, Mapping) else [nested]
-    texts += [each.get("text") for each in _take_mappings(part.get("summary"))]
+    texts += [each.get("text") for each in get_mappings(part.get("summary"))]
     return [text for text in texts if isinstance(text, str) and text]
 
 

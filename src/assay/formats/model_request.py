@@ -7,7 +7,7 @@ from typing import Any, Literal
 from assay.errors import WireError
 from assay.types import Message, ToolCall, ToolSpec, Usage
 
-from .conversion import Dropped
+from .conversion import Dropped, expect_mapping
 
 FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
 
@@ -119,6 +119,34 @@ def join_namespace(namespace: str, name: str) -> str:
     return f"{namespace}__{name}"
 
 
+def read_answer_format(
+    given: object, where: str, *, nested: str | None = None
+) -> dict[str, Any] | None:
+    """Read the form that an answer must have: the name and the schema of its JSON; None for text.
+
+    `nested` is the key of an object that contains both, for an API that has one.
+    """
+    data = expect_mapping({"type": "text"} if given is None else given, where)
+    if data.get("type") == "text":
+        return None
+    if data.get("type") == "json_object":
+        return {"name": "answer", "schema": {}}
+    if data.get("type") == "json_schema":
+        if nested is not None:
+            data = expect_mapping(data.get(nested), f"{where}.{nested}")
+        return {"name": data.get("name") or "answer", "schema": data.get("schema") or {}}
+    raise build_translation_error(where)
+
+
+def read_tool_choice(choice: object, named: object) -> str | dict[str, str]:
+    """Read a choice of tools: a word, or the object `named` that has the name of one tool."""
+    if isinstance(choice, str) and choice in ("auto", "none", "required"):
+        return choice
+    if isinstance(named, Mapping) and isinstance(named.get("name"), str):
+        return {"name": named["name"]}
+    raise build_translation_error("tool_choice")
+
+
 def build_free_text_tool(name: str, description: str) -> ToolSpec:
     """Return a tool with one text argument, for a tool that takes free text."""
     return ToolSpec(name=name, description=description, parameters=_FREE_TEXT_SCHEMA)
@@ -126,24 +154,22 @@ def build_free_text_tool(name: str, description: str) -> ToolSpec:
 
 def wrap_free_text_calls(messages: Iterable[Message]) -> list[Message]:
     """Write calls of free-text tools as calls with one argument."""
-    return [
-        message.model_copy(update={"tool_calls": tuple(map(_wrap_call, message.tool_calls))})
-        if any(map(_is_free_text_call, message.tool_calls))
-        else message
-        for message in messages
-    ]
+    wrapped = []
+    for message in messages:
+        # Most messages have no such call, and stay the same object.
+        if any(map(_is_free_text_call, message.tool_calls)):
+            calls = list(message.tool_calls)
+            for place, call in enumerate(calls):
+                if _is_free_text_call(call):
+                    text = {_FREE_TEXT_ARGUMENT: call.arguments_text}
+                    calls[place] = ToolCall(id=call.id, name=call.name, arguments=text)
+            message = message.model_copy(update={"tool_calls": tuple(calls)})
+        wrapped.append(message)
+    return wrapped
 
 
 def _is_free_text_call(call: ToolCall) -> bool:
     return (call.__pydantic_extra__ or {}).get("type") == "custom"
-
-
-def _wrap_call(call: ToolCall) -> ToolCall:
-    if not _is_free_text_call(call):
-        return call
-    return ToolCall(
-        id=call.id, name=call.name, arguments={_FREE_TEXT_ARGUMENT: call.arguments_text}
-    )
 
 
 def get_free_text(call: ToolCall) -> str:

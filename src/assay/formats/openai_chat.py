@@ -69,7 +69,13 @@ def to_openai_chat(
     dropped: list[Dropped] = []
     written: list[dict[str, Any]] = []
     for index, message in enumerate(check_iterable(messages, "messages")):
-        if _is_plain_message(message):
+        # The fast path: most messages have only a role and a text.
+        if (
+            isinstance(message, Message)
+            and message.__pydantic_fields_set__ <= _PLAIN_KEYS
+            and not message.__pydantic_extra__
+            and isinstance(message.content, str)
+        ):
             written.append({"role": message.role, "content": message.content})
             continue
         where = f"messages[{index}]"
@@ -94,16 +100,6 @@ def from_openai_chat(messages: Iterable[Mapping[str, Any]]) -> list[Message]:
         except RecursionError as error:
             raise build_depth_error(where) from error
     return read
-
-
-def _is_plain_message(message: Message) -> bool:
-    # The fast path: most messages have only a role and a text.
-    return (
-        isinstance(message, Message)
-        and message.__pydantic_fields_set__ <= _PLAIN_KEYS
-        and not message.__pydantic_extra__
-        and isinstance(message.content, str)
-    )
 
 
 def _write_openai_message(

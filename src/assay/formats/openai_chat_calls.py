@@ -6,6 +6,7 @@ from typing import Any
 from assay.errors import WireError
 from assay.types import Message, ToolSpec, Usage
 
+from .answer_writer import AnswerPart, AnswerPartKind, AnswerSection, AnswerWriter
 from .conversion import Dropped, expect_mapping, expect_text, read_items, validate_wire
 from .event_stream import StreamEvent, parse_event_json, write_event
 from .model_request import (
@@ -14,6 +15,9 @@ from .model_request import (
     build_free_text_tool,
     build_translation_error,
     collect_settings,
+    get_free_text,
+    read_answer_format,
+    read_tool_choice,
     wrap_free_text_calls,
 )
 from .openai_chat import from_openai_chat, to_openai_chat
@@ -40,6 +44,14 @@ _IGNORED = frozenset(
 )
 # Parts of a message that grow with each chunk.
 _TEXT_KEYS = ("content", "reasoning_content", "reasoning", "refusal")
+# The kinds of calls, and the part of each that grows with each chunk.
+_CALL_TEXTS = {"function": "arguments", "custom": "input"}
+_DELTA_PARTS: dict[str, AnswerPartKind] = {
+    "content": "text",
+    "reasoning_content": "reasoning",
+    "reasoning": "reasoning",
+    "refusal": "refusal",
+}
 
 
 def read_chat_request(body: Mapping[str, Any]) -> ModelRequest:
@@ -52,8 +64,12 @@ def read_chat_request(body: Mapping[str, Any]) -> ModelRequest:
     if (stop := body.get("stop")) is not None:
         settings["stop"] = (stop,) if isinstance(stop, str) else tuple(stop)
     if (choice := body.get("tool_choice")) is not None:
-        settings["tool_choice"] = _read_tool_choice(choice)
-    if (schema := _read_response_format(body.get("response_format"))) is not None:
+        nested = choice.get(str(choice.get("type"))) if isinstance(choice, Mapping) else None
+        settings["tool_choice"] = read_tool_choice(choice, nested)
+    schema = read_answer_format(
+        body.get("response_format"), "response_format", nested="json_schema"
+    )
+    if schema is not None:
         settings["response_schema"] = schema
     tools, free_text = _read_chat_tools(body.get("tools") or [], dropped)
     return ModelRequest(
@@ -98,30 +114,6 @@ def _read_chat_tools(
     return tuple(read_items(given, "tools", read)), free_text
 
 
-def _read_tool_choice(choice: object) -> str | dict[str, str]:
-    if isinstance(choice, str) and choice in ("auto", "none", "required"):
-        return choice
-    if isinstance(choice, Mapping):
-        nested = choice.get(str(choice.get("type")))
-        if isinstance(nested, Mapping) and isinstance(nested.get("name"), str):
-            return {"name": nested["name"]}
-    raise build_translation_error("tool_choice")
-
-
-def _read_response_format(given: object) -> dict[str, Any] | None:
-    if given is None:
-        return None
-    data = expect_mapping(given, "response_format")
-    if data.get("type") == "text":
-        return None
-    if data.get("type") == "json_object":
-        return {"name": "answer", "schema": {}}
-    if data.get("type") == "json_schema":
-        schema = expect_mapping(data.get("json_schema"), "response_format.json_schema")
-        return {"name": schema.get("name") or "answer", "schema": schema.get("schema") or {}}
-    raise build_translation_error("response_format")
-
-
 def write_chat_answer(answer: ModelAnswer) -> dict[str, Any]:
     """Write an answer as the body of a response."""
     (message,) = to_openai_chat([answer.message], reasoning_key="reasoning_content").value
@@ -131,6 +123,10 @@ def write_chat_answer(answer: ModelAnswer) -> dict[str, Any]:
         for key in ("role", "content", "reasoning_content", "refusal", "tool_calls")
         if key in message
     }
+    for place, call in enumerate(answer.message.tool_calls):
+        if call.name in answer.free_text_tools:
+            custom = {"name": call.name, "input": get_free_text(call)}
+            kept["tool_calls"][place] = {"id": call.id, "type": "custom", "custom": custom}
     choice = {
         "index": 0,
         "message": {**kept, "content": answer.message.text if kept.get("content") else None},
@@ -193,6 +189,81 @@ def _split_message(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield {"tool_calls": [{"index": index, **call}]}
 
 
+class ChatWriter(AnswerWriter):
+    """Writes an answer as chunks while it arrives."""
+
+    def write_start(self) -> Iterator[bytes]:
+        """Yield the chunk with the role."""
+        yield self.encode({"delta": {"role": "assistant", "content": ""}})
+
+    def write_section(self, section: AnswerSection) -> Iterator[tuple[bool, dict[str, Any]]]:
+        """Yield the chunks of a text, or of a call: its name first."""
+        if section.kind == "call":
+            kind, key, text = "function", "arguments", section.text
+            if self.holds_back(section):
+                kind, key, text = "custom", "input", section.free_text
+            at = {"index": section.call_index}
+            first = {"id": section.call_id, "type": kind, kind: {"name": section.name, key: ""}}
+            yield False, {"delta": {"tool_calls": [{**at, **first}]}}
+            yield True, {"delta": {"tool_calls": [{**at, kind: {key: text}}]}}
+            return
+        key = {"reasoning": "reasoning_content", "refusal": "refusal"}.get(section.kind, "content")
+        if section.kind == "reasoning" and any(
+            each.kind == "reasoning" for each in self.sections[: section.index]
+        ):
+            # One text here, which is joined as `Message.reasoning` is.
+            yield False, {"delta": {key: "\n\n"}}
+        yield True, {"delta": {key: section.text}}
+
+    def write_end(self, answer: ModelAnswer) -> Iterator[bytes]:
+        """Yield the chunk with the reason, the usage if it was asked for, and the end mark."""
+        yield self.encode({"delta": {}, "finish_reason": answer.finish_reason})
+        usage = _write_chat_usage(answer.usage)
+        if self.include_usage and usage is not None:
+            yield write_event({**self._build_head(), "choices": [], "usage": usage})
+        yield write_event(_STREAM_END.decode())
+
+    def encode(self, fields: dict[str, Any]) -> bytes:
+        """Return a chunk with one choice."""
+        choice = {"index": 0, "finish_reason": None, **fields}
+        return write_event({**self._build_head(), "choices": [choice]})
+
+    def _build_head(self) -> dict[str, Any]:
+        return {
+            "id": f"chatcmpl-{self.head.id}",
+            "object": "chat.completion.chunk",
+            "created": self.head.created,
+            "model": self.head.model,
+        }
+
+
+def read_chat_parts(event: StreamEvent) -> Iterator[AnswerPart]:
+    """Yield the parts of the answer in one chunk. Raises `WireError` if it is not one."""
+    if not event.data or event.data.strip() == _STREAM_END:
+        return
+    chunk = parse_event_json(event.data)
+    if isinstance(model := chunk.get("model"), str):
+        yield AnswerPart("start", model)
+    for choice in chunk.get("choices") or ():
+        delta = _expect_object(choice, "choices").get("delta")
+        delta = _expect_object(delta or {}, "delta")
+        for key in _TEXT_KEYS:
+            # Servers that send both spellings of the reasoning mean the same text.
+            is_copy = key == "reasoning" and delta.get("reasoning_content")
+            if isinstance(text := delta.get(key), str) and text and not is_copy:
+                yield AnswerPart(_DELTA_PARTS[key], text)
+        for position, call in enumerate(delta.get("tool_calls") or ()):
+            place = _expect_object(call, "tool_calls").get("index", position)
+            function = _expect_object(call.get("function") or {}, "function")
+            yield AnswerPart(
+                "call",
+                function.get("arguments") or "",
+                place if type(place) is int else position,
+                call.get("id"),
+                function.get("name") or "",
+            )
+
+
 class ChatStream:
     """Assembles the chunks of a stream to the body that the same request would have returned."""
 
@@ -215,8 +286,9 @@ class ChatStream:
         if not event.data or event.data.strip() == _STREAM_END:
             return
         chunk = parse_event_json(event.data)
-        if chunk.get("error"):
-            self.error = chunk["error"]
+        # OpenAI sends an object with an error; some servers name the event or the object so.
+        if chunk.get("error") or event.name == "error" or chunk.get("object") == "error":
+            self.error = chunk.get("error") or chunk
             return
         choices = chunk.pop("choices", None)
         # Streams have thousands of chunks, which differ in their choices only.
@@ -291,12 +363,13 @@ def _merge_call(calls: dict[int, Any], part: Mapping[str, Any], position: int) -
     index = part.get("index", position)
     if type(index) is not int:
         raise WireError("the index of a tool call is not a number", where="tool_calls")
-    call = calls.setdefault(index, {"type": "function", "function": {"name": "", "arguments": ""}})
+    call = calls.setdefault(index, {"type": "function"})
     for key, value in part.items():
-        if key == "function" and isinstance(value, Mapping):
-            for name in ("name", "arguments"):
-                call["function"][name] += value.get(name) or ""
-        elif key not in ("index", "function") and value is not None:
+        if key in _CALL_TEXTS and isinstance(value, Mapping):
+            whole = call.setdefault(key, {"name": "", _CALL_TEXTS[key]: ""})
+            for name in whole:
+                whole[name] += value.get(name) or ""
+        elif key != "index" and key not in _CALL_TEXTS and value is not None:
             call[key] = value
 
 

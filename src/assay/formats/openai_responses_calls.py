@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from assay.types import Message, ToolCall, ToolSpec, Usage
+from assay.types import Message, ToolSpec, Usage
 
+from .answer_writer import AnswerPart, AnswerPartKind, AnswerSection, AnswerWriter
 from .conversion import Dropped, expect_mapping, expect_text, read_items, validate_wire
 from .event_stream import StreamEvent, parse_event_json, write_event
 from .model_request import (
@@ -15,6 +16,8 @@ from .model_request import (
     collect_settings,
     get_free_text,
     join_namespace,
+    read_answer_format,
+    read_tool_choice,
     wrap_free_text_calls,
 )
 from .openai_responses import read_responses_items
@@ -42,6 +45,13 @@ _EMPTY_ITEMS: dict[str, dict[str, Any]] = {
     "function_call": {"arguments": ""},
     "custom_tool_call": {"input": ""},
 }
+_DELTA_KINDS: dict[object, AnswerPartKind] = {
+    "response.output_text.delta": "text",
+    "response.refusal.delta": "refusal",
+    "response.reasoning_summary_text.delta": "reasoning",
+    "response.reasoning_text.delta": "reasoning",
+    "response.function_call_arguments.delta": "call",
+}
 _RESPONSE_ENDS = ("response.completed", "response.incomplete")
 
 
@@ -51,12 +61,13 @@ def read_responses_request(body: Mapping[str, Any]) -> ModelRequest:
         body, names=_SETTINGS, known=_READ_ELSEWHERE, ignored=_IGNORED
     )
     if (choice := body.get("tool_choice")) is not None:
-        settings["tool_choice"] = _read_responses_choice(choice)
+        is_tool = isinstance(choice, Mapping) and choice.get("type") in ("function", "custom")
+        settings["tool_choice"] = read_tool_choice(choice, choice if is_tool else None)
     reasoning = expect_mapping(body.get("reasoning") or {}, "reasoning")
     if reasoning.get("effort") is not None:
         settings["reasoning_effort"] = reasoning["effort"]
     text = expect_mapping(body.get("text") or {}, "text")
-    if (schema := _read_text_format(text.get("format"))) is not None:
+    if (schema := read_answer_format(text.get("format"), "text.format")) is not None:
         settings["response_schema"] = schema
     for name, given in (("reasoning.summary", reasoning), ("text.verbosity", text)):
         if given.get(name.partition(".")[2]) is not None:
@@ -88,18 +99,16 @@ def _read_conversation(body: Mapping[str, Any], notes: list[Dropped]) -> list[Me
     if isinstance(given, str):
         messages = [Message(role="user", content=given)]
     else:
-        items = given if isinstance(given, list) else []
-        messages = read_responses_items(list(map(_join_item_namespace, items)), notes)
+        items = list(given) if isinstance(given, list) else []
+        for place, item in enumerate(items):
+            if isinstance(item, Mapping) and isinstance(item.get("namespace"), str):
+                rest = {key: value for key, value in item.items() if key != "namespace"}
+                name = join_namespace(item["namespace"], str(item.get("name")))
+                items[place] = {**rest, "name": name}
+        messages = read_responses_items(items, notes)
     if isinstance(body.get("instructions"), str):
         messages.insert(0, Message(role="system", content=body["instructions"]))
     return wrap_free_text_calls(messages)
-
-
-def _join_item_namespace(item: Any) -> Any:
-    if not isinstance(item, Mapping) or not isinstance(item.get("namespace"), str):
-        return item
-    rest = {key: value for key, value in item.items() if key != "namespace"}
-    return {**rest, "name": join_namespace(item["namespace"], str(item.get("name")))}
 
 
 class _ToolReader:
@@ -152,27 +161,6 @@ def _describe_free_text_tool(tool: Mapping[str, Any]) -> str:
     return text
 
 
-def _read_responses_choice(choice: object) -> str | dict[str, str]:
-    if isinstance(choice, str) and choice in ("auto", "none", "required"):
-        return choice
-    if isinstance(choice, Mapping) and choice.get("type") in ("function", "custom"):
-        return {"name": expect_text(choice.get("name"), "tool_choice.name")}
-    raise build_translation_error("tool_choice")
-
-
-def _read_text_format(given: object) -> dict[str, Any] | None:
-    if given is None:
-        return None
-    data = expect_mapping(given, "text.format")
-    if data.get("type") == "text":
-        return None
-    if data.get("type") == "json_object":
-        return {"name": "answer", "schema": {}}
-    if data.get("type") == "json_schema":
-        return {"name": data.get("name") or "answer", "schema": data.get("schema") or {}}
-    raise build_translation_error("text.format")
-
-
 def write_responses_answer(answer: ModelAnswer) -> dict[str, Any]:
     """Write an answer as the body of a response."""
     reasons = {"length": "max_output_tokens", "content_filter": "content_filter"}
@@ -217,18 +205,20 @@ def _write_items(answer: ModelAnswer) -> Iterator[dict[str, Any]]:
             "content": parts or [{"type": "output_text", "text": "", "annotations": []}],
         }
     for place, call in enumerate(message.tool_calls):
-        yield _write_call(call, f"{answer.id}{place}", answer)
+        is_free = call.name in answer.free_text_tools
+        text = get_free_text(call) if is_free else call.arguments_text
+        yield _write_call(call.id, call.name, text, f"{answer.id}{place}", answer)
 
 
-def _write_call(call: ToolCall, place: str, answer: ModelAnswer) -> dict[str, Any]:
-    shared = {"call_id": call.id, "name": call.name, "status": "completed"}
-    if (namespace := answer.namespaces.get(call.name)) is not None:
-        shared |= {"namespace": namespace, "name": call.name[len(join_namespace(namespace, "")) :]}
-    if call.name in answer.free_text_tools:
-        text = get_free_text(call)
+def _write_call(
+    call_id: str | None, name: str, text: str, place: str, answer: ModelAnswer
+) -> dict[str, Any]:
+    shared = {"call_id": call_id, "name": name, "status": "completed"}
+    if (namespace := answer.namespaces.get(name)) is not None:
+        shared |= {"namespace": namespace, "name": name[len(join_namespace(namespace, "")) :]}
+    if name in answer.free_text_tools:
         return {"type": "custom_tool_call", "id": f"ctc_{place}", **shared, "input": text}
-    arguments = call.arguments_text
-    return {"type": "function_call", "id": f"fc_{place}", **shared, "arguments": arguments}
+    return {"type": "function_call", "id": f"fc_{place}", **shared, "arguments": text}
 
 
 def _write_responses_usage(usage: Usage | None) -> dict[str, Any] | None:
@@ -300,6 +290,92 @@ def _split_part(
     yield f"response.{kind}.delta", {**at, "delta": text, **more}
     yield f"response.{kind}.done", {**at, key: text, **more}
     yield "response.content_part.done", {**at, "part": dict(part)}
+
+
+class ResponsesWriter(AnswerWriter):
+    """Writes an answer as events of output items while it arrives."""
+
+    _count = 0
+
+    def write_start(self) -> Iterator[bytes]:
+        """Yield the response without output."""
+        started = {**write_responses_answer(self.head), "status": "in_progress", "output": []}
+        for kind in ("response.created", "response.in_progress"):
+            yield self.encode({"type": kind, "response": started})
+
+    def write_section(self, section: AnswerSection) -> Iterator[tuple[bool, dict[str, Any]]]:
+        """Yield the events of one item."""
+        for kind, fields in _split_item(self._build_item(section), section.index):
+            yield kind.endswith(".delta"), {"type": kind, **fields}
+
+    def write_end(self, answer: ModelAnswer) -> Iterator[bytes]:
+        """Yield the whole response, with the items as they were written."""
+        items = [self._build_item(section) for section in self.sections]
+        whole = {**write_responses_answer(answer), "model": self.head.model}
+        if items:
+            whole["output"] = items
+        else:
+            # An answer without any content is one empty message.
+            for kind, fields in _split_item(whole["output"][0], 0):
+                yield self.encode({"type": kind, **fields})
+        is_whole = whole["status"] == "completed"
+        kind = "response.completed" if is_whole else "response.incomplete"
+        yield self.encode({"type": kind, "response": whole})
+
+    def encode(self, fields: dict[str, Any]) -> bytes:
+        """Return an event with its number."""
+        number, self._count = self._count, self._count + 1
+        return write_event({**fields, "sequence_number": number}, name=fields["type"])
+
+    def _build_item(self, section: AnswerSection) -> dict[str, Any]:
+        place, text = f"{self.head.id}{section.index}", section.text
+        if section.kind == "call":
+            text = section.free_text if self.holds_back(section) else text
+            return _write_call(section.call_id, section.name, text, place, self.head)
+        if section.kind == "reasoning":
+            summary = [{"type": "summary_text", "text": text}]
+            return {"type": "reasoning", "id": f"rs_{place}", "summary": summary}
+        part: dict[str, Any] = {"type": "output_text", "text": text, "annotations": []}
+        if section.kind == "refusal":
+            part = {"type": "refusal", "refusal": text}
+        head = {"type": "message", "id": f"msg_{place}", "role": "assistant"}
+        return {**head, "status": "completed", "content": [part]}
+
+
+def read_responses_parts(event: StreamEvent) -> Iterator[AnswerPart]:
+    """Yield the parts of the answer in one event. Raises `WireError` if it has another shape."""
+    if not event.data or event.data == b"[DONE]":
+        return
+    data = parse_event_json(event.data)
+    kind, place = data.get("type") or event.name, data.get("output_index")
+    place = place if type(place) is int else 0
+    if kind == "response.created":
+        model = expect_mapping(data.get("response"), "response").get("model")
+        yield AnswerPart("start", model if isinstance(model, str) else "")
+    elif kind in _DELTA_KINDS:
+        yield AnswerPart(_DELTA_KINDS[kind], expect_text(data.get("delta"), "delta"), place)
+    elif kind == "response.output_item.added":
+        item = expect_mapping(data.get("item"), "item")
+        if item.get("type") == "function_call":
+            name, call_id = str(item.get("name") or ""), item.get("call_id")
+            yield AnswerPart("call", "", place, call_id, name)
+    elif kind == "response.reasoning_summary_part.added" and data.get("summary_index"):
+        yield AnswerPart("reasoning", "\n\n", place)
+    elif kind == "response.output_item.done":
+        yield from _read_whole_item(expect_mapping(data.get("item"), "item"), place)
+
+
+def _read_whole_item(item: Mapping[str, Any], place: int) -> Iterator[AnswerPart]:
+    """Yield the end of an item with all of its text, which some servers send at once."""
+    kind = item.get("type")
+    if kind == "function_call":
+        name, text = str(item.get("name") or ""), str(item.get("arguments") or "")
+        yield AnswerPart("call", text, place, item.get("call_id"), name, is_whole=True)
+    elif kind in ("message", "reasoning"):
+        parts = item.get("content") or item.get("summary") or []
+        parts = [part for part in parts if isinstance(part, Mapping)]
+        text = ("" if kind == "message" else "\n\n").join(str(p.get("text") or "") for p in parts)
+        yield AnswerPart("text" if kind == "message" else "reasoning", text, place, is_whole=True)
 
 
 class ResponsesStream:

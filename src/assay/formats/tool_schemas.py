@@ -7,7 +7,14 @@ from typing import Any
 from assay.errors import WireError
 from assay.types import Message, Sample, ToolSpec
 
-from .conversion import Dropped, expect_mapping, make_storable, read_items, validate_wire
+from .conversion import (
+    Dropped,
+    expect_mapping,
+    make_storable,
+    read_items,
+    refuse_deep_nesting,
+    validate_wire,
+)
 
 _UNKNOWN_TOOLS_NOTE = "tools are called, but the sample does not record which tools were offered"
 
@@ -36,7 +43,8 @@ def read_tools(given: object, where: str) -> list[dict[str, Any]]:
             given = json.loads(given)
         except (ValueError, RecursionError):
             raise WireError("the tools are not JSON", where=where) from None
-    return read_items(given, where, _read_tool_schema)
+    with refuse_deep_nesting(where):
+        return read_items(given, where, _read_tool_schema)
 
 
 def _read_tool_schema(given: object, where: str) -> dict[str, Any]:

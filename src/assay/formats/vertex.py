@@ -20,6 +20,7 @@ from .conversion import (
     expect_text,
     get_opening_messages,
     make_storable,
+    read_document,
     read_items,
     validate_wire,
 )
@@ -153,7 +154,7 @@ def from_vertex(row: Mapping[str, Any]) -> Sample:
 
     Raises `WireError` for other rows.
     """
-    data = expect_mapping(make_storable(dict(expect_mapping(row, "row"))), "row")
+    data = read_document(row, "row")
     if "request" in data:
         raise WireError(
             "the row has the Gemini layout, in which the SDK ignores tool calls",

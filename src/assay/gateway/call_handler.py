@@ -5,19 +5,20 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from aiohttp import web
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 
 from assay.errors import ReplayDifference
 from assay.providers import Reply
 from assay.types import describe_error
 
-from .dialects import ANTHROPIC, Dialect, read_answer_message
+from .dialects import ANTHROPIC, OPENAI_RESPONSES, Dialect, read_answer_message
 from .gateway_session import RETRY_HEADER, GatewaySession
-from .http_answers import NO_RETRY, CallRefused, respond_json, return_answer, stream_answer
+from .http_answers import NO_RETRY, CallRefused, respond_json, stream_answer
 from .recorded_call import NO_TURNS, RecordedCall
 from .recorded_exchange import RecordedExchange
 from .relay import Relay
 from .replay import name_kind
+from .response_state import resolve_response_state
 from .spending import MAX_TURNS
 from .translation import Translator
 from .upstream import Upstream
@@ -37,7 +38,7 @@ class CallHandler:
         self._upstream = upstream
         self._observe = observe
         self._relay = Relay(upstream)
-        self._translator = Translator(upstream)
+        self._translator = Translator(upstream, self._relay)
 
     async def close(self) -> None:
         """Close the connections to the model."""
@@ -52,6 +53,10 @@ class CallHandler:
         body = _parse_body(raw)
         if session.is_sealed:
             raise build_sealed_refusal()
+        if dialect is OPENAI_RESPONSES:
+            resolved = resolve_response_state(body, session.calls)
+            if resolved is not body:
+                body, raw = resolved, to_json(resolved)
         if (retried := await self._repeat(request, session, dialect, body, raw)) is not None:
             return retried
         _check_limits(session, body, request.headers)
@@ -118,7 +123,7 @@ class CallHandler:
         call.purpose, call.repeats = "retry", original
         call.finish(answer, original.reply)
         if call.streamed:
-            return await stream_answer(request, call, body, return_answer(answer))
+            return await stream_answer(request, call, body, answer)
         return respond_json(answer)
 
     async def count_tokens(self, request: web.Request, session: GatewaySession) -> web.Response:
@@ -178,7 +183,7 @@ async def _replay(
     call.latency_s = record.latency_s
     try:
         if call.streamed:
-            return await stream_answer(request, call, body, return_answer(answer))
+            return await stream_answer(request, call, body, answer)
         return respond_json(answer)
     finally:
         call.first_byte_s = found.first_byte_s

@@ -7,17 +7,25 @@ from typing import Any, Protocol
 
 from assay.errors import WireError
 from assay.formats import (
+    AnswerPart,
+    AnswerWriter,
     ChatStream,
+    ChatWriter,
     MessagesStream,
+    MessagesWriter,
     ModelAnswer,
     ModelRequest,
     ResponsesStream,
+    ResponsesWriter,
     StreamEvent,
     read_chat_conversation,
+    read_chat_parts,
     read_chat_request,
     read_messages_conversation,
+    read_messages_parts,
     read_messages_request,
     read_responses_conversation,
+    read_responses_parts,
     read_responses_request,
     write_chat_answer,
     write_chat_error,
@@ -72,7 +80,9 @@ class Dialect:
     read_conversation: Callable[[Mapping[str, Any]], list[Message]]
     write_answer: Callable[[ModelAnswer], dict[str, Any]]
     write_events: Callable[[Mapping[str, Any], Mapping[str, Any]], Iterator[bytes]]
+    read_parts: Callable[[StreamEvent], Iterator[AnswerPart]]
     make_stream: Callable[[], AnswerStream]
+    make_writer: Callable[..., AnswerWriter]
     write_error: Callable[[int, str, str | None], dict[str, Any]]
     write_error_event: Callable[[dict[str, Any]], bytes]
 
@@ -94,7 +104,9 @@ OPENAI_CHAT = Dialect(
     read_conversation=read_chat_conversation,
     write_answer=write_chat_answer,
     write_events=write_chat_events,
+    read_parts=read_chat_parts,
     make_stream=ChatStream,
+    make_writer=ChatWriter,
     write_error=write_chat_error,
     write_error_event=write_event,
 )
@@ -114,7 +126,9 @@ OPENAI_RESPONSES = Dialect(
     read_conversation=read_responses_conversation,
     write_answer=write_responses_answer,
     write_events=write_responses_events,
+    read_parts=read_responses_parts,
     make_stream=ResponsesStream,
+    make_writer=ResponsesWriter,
     write_error=write_chat_error,
     write_error_event=write_responses_error_event,
 )
@@ -135,7 +149,9 @@ ANTHROPIC = Dialect(
     read_conversation=read_messages_conversation,
     write_answer=write_messages_answer,
     write_events=write_messages_events,
+    read_parts=read_messages_parts,
     make_stream=MessagesStream,
+    make_writer=MessagesWriter,
     write_error=write_messages_error,
     write_error_event=partial(write_event, name="error"),
 )

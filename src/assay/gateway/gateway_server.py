@@ -18,7 +18,7 @@ from assay.types import reduce_gc_frequency
 from .call_handler import COUNT_TOKENS_PATH, CallHandler, CallObserver, build_sealed_refusal
 from .dialects import ANTHROPIC, DIALECTS, OPENAI_CHAT, Dialect
 from .gateway_session import GatewaySession
-from .http_answers import CallRefused, respond_error, respond_json
+from .http_answers import STREAM_KEY, CallRefused, respond_error, respond_json
 from .replay import ReplaySession
 from .spending import GatewayLimits
 from .upstream import Upstream
@@ -154,6 +154,7 @@ class Gateway:
             app.router.add_post(f"{base}/v1{dialect.path}", partial(self._serve, dialect))
         app.router.add_post(f"{base}/v1{COUNT_TOKENS_PATH}", self._count_tokens)
         app.router.add_get(f"{base}/v1/models", self._list_models)
+        app.router.add_get(f"{base}/v1/models/{{model:.+}}", self._list_models)
         for path in ("", "/", "/v1", "/v1/"):
             app.router.add_get(base + path, self._greet)
         # Every other address: the guard refuses strangers before the answer 404.
@@ -163,16 +164,21 @@ class Gateway:
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Let requests with the key of their session pass, and write errors in their API."""
         try:
-            request[_SESSION_KEY] = self._authenticate(request)
-            return await handler(request)
-        except CallRefused as error:
-            refused = error
-        except web.HTTPRequestEntityTooLarge:
-            most = self._settings.max_body_bytes
-            refused = CallRefused(413, f"the request has more than {most:,} bytes")
-        except web.HTTPRequestTimeout:
-            refused = CallRefused(408, "the request did not arrive in time")
-        return await respond_error(request, refused, _find_dialect(request))
+            try:
+                request[_SESSION_KEY] = self._authenticate(request)
+                return await handler(request)
+            except CallRefused as error:
+                refused = error
+            except web.HTTPRequestEntityTooLarge:
+                most = self._settings.max_body_bytes
+                refused = CallRefused(413, f"the request has more than {most:,} bytes")
+            except web.HTTPRequestTimeout:
+                refused = CallRefused(408, "the request did not arrive in time")
+            return await respond_error(request, refused, _find_dialect(request))
+        finally:
+            # An open connection keeps its last request, which must not keep a whole session.
+            for key in (_SESSION_KEY, STREAM_KEY):
+                request.pop(key, None)
 
     def _authenticate(self, request: web.Request) -> GatewaySession:
         session = self._sessions.get(_find_session_id(request))
@@ -193,7 +199,10 @@ class Gateway:
         return await self._handler.count_tokens(request, request[_SESSION_KEY])
 
     async def _list_models(self, request: web.Request) -> web.Response:
-        return respond_json(self._handler.list_models(request.headers))
+        models = self._handler.list_models(request.headers)
+        # A name from the path is accepted like that of any request: the same model answers.
+        named = request.match_info.get("model")
+        return respond_json(models if named is None else {**models["data"][0], "id": named})
 
     async def _greet(self, request: web.Request) -> web.Response:
         # Claude Code checks its base URL with HEAD, before it has sent its key.

@@ -7,6 +7,7 @@ import secrets
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from assay.types import REDACTED, CallPurpose, Redactor, Trajectory
@@ -66,12 +67,15 @@ class GatewaySession:
         self._tasks: set[asyncio.Task[Any]] = set()
         # Kept alive, so that errors anywhere redact the key.
         self._redactor = Redactor([self.key])
-        self._hidden = [
-            spelling.encode()
-            for secret in (self.key, *hidden)
-            for spelling in {secret, json.dumps(secret, ensure_ascii=False)[1:-1]}
-        ]
-        self._pool = PartPool(self.hide_secrets)
+        self._hide_secrets = partial(
+            hide_secrets,
+            tuple(
+                spelling.encode()
+                for secret in (self.key, *hidden)
+                for spelling in {secret, json.dumps(secret, ensure_ascii=False)[1:-1]}
+            ),
+        )
+        self._pool = PartPool(self._hide_secrets)
 
     def __repr__(self) -> str:
         return f"GatewaySession({self.id}, {len(self.calls)} calls)"
@@ -101,13 +105,6 @@ class GatewaySession:
         # Headers may contain any bytes, which are surrogates in a string.
         return hmac.compare_digest(key.encode("utf-8", "surrogateescape"), self.key.encode())
 
-    def hide_secrets(self, data: bytes) -> bytes:
-        """Return JSON without the keys of the session and of the model."""
-        for secret in self._hidden:
-            if secret in data:
-                data = data.replace(secret, REDACTED.encode())
-        return data
-
     def find_original(self, dialect: Dialect, body: Mapping[str, Any]) -> RecordedCall | None:
         """Return the call with the same body that a retry repeats, unless it failed."""
         request = self._pool.split(body, dialect.list_field)
@@ -135,7 +132,7 @@ class GatewaySession:
             number=self._count,
             dialect=dialect,
             request=request,
-            hide_secrets=self.hide_secrets,
+            hide_secrets=self._hide_secrets,
             size_bytes=len(raw),
             headers=declared,
             purpose=classify_call(body, read_declared_lineage(declared)),
@@ -153,7 +150,7 @@ class GatewaySession:
             if name in _LINEAGE_HEADERS or name.startswith(_LINEAGE_PREFIXES)
         }
         return {
-            name: self.hide_secrets(value.encode("utf-8", "replace")).decode("utf-8", "replace")
+            name: self._hide_secrets(value.encode("utf-8", "replace")).decode("utf-8", "replace")
             for name, value in kept.items()
         }
 
@@ -179,6 +176,11 @@ class GatewaySession:
         await asyncio.gather(*tasks, return_exceptions=True)
         for call in self.calls:
             call.fail("the session ended before the answer")
+        if not any(call.purpose == "turn" for call in self.calls):
+            # Nothing that they could be beside: titles and summaries are the agent's own work.
+            for call in self.calls:
+                if call.purpose in ("title", "summary"):
+                    call.purpose = "turn"
         return self.build_trajectory()
 
     def split_conversations(self) -> list[list[RecordedCall]]:
@@ -190,8 +192,17 @@ class GatewaySession:
         dropped = set(calls)
         self.calls = [call for call in self.calls if call not in dropped]
         # Parts of the other calls stay with them, and are shared again from now on.
-        self._pool = PartPool(self.hide_secrets)
+        self._pool = PartPool(self._hide_secrets)
 
     def build_trajectory(self) -> Trajectory:
         """Return the calls so far as a trajectory."""
         return build_recorded_trajectory(self.calls, reason=self.limit_reached)
+
+
+# Not a method: the calls refer to it, and a session in a reference cycle is freed late.
+def hide_secrets(secrets: Iterable[bytes], data: bytes) -> bytes:
+    """Return JSON without the keys of a session and of its model."""
+    for secret in secrets:
+        if secret in data:
+            data = data.replace(secret, REDACTED.encode())
+    return data

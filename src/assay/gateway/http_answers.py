@@ -1,7 +1,8 @@
 """Answers of the gateway over HTTP: bodies, event streams and errors in the agent's API."""
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
+from contextlib import asynccontextmanager
 from math import ceil
 from typing import Any
 
@@ -48,7 +49,7 @@ async def respond_error(
     request: web.Request, refused: CallRefused, dialect: Dialect
 ) -> web.StreamResponse:
     """Respond with an error: as a response of its own, or at the end of a stream that has begun."""
-    started: EventResponse | None = request.get(_STREAM_KEY)
+    started: EventResponse | None = request.get(STREAM_KEY)
     if started is None:
         return respond_json(refused.build_body(dialect), refused.status, refused.headers)
     await started.write(dialect.write_error_event(refused.build_body(dialect)))
@@ -70,12 +71,14 @@ class EventResponse:
         self._request = request
         fixed = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
         self.response = web.StreamResponse(headers={**(headers or {}), **fixed})
+        self.is_started = False
         self._gone = False
         self._held = b""
 
     async def start(self, *, at_once: bool = False) -> None:
         """Send the headers: at once, or together with the first bytes."""
-        self._request[_STREAM_KEY] = self
+        self.is_started = True
+        self._request[STREAM_KEY] = self
         # One packet less for each call. aiohttp has no public name for it.
         self.response._send_headers_immediately = at_once
         try:
@@ -84,10 +87,12 @@ class EventResponse:
             self._gone = True
 
     async def write(self, data: bytes, *, is_last: bool = False) -> None:
-        """Send bytes; the last ones together with the end, unless others follow.
+        """Send bytes, after the headers; the last ones together with the end, unless others follow.
 
         An agent that has left is ignored: its call is recorded to the end.
         """
+        if not self.is_started:
+            await self.start()
         data, self._held = self._held + data, b""
         if is_last:
             self._held = data
@@ -113,39 +118,41 @@ class EventResponse:
         return self.response
 
 
-_STREAM_KEY = web.RequestKey("stream", EventResponse)
+STREAM_KEY = web.RequestKey("stream", EventResponse)
 
 
-async def return_answer(answer: dict[str, Any]) -> dict[str, Any]:
-    """Return a complete answer, as the work that `stream_answer` waits for."""
-    return answer
+@asynccontextmanager
+async def keep_alive(response: EventResponse) -> AsyncIterator[None]:
+    """Send comments while the block runs, so that proxies keep the connection.
+
+    The first one sends the status: a later error can only be an event.
+    """
+
+    async def send_comments() -> None:
+        while True:
+            await asyncio.sleep(KEEP_ALIVE_S)
+            await response.write(KEEP_ALIVE)
+
+    task = asyncio.create_task(send_comments())
+    try:
+        yield
+    finally:
+        task.cancel()
 
 
 async def stream_answer(
     request: web.Request,
     call: RecordedCall,
     body: Mapping[str, Any],
-    work: Awaitable[dict[str, Any]],
+    given: dict[str, Any] | Awaitable[dict[str, Any]],
 ) -> web.StreamResponse:
-    """Send an answer that arrives as a whole as the event stream that the agent asked for."""
-    task = asyncio.ensure_future(work)
-    response: EventResponse | None = None
-    try:
-        while not task.done():
-            await asyncio.wait({task}, timeout=KEEP_ALIVE_S)
-            if not task.done():
-                # The status is sent now, so a later error can only be an event.
-                if response is None:
-                    response = EventResponse(request)
-                    await response.start()
-                await response.write(KEEP_ALIVE)
-        answer = task.result()
-    except asyncio.CancelledError:
-        task.cancel()
-        raise
+    """Send a whole answer, or one that is awaited, as the event stream that the agent asked for."""
+    response = EventResponse(request)
+    if isinstance(given, dict):
+        answer = given
+    else:
+        async with keep_alive(response):
+            answer = await given
     call.note_first_byte()
-    if response is None:
-        response = EventResponse(request)
-        await response.start()
     await response.write(b"".join(call.dialect.write_events(answer, body)), is_last=True)
     return await response.end()

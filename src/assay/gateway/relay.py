@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import aiohttp
@@ -15,7 +15,8 @@ from assay.formats import EventReader, StreamEvent
 from assay.providers import Client, RequestTemplate, parse_retry_after
 from assay.types import describe_error
 
-from .http_answers import CallRefused, EventResponse, respond_json, return_answer, stream_answer
+from .dialects import AnswerStream
+from .http_answers import CallRefused, EventResponse, respond_json, stream_answer
 from .recorded_call import RecordedCall
 from .upstream import Upstream
 
@@ -53,7 +54,7 @@ class Relay:
             sent.setdefault("seed", call.seed)
             call.sampling.setdefault("seed", sent["seed"])
         whole = not call.streamed or self._upstream.wants_token_ids
-        template = self._find_template(call.dialect.path)
+        template = self.find_template(call.dialect.path)
         data = raw if sent == body else to_json(sent)
         if not whole:
             return await self._stream(request, call, template, data, asked=body)
@@ -66,10 +67,10 @@ class Relay:
         self, request: web.Request, path: str, body: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Let the model's server count the tokens of a request. Raises `CallRefused`."""
-        template = self._find_template(path)
+        template = self.find_template(path)
         sent = {**body, "model": self._upstream.endpoint.model}
-        async with self._request(request, template, to_json(sent)) as response:
-            return _parse_answer(await _read_limited(response, _MAX_ERROR_BYTES))
+        async with self.request(template, to_json(sent), like=request) as response:
+            return await receive_answer(response, _MAX_ERROR_BYTES)
 
     def _prepare_body(self, call: RecordedCall, body: Mapping[str, Any]) -> dict[str, Any]:
         """Set the model and the endpoint's settings, and ask for usage and token ids."""
@@ -91,7 +92,8 @@ class Relay:
         call.sampling = self._upstream.read_sampling(sent)
         return sent
 
-    def _find_template(self, path: str) -> RequestTemplate:
+    def find_template(self, path: str) -> RequestTemplate:
+        """Return address and headers of a path of the model's API."""
         found = self._templates.get(path)
         if found is None:
             found = self._upstream.build_template(path)
@@ -100,7 +102,7 @@ class Relay:
         return found
 
     def _post(
-        self, request: web.Request, template: RequestTemplate, data: bytes
+        self, template: RequestTemplate, data: bytes, *, like: web.Request | None, query: str
     ) -> "aiohttp.client._RequestContextManager":
         if self._http is None:
             self._http = aiohttp.ClientSession(
@@ -113,12 +115,16 @@ class Relay:
                     total=None, sock_connect=_CONNECT_TIMEOUT_S, sock_read=template.timeout_s
                 ),
             )
-        given = request.headers
-        headers = {name: given[name] for name in _PASSED_REQUEST_HEADERS if name in given}
-        query = request.query_string if "beta=" in request.query_string else ""
-        proxy = template.proxy
+        headers = {}
+        if like is not None:
+            given = like.headers
+            headers = {name: given[name] for name in _PASSED_REQUEST_HEADERS if name in given}
+            query = like.query_string if "beta=" in like.query_string else ""
+        url, proxy = template.url, template.proxy
+        if query:
+            url += f"&{query}" if "?" in url else f"?{query}"
         return self._http.post(
-            f"{template.url}?{query}" if query and "?" not in template.url else template.url,
+            url,
             data=data,
             headers=headers,
             # A redirect could lead the key to another server.
@@ -128,18 +134,24 @@ class Relay:
         )
 
     @asynccontextmanager
-    async def _request(
-        self, request: web.Request, template: RequestTemplate, data: bytes
+    async def request(
+        self,
+        template: RequestTemplate,
+        data: bytes,
+        *,
+        like: web.Request | None = None,
+        query: str = "",
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Make one request within the concurrency limit of the model.
 
+        With `like`, the options in the headers and the query of an agent's request are passed on.
         Raises `CallRefused` for an error status and a failed connection.
         """
         client = self._get_client()
         await client.limiter.acquire()
         started, status = time.perf_counter(), None
         try:
-            async with self._post(request, template, data) as response:
+            async with self._post(template, data, like=like, query=query) as response:
                 status = response.status
                 # Until the first byte: how long a stream takes is up to its answer.
                 client.record_request(latency_s=time.perf_counter() - started, status=status)
@@ -157,10 +169,9 @@ class Relay:
     async def _fetch(
         self, request: web.Request, call: RecordedCall, template: RequestTemplate, data: bytes
     ) -> dict[str, Any]:
-        async with self._request(request, template, data) as response:
-            received = await _read_limited(response, _MAX_ANSWER_BYTES)
+        async with self.request(template, data, like=request) as response:
+            answer = await receive_answer(response)
         call.note_first_byte()
-        answer = _parse_answer(received)
         self._record(call, answer)
         return answer
 
@@ -173,13 +184,13 @@ class Relay:
         *,
         asked: Mapping[str, Any],
     ) -> web.StreamResponse:
-        async with self._request(request, template, data) as response:
+        async with self.request(template, data, like=request) as response:
             if "json" not in response.content_type:
                 return await self._pass_events(request, call, response, asked)
             # Some servers ignore `stream`.
-            answer = _parse_answer(await _read_limited(response, _MAX_ANSWER_BYTES))
+            answer = await receive_answer(response)
         self._record(call, answer)
-        return await stream_answer(request, call, asked, return_answer(answer))
+        return await stream_answer(request, call, asked, answer)
 
     async def _pass_events(
         self,
@@ -192,38 +203,34 @@ class Relay:
         # The headers are sent alone only where the model makes the agent wait for the first event.
         await response.start(at_once=upstream.content.total_bytes == 0)
         reader, stream = EventReader(), call.dialect.make_stream()
-        hides_usage = _hides_usage(call, asked)
-        problem: str | None = None
+        options = asked.get("stream_options")
+        shown = isinstance(options, Mapping) and options.get("include_usage")
+        # The gateway asks for the usage of chat completions, also where the agent does not.
+        hides_usage = call.dialect.protocol == "openai" and not shown
         try:
-            async for chunk in upstream.content.iter_any():
-                call.note_first_byte()
-                if not hides_usage:
-                    await response.write(chunk, is_last=upstream.content.at_eof())
-                for event in reader.feed(chunk):
-                    stream.add(event)
-                    if hides_usage and not _is_usage_only(event):
-                        await response.write(event.raw)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            problem = f"the stream of the model broke: {type(error).__name__}"
-        except WireError as error:
-            problem = error.message
-        except _SHAPE_ERRORS as error:
-            problem = f"an event of the model's stream is invalid ({type(error).__name__})"
-        if problem is None and stream.error is not None:
-            call.fail(
-                f"the model reported an error in the stream: {stream.error}"[:500], status=200
-            )
-            return await response.end()
-        if problem is None and not stream.is_complete:
-            problem = "the stream of the model ended early"
-        if problem is not None:
-            call.fail(problem, status=200)
-            raise CallRefused(502, problem, code="upstream_error")
-        try:
-            answer = stream.build_answer()
-        except _SHAPE_ERRORS as error:
-            problem = f"the stream of the model is invalid ({type(error).__name__})"
-            raise CallRefused(502, problem, code="upstream_error") from None
+            with translate_stream_errors():
+                async for chunk in upstream.content.iter_any():
+                    call.note_first_byte()
+                    events = reader.feed(chunk)
+                    # Whole events only: an error can be written after each of them.
+                    passed = b"".join(
+                        event.raw for event in events if not (hides_usage and _is_usage(event))
+                    )
+                    if passed:
+                        await response.write(passed, is_last=upstream.content.at_eof())
+                    for event in events:
+                        stream.add(event)
+                if reader.rest:
+                    await response.write(reader.rest)
+                if stream.error is not None:
+                    # The agent has read the error. Its bytes are those of the model's server.
+                    problem = f"the model reported an error in the stream: {stream.error}"
+                    call.fail(problem[:500], status=200)
+                    return await response.end()
+                answer = build_streamed_answer(stream)
+        except CallRefused as refused:
+            call.fail(refused.message, status=200)
+            raise
         self._record(call, answer)
         return await response.end()
 
@@ -246,16 +253,48 @@ class Relay:
         return client
 
 
-def _hides_usage(call: RecordedCall, asked: Mapping[str, Any]) -> bool:
-    """Whether the agent did not ask for the usage that the gateway asks for."""
-    options = asked.get("stream_options")
-    shown = isinstance(options, Mapping) and options.get("include_usage")
-    return call.dialect.protocol == "openai" and not shown
+@contextmanager
+def translate_stream_errors() -> Iterator[None]:
+    """Raise `CallRefused` for a stream of the model that breaks or that cannot be read."""
+    try:
+        yield
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        # Some agents, such as Pi, try again after errors with certain words only.
+        problem = f"connection lost: the stream of the model broke ({type(error).__name__})"
+    except WireError as error:
+        problem = error.message
+    except _SHAPE_ERRORS as error:
+        problem = f"an event of the model's stream is invalid ({type(error).__name__})"
+    else:
+        return
+    raise CallRefused(502, problem, code="upstream_error")
 
 
-def _is_usage_only(event: StreamEvent) -> bool:
-    # Checked as text first: nearly every event has choices.
+def build_streamed_answer(stream: AnswerStream) -> dict[str, Any]:
+    """Return the answer of a stream. Raises `CallRefused` if it ended early."""
+    if not stream.is_complete:
+        raise CallRefused(
+            502, "the stream of the model ended without its last event", code="upstream_error"
+        )
+    return stream.build_answer()
+
+
+def _is_usage(event: StreamEvent) -> bool:
+    # Searched as text first: nearly every event has choices.
     return b'"usage"' in event.data and b'"choices":[]' in event.data.replace(b" ", b"")
+
+
+async def receive_answer(
+    response: aiohttp.ClientResponse, limit: int = _MAX_ANSWER_BYTES
+) -> dict[str, Any]:
+    """Return the whole answer of the model. Raises `CallRefused` if it is too large or invalid."""
+    try:
+        answer = from_json(await _read_limited(response, limit))
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict):
+        raise CallRefused(502, "the answer of the model is not a JSON object")
+    return answer
 
 
 async def _read_limited(response: aiohttp.ClientResponse, limit: int) -> bytes:
@@ -269,16 +308,6 @@ async def _read_limited(response: aiohttp.ClientResponse, limit: int) -> bytes:
             break
         parts.append(part)
     return b"".join(parts)
-
-
-def _parse_answer(data: bytes) -> dict[str, Any]:
-    try:
-        answer = from_json(data)
-    except ValueError:
-        answer = None
-    if not isinstance(answer, dict):
-        raise CallRefused(502, "the answer of the model is not a JSON object")
-    return answer
 
 
 def _check_items(items: object) -> None:

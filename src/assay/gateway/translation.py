@@ -3,28 +3,56 @@
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 from aiohttp import web
 
 from assay.errors import AccessDenied, ConfigError, EndpointError, WireError
 from assay.formats import (
+    AnswerWriter,
     Converted,
+    EventReader,
     ModelAnswer,
     ModelRequest,
+    build_translation_error,
     normalize_finish_reason,
     to_anthropic,
     to_openai_chat,
     to_openai_responses,
 )
-from assay.providers import Reply
+from assay.providers import Client, ModelClient, Reply
 from assay.types import DataBlock, Message
 
-from .http_answers import CallRefused, respond_json, stream_answer
+from .http_answers import CallRefused, EventResponse, keep_alive, respond_json, stream_answer
 from .recorded_call import RecordedCall
-from .upstream import Upstream
+from .relay import (
+    Relay,
+    build_streamed_answer,
+    receive_answer,
+    translate_stream_errors,
+)
+from .upstream import StreamSource, Upstream
 
+# A gateway that runs for weeks must not keep every answer. Each has two keys.
+_MAX_ANSWERS = 10_000
+# Errors inside streams have names, not a status.
+_STREAM_ERRORS = {
+    "invalid_request_error": 400,
+    "context_length_exceeded": 400,
+    "authentication_error": 401,
+    "permission_error": 403,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "insufficient_quota": 429,
+    "RESOURCE_EXHAUSTED": 429,
+    "429": 429,
+    "503": 503,
+    "UNAVAILABLE": 503,
+    "overloaded_error": 529,
+}
 _WRITERS: dict[str, Callable[[Sequence[Message]], Converted[Any]]] = {
     "openai": to_openai_chat,
     "openai-responses": to_openai_responses,
@@ -32,11 +60,24 @@ _WRITERS: dict[str, Callable[[Sequence[Message]], Converted[Any]]] = {
 }
 
 
+@dataclass(frozen=True)
+class _Question:
+    """A request as the model is asked."""
+
+    wanted: ModelRequest
+    client: ModelClient
+    messages: list[Message]
+    seed: int | None
+    head: ModelAnswer
+    """The answer without its content."""
+
+
 class Translator:
     """Calls of agents to a model with another API, or in this process."""
 
-    def __init__(self, upstream: Upstream) -> None:
+    def __init__(self, upstream: Upstream, relay: Relay) -> None:
         self._upstream = upstream
+        self._relay = relay
 
     async def answer(
         self,
@@ -46,21 +87,38 @@ class Translator:
         answers: "AnswerMemory",
     ) -> web.StreamResponse:
         """Ask the model and respond to the agent. Raises `CallRefused`."""
-        work = self._ask(call, body, answers)
-        if call.streamed:
-            return await stream_answer(request, call, body, work)
-        return respond_json(await work)
+        asked = self._prepare(call, body, answers)
+        if not call.streamed:
+            return respond_json(await self._fetch(call, asked, answers))
+        source = self._upstream.find_stream()
+        if source is None or not isinstance(asked.client, Client):
+            return await stream_answer(request, call, body, self._fetch(call, asked, answers))
+        options = body.get("stream_options")
+        shows_usage = isinstance(options, Mapping) and bool(options.get("include_usage"))
+        writer = call.dialect.make_writer(asked.head, include_usage=shows_usage)
+        response = EventResponse(request)
+        try:
+            async with keep_alive(response):
+                reply = await self._stream(call, asked, source, writer, response)
+        except CallRefused as refused:
+            if response.is_started:
+                call.fail(refused.message, status=200)
+            raise
+        answers.add(asked.wanted.messages, reply.message)
+        return await response.end()
 
-    async def _ask(
+    def _prepare(
         self, call: RecordedCall, body: Mapping[str, Any], answers: "AnswerMemory"
-    ) -> dict[str, Any]:
+    ) -> _Question:
         try:
             wanted = call.dialect.read_request(body)
             check_representable(wanted.messages, self._upstream.protocol)
             client, settings = self._upstream.choose_client(wanted)
         except WireError as error:
             hint = f" ({error.hint})" if error.hint else ""
-            raise CallRefused(400, f"{error.message}{hint}", code="untranslatable") from None
+            named = not error.where or error.where in error.message
+            message = error.message if named else f"{error.where}: {error.message}"
+            raise CallRefused(400, f"{message}{hint}", code="untranslatable") from None
         except (TypeError, ValueError) as error:
             raise CallRefused(400, f"the request is invalid: {error}") from None
         call.sampling = {name: value for name, value in settings.items() if value is not None}
@@ -71,33 +129,116 @@ class Translator:
             unused -= {"seed"}
         notes = [f"`{name}` of the agent; not used" for name in sorted(unused)]
         call.dropped = dict(Counter([*(each.what for each in wanted.dropped), *notes]))
-        messages = answers.restore(wanted.messages)
-        try:
-            reply = await client.complete(messages, tools=wanted.tools, seed=seed)
-        except EndpointError as error:
-            raise _build_endpoint_refusal(error) from None
-        except ConfigError as error:
-            raise CallRefused(400, error.message) from None
-        except WireError as error:
-            raise CallRefused(
-                400, f"{error.where}: {error.message}", code="untranslatable"
-            ) from None
-        answers.add(wanted.messages, reply.message)
-        answer = call.dialect.write_answer(self._build_answer(reply, wanted))
-        call.finish(answer, reply)
-        return answer
-
-    def _build_answer(self, reply: Reply, wanted: ModelRequest) -> ModelAnswer:
-        return ModelAnswer(
-            message=_name_calls(reply.message),
-            finish_reason=normalize_finish_reason(reply.call.finish_reason, reply.message),
-            usage=reply.call.usage,
-            model=reply.call.model or self._upstream.endpoint.model,
+        head = ModelAnswer(
+            message=Message(role="assistant", content=""),
+            finish_reason="stop",
+            usage=None,
+            model=self._upstream.endpoint.model,
             id=secrets.token_hex(12),
             created=int(time.time()),
             free_text_tools=wanted.free_text_tools,
             namespaces=wanted.namespaces,
         )
+        return _Question(wanted, client, answers.restore(wanted.messages), seed, head)
+
+    async def _fetch(
+        self, call: RecordedCall, asked: _Question, answers: "AnswerMemory"
+    ) -> dict[str, Any]:
+        """Ask for the whole answer."""
+        with _refuse_faults():
+            reply = await asked.client.complete(
+                asked.messages, tools=asked.wanted.tools, seed=asked.seed
+            )
+        reply = _name_calls(reply)
+        answers.add(asked.wanted.messages, reply.message)
+        answer = call.dialect.write_answer(_complete_answer(asked.head, reply))
+        call.finish(answer, reply)
+        return answer
+
+    async def _stream(
+        self,
+        call: RecordedCall,
+        asked: _Question,
+        source: StreamSource,
+        writer: AnswerWriter,
+        response: EventResponse,
+    ) -> Reply:
+        """Pass the answer on while it arrives."""
+        client, copy = asked.client, call.dialect.make_stream()
+        assert isinstance(client, Client)
+        with _refuse_faults():
+            data, lost = client.write_request(
+                asked.messages, tools=asked.wanted.tools, seed=asked.seed
+            )
+        template = self._relay.find_template(source.path)
+        reader, stream = EventReader(), source.make_stream()
+        # The members go where the object ends: a parsed copy of a long conversation costs more.
+        sent = data[:-1] + source.more
+        async with self._relay.request(template, sent, query=source.query) as upstream:
+            if "json" in upstream.content_type:
+                # Some servers ignore `stream`.
+                whole = await receive_answer(upstream)
+            else:
+                with translate_stream_errors():
+                    async for chunk in upstream.content.iter_any():
+                        call.note_first_byte()
+                        for event in reader.feed(chunk):
+                            stream.add(event)
+                            if stream.error is not None:
+                                raise _build_stream_refusal(stream.error)
+                            for part in source.read_parts(event):
+                                writer.add(part)
+                        if written := writer.take():
+                            await response.write(written)
+                    whole = build_streamed_answer(stream)
+        call.note_first_byte()
+        with _refuse_faults():
+            reply = client.read_answer(
+                whole,
+                latency_s=call.elapsed_s,
+                message_index=len(asked.messages),
+                seed=asked.seed,
+                lost=lost,
+            )
+        # By the ids that the agent has read already.
+        reply = _name_calls(reply, [each.call_id for each in writer.sections if each.name])
+        answer = _complete_answer(asked.head, reply)
+        writer.finish(answer)
+        await response.write(writer.take(), is_last=True)
+        # As the agent has read it: the order of parts may be another than in a whole answer.
+        for event in EventReader().feed(writer.written):
+            copy.add(event)
+        call.finish({**call.dialect.write_answer(answer), **copy.build_answer()}, reply)
+        return reply
+
+
+@contextmanager
+def _refuse_faults() -> Iterator[None]:
+    """Raise `CallRefused` for errors of the model and of its client."""
+    try:
+        yield
+    except EndpointError as error:
+        status = error.status if error.status is not None and 400 <= error.status < 600 else None
+        if status is None:
+            status = 401 if isinstance(error, AccessDenied) else 502 if error.retryable else 400
+        after = error.retry_after_s
+        raise CallRefused(
+            status, error.message, code="upstream_error", retry_after_s=after
+        ) from None
+    except ConfigError as error:
+        raise CallRefused(400, error.message) from None
+    except WireError as error:
+        raise CallRefused(400, f"{error.where}: {error.message}", code="untranslatable") from None
+
+
+def _complete_answer(head: ModelAnswer, reply: Reply) -> ModelAnswer:
+    return replace(
+        head,
+        message=reply.message,
+        finish_reason=normalize_finish_reason(reply.call.finish_reason, reply.message),
+        usage=reply.call.usage,
+        model=reply.call.model or head.model,
+    )
 
 
 class AnswerMemory:
@@ -117,6 +258,8 @@ class AnswerMemory:
         self._answers[key] = answer
         # Short answers are equal in several conversations, where each has its own tokens.
         self._answers[_hash_conversation(messages), key] = answer
+        while len(self._answers) > _MAX_ANSWERS:
+            del self._answers[next(iter(self._answers))]
 
     def restore(self, messages: list[Message]) -> list[Message]:
         """Replace the answers that came back unchanged."""
@@ -152,7 +295,9 @@ def check_representable(messages: Sequence[Message], protocol: str) -> None:
         return
     for loss in write(messages).dropped:
         if loss.where.endswith("]") and ".content[" in loss.where:
-            raise WireError(f"{loss.where}: {loss.what}", where=loss.where)
+            what = loss.what.removesuffix("; left out")
+            error = build_translation_error(loss.where)
+            raise WireError(f"{error.message}: {what}", where=loss.where, hint=error.hint)
 
 
 def _identify_answer(message: Message) -> object:
@@ -160,23 +305,24 @@ def _identify_answer(message: Message) -> object:
     return message.text, calls
 
 
-def _name_calls(message: Message) -> Message:
-    """Give calls without an id one: agents refer to calls by it."""
-    if all(call.id is not None for call in message.tool_calls):
-        return message
-    calls = tuple(
-        call
-        if call.id is not None
-        else call.model_copy(update={"id": f"call_{secrets.token_hex(8)}"})
-        for call in message.tool_calls
+def _name_calls(reply: Reply, ids: Sequence[str] = ()) -> Reply:
+    """Give calls without an id one, the given ids first: agents refer to calls by it."""
+    calls = reply.message.tool_calls
+    if all(call.id is not None for call in calls):
+        return reply
+    known = [*ids, *(f"call_{secrets.token_hex(8)}" for _ in calls)]
+    named = tuple(
+        call if call.id is not None else call.model_copy(update={"id": known[place]})
+        for place, call in enumerate(calls)
     )
-    return message.model_copy(update={"tool_calls": calls})
+    return reply._replace(message=reply.message.model_copy(update={"tool_calls": named}))
 
 
-def _build_endpoint_refusal(error: EndpointError) -> CallRefused:
-    status = error.status if error.status is not None and 400 <= error.status < 600 else None
-    if status is None:
-        status = 401 if isinstance(error, AccessDenied) else 502 if error.retryable else 400
-    return CallRefused(
-        status, error.message, code="upstream_error", retry_after_s=error.retry_after_s
-    )
+def _build_stream_refusal(error: object) -> CallRefused:
+    """Return the refusal for an error in the stream of the model, with its usual status."""
+    given = error if isinstance(error, Mapping) else {}
+    message = given.get("message")
+    kinds = [str(given.get(name)) for name in ("type", "code", "status")]
+    status = next((_STREAM_ERRORS[kind] for kind in kinds if kind in _STREAM_ERRORS), 502)
+    text = message if isinstance(message, str) else str(error)
+    return CallRefused(status, text[:2000], code="upstream_error")

@@ -1,15 +1,18 @@
 """The model behind the gateway: its settings, and requests in its own API."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from assay.errors import ConfigError, WireError
-from assay.formats import ModelRequest
+from assay.formats import AnswerPart, GeminiStream, ModelRequest, StreamEvent, read_gemini_parts
 from assay.providers import (
     Client,
     ClientSettings,
     ModelClient,
     RequestTemplate,
+    build_azure_path,
+    build_gemini_path,
     build_request_template,
     connect,
     find_provider,
@@ -17,12 +20,13 @@ from assay.providers import (
 )
 from assay.types import Endpoint
 
-from .dialects import DIALECTS, Dialect
+from .dialects import DIALECTS, AnswerStream, Dialect
 
 _SETTING_FIELDS = ("temperature", "top_p", "max_tokens", "stop", "reasoning_effort", "thinking")
 # An agent uses few combinations of settings; one that varies them must not fill the memory.
 _MAX_CLIENTS = 32
-# Wishes about reasoning that other APIs have no equivalent for.
+# Wishes that other APIs have no equivalent for. They are counted as dropped.
+_OTHER_HINTS = ("thinking", "reasoning_effort", "parallel_tool_calls")
 _HINTS = {
     "openai": ("thinking",),
     "openai-responses": ("thinking",),
@@ -39,13 +43,29 @@ _MIN_KEY_CHARS, _MIN_VALUE_CHARS = 4, 8
 _CREDENTIAL_HEADERS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key"})
 
 
+@dataclass(frozen=True)
+class StreamSource:
+    """How the model of another API is asked for a stream, and how that is read."""
+
+    path: str
+    query: str
+    more: bytes
+    """The end of a request's JSON object, with the members that ask for a stream."""
+
+    read_parts: Callable[[StreamEvent], Iterator[AnswerPart]]
+    make_stream: Callable[[], AnswerStream]
+
+
 class Upstream:
     """One model, as requests of any API reach it."""
 
     def __init__(self, client: ModelClient) -> None:
         self.client = client
         self.endpoint: Endpoint = client.endpoint
-        self.protocol = find_provider(self.endpoint.provider).protocol
+        protocol = find_provider(self.endpoint.provider).protocol
+        self.protocol = "openai" if protocol == "azure" else protocol
+        """The API of the model. Azure differs from OpenAI in its addresses only."""
+
         self._clients: dict[str, Client] = {}
         # A client that is not ours may do anything with a request: it is only called.
         self._is_ours = isinstance(client, Client)
@@ -79,12 +99,30 @@ class Upstream:
 
     def build_template(self, path: str) -> RequestTemplate | None:
         """Return address and headers for a path of the model's API; None without an address."""
-        if not self._is_ours or self.protocol not in {each.protocol for each in DIALECTS}:
+        if not self._is_ours or not find_provider(self.endpoint.provider).needs_address:
             return None
         # Anthropic's address is without /v1.
         path = f"/v1{path}" if self.protocol == "anthropic" and path else path
+        if find_provider(self.endpoint.provider).protocol == "azure":
+            path = build_azure_path(self.endpoint, path)
         timeout_s = self.endpoint.timeout_s or _DEFAULT_TIMEOUT_S
         return build_request_template(self.endpoint, path, timeout_s=timeout_s)
+
+    def find_stream(self) -> StreamSource | None:
+        """Return how the model streams to agents of other APIs; None if it answers as a whole."""
+        if not self._is_ours or self.wants_token_ids:
+            return None
+        if self.protocol == "gemini":
+            path = build_gemini_path(self.endpoint.model, method="streamGenerateContent")
+            return StreamSource(path, "alt=sse", b"}", read_gemini_parts, GeminiStream)
+        for dialect in DIALECTS:
+            if dialect.protocol == self.protocol:
+                # Without the option, a stream of chat completions has no usage.
+                usage = b',"stream_options":{"include_usage":true}'
+                more = b',"stream":true%s}' % (usage if self.protocol == "openai" else b"")
+                reads = dialect.read_parts, dialect.make_stream
+                return StreamSource(dialect.path, "", more, *reads)
+        return None
 
     def list_overrides(self, dialect: Dialect, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings of the endpoint that replace those of a request in its own API."""
@@ -124,7 +162,7 @@ class Upstream:
             if name not in _SETTING_FIELDS or getattr(self.endpoint, name) is None
         }
         given.pop("seed", None)
-        for name in _HINTS.get(self.protocol, ("thinking", "reasoning_effort")):
+        for name in _HINTS.get(self.protocol, _OTHER_HINTS):
             given.pop(name, None)
         if not self._is_ours:
             # Such a client fixes its own sampling. What is asked of the model must not differ.
@@ -212,6 +250,8 @@ def write_protocol_settings(protocol: str, given: Mapping[str, Any]) -> dict[str
                 )
             form = {"type": "json_schema", "schema": schema["schema"]}
             written["output_config"] = {"format": form}
+    elif protocol == "gemini":
+        return _write_gemini_settings(choice, schema, given.get("top_k"))
     elif choice not in (None, "auto") or schema is not None:
         name = "tool_choice" if schema is None else "response_format"
         raise WireError(f"the model cannot be asked with `{name}`", where=name)
@@ -219,6 +259,21 @@ def write_protocol_settings(protocol: str, given: Mapping[str, Any]) -> dict[str
         if protocol.startswith("openai"):
             raise WireError("OpenAI's API has no setting `top_k`", where="top_k")
         written["top_k"] = given["top_k"]
+    return written
+
+
+def _write_gemini_settings(choice: Any, schema: Any, top_k: Any) -> dict[str, Any]:
+    config: dict[str, Any] = {} if top_k is None else {"topK": top_k}
+    if schema is not None:
+        config["responseMimeType"] = "application/json"
+        if schema["schema"]:
+            config["responseJsonSchema"] = schema["schema"]
+    written: dict[str, Any] = {"generationConfig": config} if config else {}
+    if choice not in (None, "auto"):
+        calling: dict[str, Any] = {"mode": "NONE" if choice == "none" else "ANY"}
+        if isinstance(choice, dict):
+            calling["allowedFunctionNames"] = [choice["name"]]
+        written["toolConfig"] = {"functionCallingConfig": calling}
     return written
 
 

@@ -5,6 +5,7 @@ from .address import is_loopback as is_loopback
 from .attempt_errors import fills_context as fills_context
 from .attempt_errors import is_context_length_error as is_context_length_error
 from .attempt_errors import parse_retry_after as parse_retry_after
+from .azure_address import build_azure_path as build_azure_path
 from .call_threads import CallThreads as CallThreads
 from .call_threads import LoopMailbox as LoopMailbox
 from .client import Client as Client
@@ -19,7 +20,9 @@ from .connection import check_endpoint as check_endpoint
 from .connection import connect as connect
 from .connection import format_endpoint_name as format_endpoint_name
 from .daemon_threads import EXIT_GROUP as EXIT_GROUP
+from .gemini_adapter import build_gemini_path as build_gemini_path
 from .http import RequestTemplate as RequestTemplate
+from .http import make_excerpt as make_excerpt
 from .in_process import MAX_BATCH as MAX_BATCH
 from .in_process import Generated as Generated
 from .in_process import LocalClient as LocalClient

@@ -1,6 +1,6 @@
 """The clients of all providers: cache, concurrency limit, attempts and retries."""
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -111,12 +111,32 @@ class Client:
             return self._ask(messages, tools, seed)
         return self._ask_cached(self.cache, messages, tools, seed)
 
-    def read_answer(self, answer: Any, *, latency_s: float, message_index: int) -> Reply:
+    def write_request(
+        self, messages: Sequence[Message], *, tools: Sequence[ToolSpec], seed: int | None
+    ) -> tuple[bytes, Mapping[str, int] | None]:
+        """Return the body of a request to make without this client, for servers with an address.
+
+        The counts are those of fields that the provider's format cannot represent.
+        """
+        own = self.endpoint.seed
+        body, lost = self._adapter.write(messages, tools, own if seed is None else seed)
+        assert isinstance(body, bytes)
+        return body, lost
+
+    def read_answer(
+        self,
+        answer: Any,
+        *,
+        latency_s: float,
+        message_index: int,
+        seed: int | None = None,
+        lost: Mapping[str, int] | None = None,
+    ) -> Reply:
         """Parse an answer of the server that was requested without this client.
 
         Raises `EndpointError` if it contains no reply.
         """
-        attempt = Attempt(latency_s, 1, None, message_index, None)
+        attempt = Attempt(latency_s, 1, seed, message_index, lost)
         try:
             return self._adapter.read(answer, attempt)
         except AttemptError as fault:

@@ -36,10 +36,10 @@ _EMPTY_NOTE = "an empty message; left out"
 _SEED_RANGE = 2**31
 
 
-def build_gemini_path(model: str) -> str:
+def build_gemini_path(model: str, *, method: str = "generateContent") -> str:
     """Return the path of a model, which may have a folder: `models/` or `tunedModels/`."""
     name = model if "/" in model else f"models/{model}"
-    return f"/{quote(name, safe='/@')}:generateContent"
+    return f"/{quote(name, safe='/@')}:{method}"
 
 
 class GeminiAdapter:

@@ -3,13 +3,18 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pydantic import ValidationError
-
 from assay.errors import ConfigError
-from assay.formats import to_openai_chat
+from assay.formats import from_openai_chat, to_openai_chat
 from assay.types import Endpoint, Message, ModelCall, ToolSpec, validate
 
-from .adapter import Attempt, collect_sampling, count_dropped_fields, to_function_tools
+from .adapter import (
+    READ_ERRORS,
+    Attempt,
+    collect_sampling,
+    count_dropped_fields,
+    describe_read_error,
+    to_function_tools,
+)
 from .attempt_errors import AttemptError, ErrorKind
 from .http import HttpEndpoint, encode_json_body
 from .prices import Price
@@ -83,8 +88,8 @@ class OpenAIAdapter:
             )
         try:
             return Reply(_read_choice_message(message), self._build_call(answer, choice, attempt))
-        except (ValidationError, TypeError) as error:
-            problem = str(error.errors()[0]["msg"]) if isinstance(error, ValidationError) else ""
+        except READ_ERRORS as error:
+            problem = describe_read_error(error)
         raise AttemptError(
             ErrorKind.GARBLED, f"the answer is not a chat completion: {problem}", 200
         )
@@ -131,6 +136,11 @@ def _read_choice_message(wire: dict[str, Any]) -> Message:
     # The deprecated single-call form, which some servers still send.
     if not calls and isinstance(wire.get("function_call"), dict):
         calls = [{"function": wire["function_call"]}]
+    if isinstance(calls, list) and any(
+        isinstance(call, dict) and call.get("type") == "custom" for call in calls
+    ):
+        # Calls with free text instead of arguments have a form of their own.
+        calls = from_openai_chat([{"role": "assistant", "tool_calls": calls}])[0].tool_calls
     if calls:
         fields["tool_calls"] = calls
     if reasoning is not None:

@@ -5,6 +5,7 @@ It therefore imports the standard library only; the work is imported when an eva
 
 import os
 import time
+from itertools import pairwise
 
 from .decorator import ENDPOINT_ARGUMENT, eval_options_of, evaluation_test, is_async
 
@@ -86,6 +87,19 @@ def pytest_addoption(parser: "pytest.Parser") -> None:
         metavar="PATH",
         help="Read the samples of every test from the dataset.jsonl of a bundle",
     )
+
+
+def pytest_load_initial_conftests(
+    early_config: "pytest.Config", args: "list[str]"
+) -> "Generator[None, object, object]":
+    """Undo the effect of `--assay-baseline FILE` and its like on pytest's root folder."""
+    # Written as one word (`--assay-baseline=FILE`), an option has no such effect.
+    pairs = [pair for pair in pairwise(args) if pair[0].startswith("--assay-")]
+    if apart := [name for name, value in pairs if "=" not in name and value[:1] != "-"]:
+        from .root_folder import restore_root
+
+        restore_root(early_config, apart)
+    return (yield)
 
 
 def pytest_configure(config: "pytest.Config") -> None:
@@ -233,8 +247,10 @@ def pytest_terminal_summary(
 # The attribute that `pytest.hookimpl` sets; importing pytest here would cost every session time.
 # `pytest_configure_node` exists only where pytest-xdist is installed. `pytest_pyfunc_call` must run
 # before plugins that would call an async function themselves. The wrappers run around the other
-# implementations: after the report is made, around the call, and after the tests of all workers.
+# implementations: before conftest files are looked for, after the report is made, around the call,
+# and after the tests of all workers.
 pytest_configure_node.pytest_impl = {"optionalhook": True}  # type: ignore[attr-defined]  # see above
+pytest_load_initial_conftests.pytest_impl = {"wrapper": True, "tryfirst": True}  # type: ignore[attr-defined]  # see above
 pytest_runtest_makereport.pytest_impl = {"wrapper": True}  # type: ignore[attr-defined]  # see above
 pytest_pyfunc_call.pytest_impl = {"tryfirst": True}  # type: ignore[attr-defined]  # see above
 pytest_runtest_call.pytest_impl = {"wrapper": True}  # type: ignore[attr-defined]  # see above
@@ -245,9 +261,9 @@ def _has_session_files(config: "pytest.Config") -> bool:
     # Workers of pytest-xdist do not conclude a session; without a folder no evaluation ran.
     if hasattr(config, "workerinput"):
         return False
-    home = f"{config.getoption('--assay-summary')}.parts"
+    summary = config.rootpath / config.getoption("--assay-summary")
     session: str = config._assay_session  # type: ignore[attr-defined]  # ours
-    return (config.rootpath / home / session).is_dir()
+    return os.path.isdir(summary.with_name(f"{summary.name}.parts") / session)
 
 
 def _get_evaluations(config: "pytest.Config") -> "Evaluations":

@@ -1,5 +1,6 @@
 """A failed `assert` in an evaluation's function: a verdict on the sample, not a fault."""
 
+import re
 import threading
 import traceback
 from dataclasses import dataclass, field
@@ -8,13 +9,15 @@ from assay.types import EvaluateResult, redact
 
 from .source_lines import find_place
 
+_COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _MAX_ASSERTION_CHARS = 1000
 _MAX_FAILED_ASSERTIONS = 20
 
 
 def read_assertion(error: AssertionError) -> EvaluateResult:
     """Return the result of a failed assertion: score 0.0, with the text of pytest as reason."""
-    text = redact(str(error)).strip()
+    # In a terminal, pytest colours the diff of its message.
+    text = redact(_COLOUR.sub("", str(error))).strip()
     if not text:
         # pytest rewrites assertions in test files only; elsewhere the message is empty.
         frames = traceback.extract_tb(error.__traceback__)

@@ -25,6 +25,7 @@ from .worker_files import RecordedTest
 
 # The probability that a session fails although no test changed.
 _ALPHA = 0.05
+_UPDATE_HINT = "write a new baseline with --assay-update-baseline"
 
 
 @dataclass(frozen=True)
@@ -83,16 +84,22 @@ def compare_with_baseline(
             # A test that was aborted has no configuration to compare.
             bounds[test] = find_shared_bounds(earlier, now[test].record.config or earlier)
         except ConfigError as error:
-            hint = "write a new baseline with --assay-update-baseline"
-            results.append(TestComparison(test, None, True, f"{error.message}; {hint}"))
+            results.append(TestComparison(test, None, True, f"{error.message}; {_UPDATE_HINT}"))
     # A test whose baseline has no samples has no pairs.
     compared = dict.fromkeys(bounds, compare([], []))
     # The samples of a test are adjacent in the file, so that they need not be kept in memory.
-    by_test = groupby(read_rows(baseline), lambda sample: (sample.model_extra or {}).get("test"))
+    by_test = groupby(read_rows(baseline), lambda row: str((row.model_extra or {}).get("test")))
     for test, samples in by_test:
         if test in bounds:
             new = _read_scores(now[test].samples())
             compared[test] = compare(_read_scores(samples), new, bounds=bounds[test])
+    for test, comparison in compared.items():
+        if before[test].get("judged") and not comparison.baseline_judged:
+            raise ConfigError(
+                f"the samples of the test {test} are missing beside the summary",
+                where=str(baseline),
+                hint=_UPDATE_HINT,
+            )
     own = {test: now[test].record.tolerance for test in compared}
     allowed = {test: tolerance if own[test] is None else own[test] for test in compared}
     # A tolerance is a fixed rule without a p-value: such tests are not part of the correction.
@@ -107,11 +114,21 @@ def compare_with_baseline(
         TestComparison(test, None, False, "the test is not in this session")
         for test in sorted(before.keys() - now.keys())
     ]
-    results += [
-        TestComparison(test, None, False, "the test is not in the baseline")
-        for test in sorted(now.keys() - before.keys())
-    ]
+    gone = {_drop_folders(test): test for test in before.keys() - now.keys()}
+    for test in sorted(now.keys() - before.keys()):
+        text, same = "the test is not in the baseline", gone.get(_drop_folders(test), "")
+        # Below another root folder a test has a longer or shorter id; it must not pass unnoticed.
+        moved = bool(same) and (test.endswith(f"/{same}") or same.endswith(f"/{test}"))
+        if moved:
+            text += f", which has {same}: pytest had another root folder; pass --rootdir, or "
+            text += _UPDATE_HINT
+        results.append(TestComparison(test, None, moved, text))
     return results
+
+
+def _drop_folders(test: str) -> str:
+    file, mark, name = test.partition("::")
+    return f"{file.rpartition('/')[2]}{mark}{name}"
 
 
 def adjust_together(compared: Mapping[str, Comparison]) -> dict[str, float]:
@@ -138,6 +155,11 @@ def judge_test(
     difference = comparison.difference.mean
     missing = comparison.missing_in_b.count
     note = f"; {format_plural(missing, 'baseline sample')} missing" if missing else ""
+    others = comparison.missing_in_a.count
+    if difference is None and missing and others and comparison.baseline_judged:
+        # Other samples, or other ids: nothing was compared, and nobody would notice a fall.
+        text = f"no sample of the baseline is in this session; {_UPDATE_HINT}"
+        return TestComparison(test, None, True, text)
     if difference is None:
         return TestComparison(test, comparison, False, f"no sample is judged in both{note}")
     words = (

@@ -209,10 +209,13 @@ def evaluation_test(
     given: dict[str, Any] = dict(options)
     if foreign := given.keys() & _EVAL_PROTOCOL_OPTIONS:
         return _translate_decorator(samples, given, sorted(foreign)[0])
+    # None is the default of every option, but for `max_turns` it means no limit.
+    for name in _KNOWN_OPTIONS - {"max_turns"}:
+        if given.get(name, ...) is None:
+            del given[name]
     _check_test_options(samples, given)
-    for name in ("endpoints", "tags", "bounds"):
-        if given.get(name) is not None:
-            given[name] = tuple(given[name])
+    for name in given.keys() & {"endpoints", "tags", "bounds"}:
+        given[name] = tuple(given[name])
     # An iterator can be read once, and a retry or the next endpoint reads the rows again.
     rows = list(samples) if isinstance(samples, Iterator) else samples
 
@@ -323,9 +326,13 @@ def _check_test_options(samples: Any, options: dict[str, Any]) -> None:
 
 def _check_lists(options: dict[str, Any]) -> None:
     for name in ("endpoints", "tags"):
-        value = options.get(name)
-        if isinstance(value, str):
+        value = options.get(name, ())
+        if isinstance(value, str | bytes) or not isinstance(value, Iterable):
             raise ConfigError(f"{name}={value!r} is not a list", where=_DECORATOR_WHERE)
+        if name in options:
+            options[name] = list(value)  # a generator can be read once, and is read again below
+    if not all(isinstance(tag, str) for tag in options.get("tags", ())):
+        raise ConfigError(f"tags={options['tags']!r} are not words", where=_DECORATOR_WHERE)
     if "endpoints" in options and not options["endpoints"]:
         raise ConfigError(
             "`endpoints` is empty",
@@ -351,14 +358,14 @@ def _check_numbers(options: dict[str, Any]) -> None:
             )
     for name in ("timeout_s", "env_deadline_s", "step_timeout_s"):
         value = options.get(name)
-        if value is not None and not (_is_comparable_number(value) and value > 0):
+        if value is not None and not (_is_comparable_number(value) and 0 < value < math.inf):
             raise ConfigError(
                 f"{name}={value!r} is not a positive number of seconds", where=_DECORATOR_WHERE
             )
     threshold = options.get("threshold")
     if (
         threshold is not None
-        and not _is_comparable_number(threshold)
+        and not (_is_comparable_number(threshold) and abs(threshold) < math.inf)
         and not hasattr(threshold, "minimum")
     ):
         raise ConfigError(

@@ -2,6 +2,7 @@
 
 import heapq
 import shlex
+from collections import Counter
 
 from assay.stats import clean_text, format_number, format_plural
 from assay.types import Boundary, Sample, redact
@@ -77,47 +78,36 @@ def describe_assertions(run: TestRun, evaluations: Evaluations) -> list[str]:
 def describe_unscored(run: TestRun, evaluations: Evaluations) -> list[str]:
     """List the samples without a valid score: which, why, and where the transcript is.
 
-    A fault that all samples share, such as that of a batch function, is one line; so is one that
-    all samples share which reached the scorer, beside those whose rollout failed.
+    Samples that share a fault, such as that of a batch function, are one entry.
     """
     summary = run.report.summary
-    bad, in_scorer = summary.not_judged_results, 0
-    # Only the first are kept: samples stream from the store.
-    listed: list[Sample] = []
-    outside_scorer: list[Sample] = []
-    # At most two of each: it only matters whether all samples share one.
-    faults: set[_Fault] = set()
-    scorer_faults: set[_Fault] = set()
+    bad = summary.not_judged_results
+    # Only the first of each fault is kept: samples stream from the store.
+    first: dict[_Fault, Sample] = {}
+    counts: Counter[_Fault] = Counter()
     for sample in run.report.samples:
         if sample.reward is not None:
             continue
-        if len(faults) < 2:
-            faults.add(_read_fault(sample))
-        if len(listed) < _MAX_UNSCORED_LISTED:
-            listed.append(sample)
-        if sample.failure is not None and sample.failure.boundary is Boundary.SCORER:
-            in_scorer += 1
-            if len(scorer_faults) < 2:
-                scorer_faults.add(_read_fault(sample))
-        elif len(outside_scorer) < _MAX_UNSCORED_LISTED:
-            outside_scorer.append(sample)
-    if bad == summary.results > 1 and len(faults) == 1:
-        shared = _format_fault(*faults)
+        fault = _read_fault(sample)
+        if fault in first or len(first) < _MAX_UNSCORED_LISTED:
+            first.setdefault(fault, sample)
+            counts[fault] += 1
+    if bad == summary.results > 1 and len(first) == 1:
+        shared = _format_fault(*first)
         return [f"all {format_plural(bad, 'result')} without a valid score: {shared}"]
     lines = [f"{bad} of {format_plural(summary.results, 'result')} without a valid score:"]
-    if bad == summary.results and in_scorer > 1 and len(scorer_faults) == 1:
-        shared = _format_fault(*scorer_faults)
-        lines.append(f"  all {in_scorer} results that reached the scorer: {shared}")
-        listed, bad = outside_scorer, bad - in_scorer
-    for sample in listed:
-        name, (text, place) = format_result_name(sample), _read_fault(sample)
+    for fault, sample in first.items():
+        name, (text, place) = format_result_name(sample), fault
         text, *diff = text.split("\n") if _is_inconclusive(sample) else [text]
-        lines += _format_problem(name, _shorten_line(text), place)
+        if counts[fault] > 1:
+            lines.append(f"  {counts[fault]} results: {_format_fault((text, place))}")
+        else:
+            lines += _format_problem(name, _shorten_line(text), place)
         # The first character of a line of a diff is its mark.
         lines += [f"    {line[:1]}{_shorten_line(line[1:])}" for line in diff]
         lines.append(f"    transcript: {_format_show_command(run, evaluations, name)}")
-    if bad > len(listed):
-        lines.append(f"  and {bad - len(listed)} more: {_format_show_command(run, evaluations)}")
+    if (others := bad - counts.total()) > 0:
+        lines.append(f"  and {others} more: {_format_show_command(run, evaluations)}")
     return lines
 
 
@@ -145,7 +135,8 @@ def _format_problem(name: str, problem: str, place: str | None) -> list[str]:
 
 
 def _shorten_line(text: str) -> str:
-    return clean_text(redact(text), _MAX_LINE_CHARS)
+    # The hint of an error has a line of its own; on one line it needs a separator.
+    return clean_text(redact(text.replace("\n  hint: ", "; hint: ")), _MAX_LINE_CHARS)
 
 
 def _format_show_command(run: TestRun, evaluations: Evaluations, *sample: str) -> str:

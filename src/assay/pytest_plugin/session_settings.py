@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from assay.errors import AssayError, MissingExtra
+from assay.types import check_file_target
 
 from .summary_file import check_rows, read_summary_file, rows_path_of
 
@@ -116,7 +117,13 @@ def check_settings(settings: Settings) -> None:
     if settings.html is not None:
         _check_report(settings.html)
     for path in (settings.summary, settings.baseline):
-        if path is not None and rows_path_of(path) == path:
+        if path is None:
+            continue
+        try:
+            check_file_target(path)
+        except AssayError as error:
+            raise pytest.UsageError(str(error)) from None
+        if rows_path_of(path) == path:
             raise pytest.UsageError(
                 f"{path}: a summary cannot end in .jsonl, the file of the samples beside it"
             )

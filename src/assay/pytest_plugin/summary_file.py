@@ -21,6 +21,7 @@ from assay.scorers import hash_loaded_files
 from assay.types import (
     Sample,
     compute_file_sha256,
+    describe_error,
     make_private_folder,
     open_private,
     replace_private,
@@ -132,8 +133,8 @@ def read_summary_file(path: Path) -> dict[str, Any]:
     try:
         plain = json.loads(path.read_text(encoding="utf-8"))
         known = plain["format"] == SUMMARY_FORMAT
-        names = [test["test"] for test in plain["tests"]] if known else []
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        names = [_check_test_entry(test)["test"] for test in plain["tests"]] if known else []
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ConfigError(
             f"the file is not a summary of evaluations: {type(error).__name__}: {error}",
             where=str(path),
@@ -147,6 +148,18 @@ def read_summary_file(path: Path) -> dict[str, Any]:
     if len(set(names)) != len(names):
         raise ConfigError("the summary contains a test twice", where=str(path))
     return dict(plain)
+
+
+def _check_test_entry(test: Any) -> dict[str, Any]:
+    """Return a test of a summary. Raises `TypeError` if it cannot be compared."""
+    name = test["test"]
+    config, judged = test.get("config") or {}, test.get("judged", 0)
+    if not isinstance(name, str) or not isinstance(config, dict):
+        raise TypeError("a test has no name, or a configuration that is not an object")
+    bounds = config.get("bounds") or [0, 1]
+    if type(judged) is not int or [type(each) in (int, float) for each in bounds] != [True, True]:
+        raise TypeError(f"{name} has {judged!r} judged results and the bounds {bounds!r}")
+    return dict(test)
 
 
 def check_rows(summary: Path) -> None:
@@ -167,7 +180,16 @@ def check_rows(summary: Path) -> None:
 
 
 def read_rows(summary: Path) -> Iterator[Sample]:
-    """Yield the samples of a summary, one at a time."""
-    with rows_path_of(summary).open(encoding="utf-8") as file:
-        for line in file:
-            yield Sample.from_json(line)
+    """Yield the samples of a summary, one at a time. Raises `ConfigError` for any other line."""
+    rows = rows_path_of(summary)
+    with rows.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                sample = Sample.from_json(line)
+            except (ValueError, RecursionError) as error:
+                raise ConfigError(
+                    f"the line is not a sample: {describe_error(error)}",
+                    where=f"{rows}:{number}",
+                    hint="rewrite the baseline with --assay-update-baseline",
+                ) from error
+            yield sample

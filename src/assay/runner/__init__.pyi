@@ -17,6 +17,7 @@ from .eval_report import ReplayCounts as ReplayCounts
 from .eval_report import RunSamples as RunSamples
 from .eval_report import build_eval_report as build_eval_report
 from .evaluation import Resume as Resume
+from .evaluation import check_dataset as check_dataset
 from .evaluation import create_run_id as create_run_id
 from .evaluation import evaluate as evaluate
 from .evaluation import start_or_resume as start_or_resume
@@ -46,6 +47,7 @@ from .run_progress import RunControl as RunControl
 from .run_progress import Stop as Stop
 from .run_report import ListedSample as ListedSample
 from .run_report import LowScores as LowScores
+from .run_report import NotJudged as NotJudged
 from .run_report import ReasonGroup as ReasonGroup
 from .run_report import RunReport as RunReport
 from .run_report import build_run_label as build_run_label
@@ -54,6 +56,7 @@ from .run_report import describe_run as describe_run
 from .run_report import find_body as find_body
 from .run_report import find_reason as find_reason
 from .run_report import group_low_scores as group_low_scores
+from .run_report import group_not_judged as group_not_judged
 from .run_report import list_worst as list_worst
 from .run_report import normalize_reason as normalize_reason
 from .run_report import read_summary as read_summary
@@ -65,6 +68,9 @@ from .session_label import build_session_label as build_session_label
 from .shard import Shard as Shard
 from .shard_run import ShardReport as ShardReport
 from .shard_run import run_shard as run_shard
+from .shared_budget import BUDGET as BUDGET
+from .shared_budget import BudgetLedger as BudgetLedger
+from .shared_budget import BudgetMessage as BudgetMessage
 from .sync_evaluation import evaluate_sync as evaluate_sync
 from .training_report import RecordedEvaluation as RecordedEvaluation
 from .training_report import Steps as Steps

@@ -12,6 +12,7 @@ from assay.providers import ClientWrapper, ModelClient, Reply
 from assay.types import Boundary, Failure, Usage, redact
 
 from .peers import Peers
+from .shared_budget import SharedBudget, fits_budget
 
 FailOnError = bool | float | int | None
 
@@ -85,16 +86,13 @@ class EarlyStop:
         return self.succeeded and self._max_cost_usd is None and not self._counts_peer_failures
 
     @property
+    def budget(self) -> SharedBudget | None:
+        """The budget that a command shares out to its workers, if the run has one."""
+        return None if self.peers is None or self._max_cost_usd is None else self.peers.budget
+
+    @property
     def _counts_peer_failures(self) -> bool:
         return self.peers is not None and self._fail_on_error not in (None, False)
-
-    @property
-    def _failed_in_run(self) -> int:
-        return self.failed + (0 if self.peers is None else self.peers.failed)
-
-    @property
-    def _total_of_run(self) -> int | None:
-        return self._total if self.peers is None else self.peers.total
 
     def answer(self, usage: Usage | None) -> None:
         """Record an answer of the model and its cost."""
@@ -102,6 +100,8 @@ class EarlyStop:
         cost = None if usage is None else usage.cost_usd
         if self._spent_usd is not None:
             self._spent_usd = None if cost is None else self._spent_usd + cost
+        if (budget := self.budget) is not None:
+            budget.spend(cost)
 
     def fail(self, error: BaseException, failure: Failure) -> AssayError | None:
         """Count a failed sample. Returns the error that ends the run at once, if any."""
@@ -147,7 +147,9 @@ class EarlyStop:
 
     def _find_failure_error(self, last: str = "") -> RunStopped | None:
         """Return the error that ends a run with more failures than `fail_on_error` allows."""
-        failed, total = self._failed_in_run, self._total_of_run
+        failed, total = self.failed, self._total
+        if self.peers is not None:
+            failed, total = failed + self.peers.failed, self.peers.total
         if not exceeds(failed, self._fail_on_error, total):
             return None
         of = "" if total is None else f" of {total}"
@@ -210,15 +212,17 @@ class EarlyStop:
     def can_afford(self, ended: int, in_flight: int) -> bool:
         """Whether another sample fits the budget, if those in flight cost the average."""
         limit, spent = self._max_cost_usd, self._spent_in_run_usd
-        if limit is None or not in_flight or not ended or spent is None or self._spent_usd is None:
+        if limit is None or spent is None or self._spent_usd is None or self.budget is not None:
             return True
-        usual = (self._spent_usd - self._before_usd) / ended
+        usual = (self._spent_usd - self._before_usd) / ended if ended else None
         # The other processes have about as many in flight.
         everywhere = in_flight * (1 if self.peers is None else self.peers.count)
-        return spent + usual * everywhere < limit
+        return fits_budget(limit, spent, usual=usual, in_flight=everywhere)
 
     @property
     def _spent_in_run_usd(self) -> float | None:
+        if (budget := self.budget) is not None:
+            return budget.spent_usd
         if self._spent_usd is None or self.peers is None:
             return self._spent_usd
         return self._spent_usd + self.peers.spent_usd
@@ -268,6 +272,7 @@ class Admission:
     def __init__(self, early: EarlyStop) -> None:
         self._early = early
         self._in_flight = 0
+        self._granted = 0
         self._ended = 0
         processes = 1 if early.peers is None else early.peers.count
         self._most: float = max(_MAX_PROBES // processes, 1)
@@ -291,20 +296,40 @@ class Admission:
                             return early.build_hopeless_error()
                     continue
             elif early.can_afford(self._ended, self._in_flight) and (
-                early.succeeded or self._in_flight < self._most
+                early.succeeded or self._in_flight + self._granted < self._most
             ):
-                break
+                if (budget := early.budget) is None:
+                    break
+                # Counted while it waits: else all tasks would ask at once before a success.
+                self._granted += 1
+                is_granted = False
+                try:
+                    is_granted = await budget.request()
+                finally:
+                    self._granted -= not is_granted
+                if is_granted:
+                    break
+                continue
             self._changed.clear()
             await self._changed.wait()
         return None
 
     def start(self) -> None:
         self._in_flight += 1
+        self._granted -= self._granted > 0
 
     def end(self) -> None:
         self._in_flight -= 1
         self._ended += 1
         self._changed.set()
+        if (budget := self._early.budget) is not None:
+            budget.end(was_executed=True)
+
+    def withdraw(self) -> None:
+        """Give back what `enter` admitted: no sample is left."""
+        if (budget := self._early.budget) is not None and self._granted:
+            self._granted -= 1
+            budget.end(was_executed=False)
 
     def close(self) -> None:
         if self._timer is not None:

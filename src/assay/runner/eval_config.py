@@ -60,6 +60,10 @@ SampleRollout = Callable[[ModelClient | None, Sample], Awaitable[Trajectory]]
 _ENDPOINT_FOLLOWS: ContextVar[bool] = ContextVar("_ENDPOINT_FOLLOWS", default=False)
 
 
+# Each sample in progress is a task of the event loop, and a queue place of the store.
+_MAX_CONCURRENCY = 100_000
+
+
 @contextmanager
 def expect_endpoint(expected: bool = True) -> Iterator[None]:
     """Accept configurations whose endpoint is set later, such as by `--model`."""
@@ -272,7 +276,7 @@ class EvalConfig:
         for name in ("workspace", "setup", "check"):
             if getattr(self, name) is not None and agent is None:
                 raise ConfigError(
-                    f"`{name}` has no effect without an agent that works in a folder",
+                    f"`{name}` needs an agent that works in a folder, which a model alone does not",
                     where="EvalConfig",
                     hint="set `agent` (--agent), such as claude-code or cmd:COMMAND",
                 )
@@ -343,12 +347,17 @@ class EvalConfig:
             value = getattr(self, name)
             if not _is_plain_number(value, int) or value < 1:
                 raise ConfigError(f"{name}={value!r} is not a number above 0", where="EvalConfig")
+        if self.concurrency > _MAX_CONCURRENCY:
+            raise ConfigError(
+                f"concurrency={self.concurrency} is above {_MAX_CONCURRENCY}", where="EvalConfig"
+            )
         for name in ("seed", "max_samples"):
             value = getattr(self, name)
             if value is not None and not _is_plain_number(value, int):
                 raise ConfigError(f"{name}={value!r} is not a whole number", where="EvalConfig")
         timeout = self.timeout_s
-        if timeout is not None and not (_is_plain_number(timeout, int | float) and timeout > 0):
+        plain = _is_plain_number(timeout, int | float)
+        if timeout is not None and not (plain and 0 < timeout < math.inf):
             raise ConfigError(f"timeout_s={timeout!r} is not a number above 0", where="EvalConfig")
         if self.bounds is not None:
             _check_bounds(self.bounds)

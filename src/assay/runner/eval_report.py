@@ -100,6 +100,10 @@ class EvalReport:
         """The mean score of the scored samples, with repeats averaged first."""
         return self.summary.score.interval.mean
 
+    def __str__(self) -> str:
+        state = " (interrupted)" if self.interrupted else ""
+        return f"{self.summary}\nrun           {self.run_id}{state}"
+
     def results(self) -> Iterator[ResultRow]:
         """Yield one narrow row for each result, in dataset order, read during iteration."""
         with self.samples.open_run() as run:
@@ -137,22 +141,18 @@ class EvalReport:
         # Not above: a script that evaluates and shows no HTML starts faster without it.
         from assay.stats import draw_svg_bar, escape_html, find_score_range, format_html_table
 
-        from .run_report import group_low_scores
+        from .run_report import group_low_scores, group_not_judged
 
         summary = self.summary
         interval = summary.score.interval
         with self.samples.open_run() as run:
             groups = run.failure_groups()
-            low = group_low_scores(run, summary)
+            low, unjudged = group_low_scores(run, summary), group_not_judged(run)
             failed = _build_html_rows(run, "failed")
             worst = _build_html_rows(run, "judged")
-        failures = [
+        failures: list[tuple[str, ...]] = [
             (str(group.samples), f"{group.boundary}: {group.kind}: {group.message}", group.label)
             for group in groups
-        ]
-        low_reasons = [
-            (str(group.results), group.reason or "no reason given", group.label)
-            for group in low.groups
         ]
         counts = format_plural(summary.samples, "sample")
         state = " (interrupted)" if self.interrupted else ""
@@ -164,7 +164,8 @@ class EvalReport:
             failed, worst = ([row[:-1] for row in rows] for rows in (failed, worst))
         tables = (
             ("reasons for failed samples", reasons, failures),
-            (low.title, reasons, low_reasons),
+            (low.title, reasons, low.rows),
+            (unjudged.title, reasons, unjudged.rows),
             ("failed samples", head, failed),
             ("worst samples", head, worst),
         )

@@ -118,7 +118,10 @@ class PreparedEvaluation:
 
 
 def prepare_evaluation(
-    dataset: Source | SampleStream, config: EvalConfig, replay: "Replay | None"
+    dataset: Source | SampleStream,
+    config: EvalConfig,
+    replay: "Replay | None",
+    shard: Shard | None = None,
 ) -> PreparedEvaluation:
     """Find every mistake in the request before a run is created or anything is paid for."""
     with reduce_gc_frequency():
@@ -126,8 +129,20 @@ def prepare_evaluation(
         _check_price(config)
         client = connect_model(config, replay)
         samples = _open_sample_stream(dataset, config)
-        spec = _build_run_spec(samples, config, _count_samples(samples, config))
+        if shard is not None and shard.total is not None:
+            total: int | None = shard.total
+        else:
+            # Shards that are started by themselves must agree on the number.
+            alone = shard is not None and not shard.allows_changed_total
+            total = _count_samples(samples, config, must_count=alone)
+        spec = _build_run_spec(samples, config, total)
         return PreparedEvaluation(config, client, samples, spec, replay)
+
+
+def check_dataset(dataset: Source | SampleStream, config: EvalConfig) -> int | None:
+    """Check the samples as far as `evaluate` does before its first call. Return their number."""
+    with reduce_gc_frequency():
+        return _count_samples(_open_sample_stream(dataset, config), config, must_count=False)
 
 
 async def execute_evaluation(
@@ -187,7 +202,12 @@ async def _join_shard(
         )
     changed = shard.allow_changed_dataset
     spec = replace(prepared.spec, id=shard.run_id)
-    run = store.join_run(spec, shard=str(shard), allow_changed_dataset=changed)
+    run = store.join_run(
+        spec,
+        shard=str(shard),
+        allow_changed_dataset=changed,
+        allow_changed_total=shard.allows_changed_total,
+    )
     read: Iterable[Sample] = prepared.samples
     if not run.is_new:
         try:
@@ -345,8 +365,11 @@ def _open_sample_stream(dataset: Source | SampleStream, config: EvalConfig) -> S
     return dataset if config.max_samples is None else dataset.with_limit(config.max_samples)
 
 
-def _count_samples(samples: SampleStream, config: EvalConfig) -> int | None:
-    """Count the samples, if that is possible up front. Raises `ConfigError` for a wrong prompt."""
+def _count_samples(samples: SampleStream, config: EvalConfig, *, must_count: bool) -> int | None:
+    """Count the samples, if that is possible up front. Raises `ConfigError` for a wrong prompt.
+
+    With `must_count`, they are counted unless that takes a download or the only pass.
+    """
     prepare = config.prepare_messages
     template = prepare if isinstance(prepare, PromptTemplate) else None
     checked = samples if template is None else template.check_samples(samples)
@@ -355,7 +378,9 @@ def _count_samples(samples: SampleStream, config: EvalConfig) -> int | None:
     # Reading the whole file first finds a bad row before any model call is paid for.
     is_mock = config.endpoint is not None and config.endpoint.provider == "mock"
     pays = config.rolls_out and not is_mock
-    if samples.file is not None and (pays or template is not None or config.uses_workspace):
+    in_memory = must_count and samples.total is not None
+    must_count = must_count or pays or template is not None or config.uses_workspace
+    if in_memory or (samples.file is not None and must_count):
         return sum(1 for _ in checked)
     if template is not None and not samples.reads_once:
         # A dataset of a hub is not downloaded twice: its rows have the same fields.

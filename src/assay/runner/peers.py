@@ -4,6 +4,8 @@ import asyncio
 
 from assay.store import Run
 
+from .shared_budget import BUDGET, SharedBudget
+
 
 class Peers:
     """Successes, failures and costs that other processes recorded since this one joined the run."""
@@ -11,6 +13,10 @@ class Peers:
     def __init__(self, run: Run, *, count: int, failed_before: int | None = None) -> None:
         self.count = count
         """Processes of the run, this one included, if each executes one shard."""
+
+        self.budget: SharedBudget | None = BUDGET if BUDGET.is_open else None
+        """The budget that one command grants all its workers. None for shards on their own, which
+        read in the store what the others have spent."""
 
         self.own_usd = 0.0
         """Cost of the samples that this process recorded."""

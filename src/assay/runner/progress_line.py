@@ -2,7 +2,9 @@
 
 import sys
 import time
-from typing import TextIO
+from collections.abc import Callable
+from html import escape
+from typing import Any, TextIO
 
 from .run_progress import Progress, ProgressCallback
 
@@ -42,13 +44,14 @@ def format_duration(seconds: float) -> str:
 
 
 def show_progress(stream: TextIO) -> ProgressCallback:
-    """Return a callback for `watch=` that writes the progress of a run to `stream`.
+    """Return a callback for `watch=` that shows the progress of a run.
 
-    In a terminal and in a notebook one line changes in place; elsewhere a line is written every few
-    seconds. The last sample always gets its line.
+    A notebook shows a bar below its cell. Otherwise the progress goes to `stream`: in a terminal
+    one line changes in place, elsewhere a line is written every few seconds. The last sample always
+    gets its line.
     """
-    # A notebook is no terminal, but a carriage return goes back to the start of its line too.
-    is_live = stream.isatty() or "ipykernel" in sys.modules
+    publish = _find_notebook_display()
+    is_live = publish is not None or stream.isatty()
     every_s = _REDRAW_INTERVAL_S if is_live else _LOG_INTERVAL_S
     last, width = time.monotonic() if not is_live else 0.0, 0
 
@@ -61,6 +64,9 @@ def show_progress(stream: TextIO) -> ProgressCallback:
             return
         last = now
         line = format_progress(progress)
+        if publish is not None:
+            publish(finished, progress.total, line)
+            return
         if not is_live:
             stream.write(f"{line}\n")
             stream.flush()
@@ -68,10 +74,34 @@ def show_progress(stream: TextIO) -> ProgressCallback:
         if progress.total:
             filled = _BAR_WIDTH * min(finished, progress.total) // progress.total
             line = f"[{'#' * filled}{'.' * (_BAR_WIDTH - filled)}] {line}"
-        # Spaces instead of an escape sequence, which notebooks would show.
         end = "\n" if is_last else ""
         stream.write(f"\r{line:<{width}}{end}")
         stream.flush()
         width = len(line)
 
     return show
+
+
+def _find_notebook_display() -> Callable[[int, int | None, str], None] | None:
+    """Return a function that draws a bar below the cell of a notebook; None outside of one."""
+    # Loaded by every notebook, and by nothing else: a terminal with IPython has no kernel.
+    if "ipykernel" not in sys.modules:
+        return None
+    from IPython.core.interactiveshell import InteractiveShell
+    from IPython.display import display
+
+    if not InteractiveShell.initialized():
+        return None  # a process that a notebook started, such as a worker
+    handle: Any = None
+
+    def publish(finished: int, total: int | None, line: str) -> None:
+        nonlocal handle
+        # Without a maximum the bar only shows that something happens.
+        end = "" if total is None else f' value="{finished}" max="{max(total, 1)}"'
+        data = {"text/plain": line, "text/html": f"<progress{end}></progress> {escape(line)}"}
+        if handle is None:
+            handle = display(data, raw=True, display_id=True)
+        else:
+            handle.update(data, raw=True)
+
+    return publish

@@ -107,7 +107,8 @@ async def rescore_shard(
             where="--workers",
             hint="leave out --workers",
         )
-    run = store.join_run(replace(plan.spec, id=shard.run_id), shard=str(shard))
+    spec = replace(plan.spec, id=shard.run_id)
+    run = store.join_run(spec, shard=str(shard), allow_changed_total=shard.allows_changed_total)
     peers = Peers(run, count=shard.count, failed_before=shard.failed_before)
     control = RunControl(Progress(), None, stop, stops_early=options.stops_early, peers=peers)
     await _execute_rescore(plan, run, control, shard=shard)

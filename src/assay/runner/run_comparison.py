@@ -117,9 +117,12 @@ def find_config_difference(a: RunSpec, b: RunSpec) -> ConfigDifference:
     keys = sorted(key for key in {*old, *new} if old.get(key) != new.get(key))
     diff = _diff_prompts(old.get("prompt"), new.get("prompt"))
     if diff:
-        old, new = ({**config, "prompt": _omit_text(config["prompt"])} for config in (old, new))
+        old, new = (
+            {**config, "prompt": {**config["prompt"], "text": None}} for config in (old, new)
+        )
+        names = [str(config.get("prepare_messages")) for config in (old, new)]
         # The fingerprint of the template differs because its text does.
-        if _are_prompt_templates(old, new):
+        if all(_TEMPLATE_MARK in name for name in names):
             old, new = ({**config, "prepare_messages": None} for config in (old, new))
     return ConfigDifference(
         keys=tuple(keys),
@@ -136,15 +139,6 @@ def _diff_prompts(old: Any, new: Any) -> list[str]:
     before, after = (str(text).splitlines() for text in texts)
     # The first two lines name files, which the runs do not have.
     return [line.rstrip("\n") for line in difflib.unified_diff(before, after, n=2)][2:]
-
-
-def _omit_text(prompt: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in prompt.items() if key != "text"}
-
-
-def _are_prompt_templates(*configs: dict[str, Any]) -> bool:
-    names = (config.get("prepare_messages") for config in configs)
-    return all(isinstance(name, str) and _TEMPLATE_MARK in name for name in names)
 
 
 def _describe_datasets(a: RunSpec, b: RunSpec) -> str | None:

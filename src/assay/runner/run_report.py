@@ -5,6 +5,7 @@ Commands and pages show the same report; this module formats nothing.
 
 import json
 import re
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import chain, islice
@@ -30,7 +31,7 @@ from assay.store import (
     TableQuery,
     TableRow,
 )
-from assay.types import Sample, build_label
+from assay.types import Sample, build_label, explain_result
 
 from .label_counts import LabelCounts, count_labels
 from .session_label import SessionLabel, build_session_label
@@ -98,37 +99,50 @@ class ListedSample:
 
 @dataclass(frozen=True)
 class ReasonGroup:
-    """Results with a low score for the same reason, and one of them as the example."""
+    """Results with a low score, or with none, for the same reason; one of them is the example."""
 
     reason: str | None
     """With `N` and `'…'` where the reasons differ in numbers and quoted values; None if the scorer
     gave none."""
 
     results: int
-    mean: float
-    """The mean score of the results."""
+    mean: float | None
+    """The mean score of the results; None for results that were not judged."""
 
     example: str
-    """The id of the sample with the worst score."""
+    """The id of the sample with the worst score, or of the first one."""
 
     repeat: int
     label: str
     example_reason: str | None
 
 
-@dataclass(frozen=True)
-class LowScores:
-    """The results worse than the best possible score, by the reason that their scorer gave."""
-
-    best: float
-    """The best possible score; the best of the run where the scale is unknown."""
-
+@dataclass(frozen=True, kw_only=True)
+class _ReasonGroups:
     results: int
     read: int
     """Those of them, the worst, whose reasons were read."""
 
     groups: tuple[ReasonGroup, ...]
-    """The reasons that cost the mean most come first."""
+
+    @property
+    def rows(self) -> list[tuple[str, ...]]:
+        """Count, reason and example of each group."""
+        return [
+            (str(group.results), group.reason or "no reason given", group.label)
+            for group in self.groups
+        ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LowScores(_ReasonGroups):
+    """The results worse than the best possible score, by the reason that their scorer gave.
+
+    The reasons that cost the mean most come first.
+    """
+
+    best: float
+    """The best possible score; the best of the run where the scale is unknown."""
 
     others: int
     """Results that were read, but are in none of the groups."""
@@ -143,6 +157,19 @@ class LowScores:
         return f"reasons for scores {side} {format_number(self.best)}{part}"
 
 
+@dataclass(frozen=True, kw_only=True)
+class NotJudged(_ReasonGroups):
+    """The results without a failure and without a valid score, by the reason of their scorer.
+
+    It has no groups if no result has a reason, as in runs that were never scored.
+    """
+
+    @property
+    def title(self) -> str:
+        part = "" if self.read == self.results else f", in {self.read} of {self.results}"
+        return f"reasons for results that were not judged{part}"
+
+
 @dataclass(frozen=True)
 class RunReport:
     """A recorded run: its figures, the reasons behind them, and its worst samples."""
@@ -153,6 +180,7 @@ class RunReport:
     failures: tuple[FailureGroup, ...]
     """The most frequent reasons of failed samples."""
 
+    not_judged: NotJudged
     low_scores: LowScores
     training: Training | None
     """The steps of a training; None for any other run."""
@@ -181,6 +209,7 @@ class RunReport:
             # The recording that the run replayed.
             "replay": self.row.spec.config.get("replay"),
             "failures": [asdict(group) for group in self.failures],
+            "not_judged": asdict(self.not_judged),
             "low_scores": asdict(self.low_scores),
             "training": None if self.training is None else self.training.plain(),
             "samples": [sample.plain() for sample in self.samples],
@@ -201,6 +230,7 @@ def build_run_report(
         summary=summary,
         retried=run.read_retries(),
         failures=tuple(run.failure_groups()),
+        not_judged=group_not_judged(run),
         low_scores=group_low_scores(run, summary),
         training=read_training(run),
         samples=tuple(list_worst(run, limit=limit, which="failed" if failed_only else "all")),
@@ -289,7 +319,7 @@ def find_reason(sample: Sample) -> str:
     """Return the failure, the scorer's reason or its error; "" if there is none."""
     if sample.failure is not None:
         return f"{sample.failure.kind}: {sample.failure.message}"
-    return (sample.score.reason or sample.score.error or "") if sample.score is not None else ""
+    return "" if sample.score is None else explain_result(sample.score)
 
 
 def find_body(run: Run, row: ResultRow) -> Sample:
@@ -306,23 +336,37 @@ def group_low_scores(run: Run, summary: RunSummary) -> LowScores:
     # Weighted metrics may sum to 0.9999999999999999, which must count as 1.0.
     worse = f"score < {best - NOISE!r}" if sign > 0 else f"score > {best + NOISE!r}"
     query = TableQuery(worse, sort="score", descending=sign < 0)
-    groups: dict[str, _ReasonCounter] = {}
-    for row in table.read_page(query, size=MAX_REASONS_READ).rows:
-        lost = sign * (best - (row.score or 0.0))
-        groups.setdefault(normalize_reason(row.reason), _ReasonCounter()).add(row, lost)
-    count = table.count_rows(worse)
-    costliest = sorted(groups.items(), key=lambda item: -item[1].lost)
-    shown = [group.build(pattern) for pattern, group in costliest[:_MAX_REASON_GROUPS]]
-    read = sum(group.results for group in groups.values())
-    others = read - sum(group.results for group in shown)
+    rows = table.read_page(query, size=MAX_REASONS_READ).rows
+    shown = _group_by_reason(rows, lambda row: sign * (best - (row.score or 0.0)))
     return LowScores(
         best=best,
-        results=count,
-        read=read,
-        groups=tuple(shown),
-        others=others,
+        results=table.count_rows(worse),
+        read=len(rows),
+        groups=shown,
+        others=len(rows) - sum(group.results for group in shown),
         low_is_good=sign < 0,
     )
+
+
+def group_not_judged(run: Run) -> NotJudged:
+    """Group the results without a failure and without a valid score by reason."""
+    table = run.table()
+    rows = table.read_page(_NOT_JUDGED, size=MAX_REASONS_READ).rows
+    groups = _group_by_reason(rows, lambda row: 1.0)
+    has_reasons = any(group.reason is not None for group in groups)
+    results = table.count_rows(_NOT_JUDGED.filter) if rows else 0
+    return NotJudged(results=results, read=len(rows), groups=groups if has_reasons else ())
+
+
+def _group_by_reason(
+    rows: Sequence[TableRow], weigh: Callable[[TableRow], float]
+) -> tuple[ReasonGroup, ...]:
+    """Return the groups of the most weight."""
+    groups: dict[str, _ReasonCounter] = {}
+    for row in rows:
+        groups.setdefault(normalize_reason(row.reason), _ReasonCounter()).add(row, weigh(row))
+    costliest = sorted(groups.items(), key=lambda item: -item[1].lost)
+    return tuple(group.build(pattern) for pattern, group in costliest[:_MAX_REASON_GROUPS])
 
 
 def _find_best_score(summary: RunSummary, sign: int) -> float:
@@ -346,7 +390,7 @@ class _ReasonCounter:
         self.lost = 0.0
         """The sum of the distances to the best score."""
 
-        self._total = 0.0
+        self._total: float | None = None
         self._most_lost = 0.0
         self._reasons: set[str] = set()
         self._example = ("", 0, "", "")
@@ -358,7 +402,8 @@ class _ReasonCounter:
             self._example = (row.sample_id, row.repeat, row.label, reason)
         self.results += 1
         self.lost += lost
-        self._total += row.score or 0.0
+        if row.score is not None:
+            self._total = (self._total or 0.0) + row.score
         # Two are enough to know that they differ.
         if len(self._reasons) < 2:
             self._reasons.add(reason)
@@ -368,7 +413,7 @@ class _ReasonCounter:
         return ReasonGroup(
             reason=(reason if len(self._reasons) == 1 else pattern) or None,
             results=self.results,
-            mean=self._total / self.results,
+            mean=None if self._total is None else self._total / self.results,
             example=sample_id,
             repeat=repeat,
             label=label,

@@ -26,6 +26,14 @@ class Shard:
     allow_changed_dataset: bool = False
     """Match the samples of a changed dataset by id. False: a changed dataset is an error."""
 
+    is_worker: bool = False
+    """Whether one command started all processes, with the same options: the number of samples may
+    then differ from that of an earlier execution, as when a run is resumed in one process."""
+
+    total: int | None = None
+    """The number of samples, if the command has read and checked them all: then a worker need not
+    do so before its first call. None: not counted."""
+
     failed_before: int | None = None
     """Failed attempts of the run that `fail_on_error` leaves out. None: those recorded before this
     process joined the run."""
@@ -51,17 +59,30 @@ class Shard:
             )
         return cls(run_id, int(found[1]), int(found[2]))
 
+    @property
+    def allows_changed_total(self) -> bool:
+        """Whether the run takes over the number of samples that this process reads."""
+        return self.is_worker or self.allow_changed_dataset
+
     def has(self, sample_id: str) -> bool:
         """Whether a sample belongs to this part."""
         digest = blake2b(sample_id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
         return int.from_bytes(digest, "big") % self.count == self.number - 1
 
     def select(self, samples: Iterable[Sample], run: Run) -> Iterator[Sample]:
-        """Yield the samples of this part. At the end the run learns the number of all samples."""
+        """Yield the samples of this part. At the end the run learns the number of all samples.
+
+        Raises `ConfigError` if another process has read another number.
+        """
         read = 0
         for sample in samples:
             read += 1
             if self.has(sample.id):
                 yield sample
-        if run.spec.total is None or self.allow_changed_dataset:
-            run.record_total(read)
+        total = run.record_total(read, overwrite=self.allows_changed_total)
+        if total != read:
+            raise ConfigError(
+                f"shard {self} read {read} samples of the dataset, but another shard read {total}",
+                where=f"run {run.id!r}",
+                hint="give all shards the same dataset and the same limit on samples",
+            )

@@ -44,7 +44,7 @@ async def run_shard(
     """
     stop = stop or Stop()
     with open_replay(config, store) as (config, replay):
-        prepared = prepare_evaluation(dataset, config, replay)
+        prepared = prepare_evaluation(dataset, config, replay, shard)
         opened = store if isinstance(store, Store) else Store.open(store)
         try:
             run, progress = await execute_evaluation(

@@ -11,6 +11,7 @@ from .checks.plugin_rule import find_check_rule as find_check_rule
 from .checks.rules import RULES as RULES
 from .combined_scorer import CombinedScorer as CombinedScorer
 from .combined_scorer import name_scorer as name_scorer
+from .import_ref import find_ref_file as find_ref_file
 from .import_ref import format_user_traceback as format_user_traceback
 from .import_ref import import_code_ref as import_code_ref
 from .import_ref import import_file as import_file

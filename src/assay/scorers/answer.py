@@ -10,13 +10,15 @@ from assay.types import EvaluateResult, Sample
 from .normalize import NormalizedAnswer, is_close, list_numbers, normalize_answer, normalize_number
 from .scorer_type import Scorer
 
-_ANSWER_PHRASE = re.compile(r"\banswer\b[*`]*\s*(?:is\b|:|=)[:*`]*\s*", re.IGNORECASE)
+_ANSWER_PHRASE = re.compile(r"\banswer\b[*`\"]*\s*(?:is\b|:|=)[:*`]*\s*", re.IGNORECASE)
+_ANSWER_TAG = re.compile(r"<answer>(?P<content>[^<]*)</answer>", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"[.!?](?=\s)")
 # Where the explanation of an answer begins: "42, since 40 + 2 is 42".
 _EXPLANATION = re.compile(r"[;(]|,\s|\b(?:because|since)\b")
-# The letter of one option, with its text: "(B) 42 km", "B. 42 km".
-_OPTION = re.compile(r"\(?(?P<letter>[a-j])[).:](?=\s|$)")
-_ANSWER_MARK = "####"
+# The letter of one option with its text or a reason: "(B) 42 km", "B. 42 km", "B because of it".
+_OPTION = re.compile(r"\(?\b(?P<letter>[a-j])\**(?:[).:](?=\s|$)|\s(?:-|because|since)\s)")
+_OPTION_WORD = re.compile(r"(?:option|choice)\s")
+_ANSWER_MARK = re.compile(r"^[ \t]*####(?!#)(?P<content>.*)", re.MULTILINE)
 _BOXED = "\\boxed{"
 # Reasons are stored with every result: a long answer must not be stored twice.
 _LONGEST_QUOTE = 120
@@ -25,15 +27,17 @@ _LONGEST_QUOTE = 120
 def exact_answer(*, extract: Callable[[str], str | None] | None = None) -> Scorer:
     r"""Score 1.0 when the response's final answer is the ground truth, else 0.0.
 
-    The final answer is the content of the last `\boxed{...}`, else the text after `####` on the
-    last line, else the text after the last "answer is" or "answer:", else the whole response.
+    The final answer is the content of the last `\boxed{...}`, else of the last
+    `<answer>...</answer>`, else the text after `####` on the last line or a number after the last
+    `####`, else the text after the last "answer is" or "answer:", else the whole response.
     `extract` replaces these rules; where it returns None the sample scores 0.0. There is one final
     answer and it must be equal as a whole, so listing every candidate scores nothing.
 
     Case, spacing, quotes and closing punctuation do not count. Numbers are compared as numbers:
     "$29.00" is 29 and "1,000" is 1000. A percent sign is a unit like a currency sign: "50%" is
     50 and is not 0.5. Digits after a leading zero are a code: "007" is not 7. Where the ground
-    truth is the letter of an option, the letter may be followed by the text of the option.
+    truth is the letter of an option, the word "option" may come before it, and the text of the
+    option or "because" and a reason after it.
 
     The ground truth is a text, a number, or a list of accepted ones. A sample without one, or
     without any turn by the assistant, is not judged.
@@ -79,19 +83,22 @@ def exact_answer(*, extract: Callable[[str], str | None] | None = None) -> Score
 def extract_number(response: str) -> str | None:
     r"""Return the number that a response gives as its answer, or None; for `exact_answer`.
 
-    It is the number in the content of the last `\boxed{...}`, in the last line after `####` or in
-    the sentence with the last "answer is" or "answer:", and otherwise the last number of the
-    response. Units, currency signs, separators of thousands and markup do not count: "$1,234.50"
-    and "1.234,50 km/h" are 1234.5. Fractions such as "1/2" and `\frac{1}{2}` are 0.5.
+    It is the number in the final answer that `exact_answer` finds: boxed, in a tag, after `####`,
+    or in the sentence with the last "answer is" or "answer:". Otherwise it is the last number of
+    the response. Units, currency signs, separators of thousands and markup do not count:
+    "$1,234.50" and "1.234,50 km/h" are 1234.5. Fractions such as "1/2" and `\frac{1}{2}` are 0.5.
     """
     visible = response.rpartition("</think>")[2]
     if marked := _find_marked_answer(visible):
         # The shorter reading: what follows the sentence explains it.
         sentence = marked[-1]
         claim = _EXPLANATION.split(sentence, maxsplit=1)[0]
-        # "6 * 7 = 42" is 42.
-        result = re.split("[=≈]", claim)[-1]
-        for text in (result, claim, sentence):
+        sides = re.split("[=≈]", claim)
+        # "6 * 7 = 42" and "42 = 6 * 7" are 42: the last side with a single number.
+        for side in reversed(sides):
+            if len(numbers := list_numbers(side)) == 1:
+                return numbers[0]
+        for text in (sides[-1], claim, sentence):
             if numbers := list_numbers(text):
                 return numbers[0]
     numbers = list_numbers(visible)
@@ -100,12 +107,12 @@ def extract_number(response: str) -> str | None:
 
 def _names_option(answer: NormalizedAnswer, known: str) -> bool:
     """Whether an answer is one option, by its letter and its text, and this letter is known."""
-    options = list(_OPTION.finditer(answer.text))
-    return (
-        len(options) == 1
-        and options[0].start() == 0
-        and options[0]["letter"] == normalize_answer(known).text
-    )
+    letter, named = normalize_answer(known).text, _OPTION_WORD.match(answer.text)
+    text = answer.text[named.end() :] if named else answer.text
+    if len(letter) == 1 and text == letter:
+        return True
+    options = list(_OPTION.finditer(text))
+    return len(options) == 1 and options[0].start() == 0 and options[0]["letter"] == letter
 
 
 def _list_accepted_answers(ground_truth: object) -> list[str | int | float] | str:
@@ -159,11 +166,15 @@ def _find_marked_answer(text: str) -> tuple[str, ...]:
     """Return the answer that a text marks as its answer; empty when none is marked."""
     if boxed := _find_last_boxed(text):
         return (boxed,)
-    last_line = text.rstrip().rpartition("\n")[2].strip()
-    if last_line.startswith(_ANSWER_MARK) and (
-        marked := last_line.removeprefix(_ANSWER_MARK).strip()
-    ):
-        return (marked,)
+    tags = [match["content"].strip() for match in _ANSWER_TAG.finditer(text)]
+    if tags and tags[-1]:
+        return (tags[-1],)
+    *_, marked = (None, *_ANSWER_MARK.finditer(text))
+    if marked and (content := marked["content"].strip()):
+        # Above other lines only a number is an answer: "#### Step 1" is a heading.
+        is_last = not text[marked.end() :].strip()
+        if is_last or normalize_answer(content).number is not None:
+            return (content,)
     ends = [match.end() for match in _ANSWER_PHRASE.finditer(text)]
     line = text[ends[-1] :].partition("\n")[0] if ends else ""
     # "The answer is 12. I checked it." is 12, but "the answer is Dr. Smith" needs the whole line.

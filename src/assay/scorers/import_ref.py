@@ -32,24 +32,40 @@ def is_code_ref(text: str) -> bool:
     return is_code_name(text) or _FILE_REF.fullmatch(text) is not None
 
 
-def import_code_ref(ref: str, *, where: str, folder: Path | None = None) -> object:
-    """Import the object of a `FILE.py:name` or `module:name` reference.
+def find_ref_file(ref: str, folders: tuple[Path, ...]) -> Path | None:
+    """Return the file of a `FILE.py:name` reference, in the first folder that has it, if any.
 
-    Files and modules are looked for in `folder`, by default the current one. Its modules take
-    precedence over installed ones.
+    None for a reference to a module.
     """
     match = _FILE_REF.fullmatch(ref)
     if match is None:
-        return import_object(ref, folders=(folder or Path.cwd(),), where=where)
-    path = Path(match[1]) if folder is None else folder / match[1]
+        return None
+    paths = [folder / match[1] for folder in folders]
+    return next((path for path in paths if path.is_file()), paths[0])
+
+
+def import_code_ref(ref: str, *, where: str, folders: tuple[Path, ...] = ()) -> object:
+    """Import the object of a `FILE.py:name` or `module:name` reference.
+
+    Files and modules are looked for in `folders`, by default the current one. Their modules take
+    precedence over installed ones.
+    """
+    path = find_ref_file(ref, folders or (Path(),))
+    if path is None:
+        return import_object(ref, folders=folders or (Path.cwd(),), where=where)
     if not path.is_file():
         raise ConfigError("the file does not exist", where=str(path))
     found: object = import_file(path)
-    for name in match[2].split("."):
+    names = ref.rpartition(":")[2]
+    for name in names.split("."):
         if not hasattr(found, name):
-            own = [each for each in vars(found) if not each.startswith("_")]
+            own = [
+                each
+                for each, value in vars(found).items()
+                if not each.startswith("_") and not isinstance(value, ModuleType)
+            ]
             raise ConfigError(
-                f"{path.name} does not define {match[2]!r}",
+                f"{path.name} does not define {names!r}",
                 where=where,
                 hint=f"it defines {', '.join(own) or 'nothing'}",
             )
@@ -102,6 +118,10 @@ def import_object(name: str, *, folders: tuple[Path, ...], where: str) -> object
 
 def import_file(path: Path) -> ModuleType:
     """Import a user's file. Raises `ConfigError` with the user's own traceback."""
+    main = sys.modules.get("__main__")
+    if (script := getattr(main, "__file__", None)) and main and _is_same_path(path, script):
+        # A script that names a function of its own must not run itself again.
+        return main
     name = _choose_module_name(path)
     spec = spec_from_file_location(name, path.absolute())
     if spec is None or spec.loader is None:

@@ -26,13 +26,28 @@ _NUMBER_IN_TEXT = re.compile(
     r"(?:(?P<mixed>\s[1-9][0-9]*)?/(?P<divisor>[1-9][0-9]*)(?![0-9/]))?"
     r"(?![0-9]|(?:st|nd|rd|th)\b)"
 )
-_FRACTION = re.compile(r"(?P<whole>[0-9]?)\s?\\[dt]?frac\{(?P<over>[0-9]+)\}\{(?P<under>[0-9]+)\}")
+_FRACTION = re.compile(
+    r"(?P<whole>[0-9]?)\s?\\[dt]?frac\s?(?:\{(?P<over>[0-9]+)\}\{(?P<under>[0-9]+)\}"
+    r"|(?P<digit>[0-9])(?P<other>[0-9]))"
+)
+# "1.5 × 10^3" and its LaTeX.
+_POWER_OF_TEN = re.compile(r"(?<=[0-9])\s?(?:×|\*|\\times|\\cdot)\s?10\^\{?(-?[0-9]{1,4})\}?")
+# Separators of thousands that cannot be mistaken for anything else. A plain space can.
+_THOUSANDS = re.compile(r"(?<=[0-9])['’_\u00a0\u2009\u202f](?=[0-9]{3}(?![0-9]))")
 _LATEX_WRAPPER = re.compile(r"\\(?:text|textbf|mathrm|mathbf)\{([^{}]*)\}")
 # A quotient with all digits of the precision of decimals is rounded.
 _DECIMAL_DIGITS = 28
 # Removed only as a pair around the whole answer: "(a) or (b)" keeps its brackets.
 _PAIRS = ('""', "''", "“”", "‘’", "$$", "()", "[]")
-_LATEX = (("\\$", "$"), ("\\%", "%"), ("{,}", ","), ("\\,", ""), ("\\(", ""), ("\\)", ""))
+_LATEX = (
+    ("\\$", "$"),
+    ("\\%", "%"),
+    ("{,}", ","),
+    ("\\,", ""),
+    ("\\!", ""),
+    ("\\(", ""),
+    ("\\)", ""),
+)
 
 
 @dataclass(frozen=True)
@@ -60,7 +75,7 @@ def list_numbers(text: str) -> list[str]:
 
     A fraction is a decimal number where that is exact: "1/2" and `\\frac{1}{2}` are "0.5".
     """
-    plain = _FRACTION.sub(r"\g<whole> \g<over>/\g<under>", _remove_latex(text)).replace("**", " ")
+    plain = _POWER_OF_TEN.sub(r"e\1", _remove_latex(text)).replace("**", " ").replace("__", " ")
     return [
         _format_match(match)
         for match in _NUMBER_IN_TEXT.finditer(plain)
@@ -83,10 +98,17 @@ def _format_match(match: re.Match[str]) -> str:
 
 
 def _remove_latex(text: str) -> str:
-    text = " ".join(unicodedata.normalize("NFC", text).replace("\u2212", "-").split())
+    text = _THOUSANDS.sub(",", unicodedata.normalize("NFC", text).replace("\u2212", "-"))
+    text = " ".join(text.split())
     for written, plain in _LATEX:
         text = text.replace(written, plain)
-    return _LATEX_WRAPPER.sub(r"\1", text)
+    return _FRACTION.sub(_format_fraction, _LATEX_WRAPPER.sub(r"\1", text))
+
+
+def _format_fraction(match: re.Match[str]) -> str:
+    fraction = f"{match['over'] or match['digit']}/{match['under'] or match['other']}"
+    # A space only after a whole number: a minus sign in front belongs to the fraction.
+    return f"{match['whole']} {fraction}" if match["whole"] else fraction
 
 
 def normalize_number(value: int | float) -> NormalizedAnswer:

@@ -1,4 +1,4 @@
-"""CodexReplay a Codex session from its rollouts: inherited history first, then its own turns.
+"""Replay a Codex session from its rollouts: inherited history first, then its own turns.
 
 Each rollout of a thread continues at a position in an earlier one. Later records of the earlier
 one were reverted when the rollout was started.
@@ -54,9 +54,11 @@ class CodexReplay:
 
     def take(self, rollout: Rollout, lines: Iterable[RolloutLine]) -> None:
         """Continue with the next rollout, whose own lines are given."""
+        # Before the first rollout: one that continues at an unknown position starts from here.
         start, _ = self._marks.setdefault(None, (self.reader.mark(), None))
         mark, problem = self._marks.get(rollout.base, (None, None))
         self.reader.rewind(mark or start)
+        # Rewinding removes messages, and with them inherited ones that come after the checkpoint.
         if not self.reader.options.keep_reverted:
             self.inherited_messages = min(self.inherited_messages, (mark or start).messages)
         if mark is None:
@@ -76,6 +78,7 @@ class CodexReplay:
             except BadRow as error:
                 why = f"inherited history is missing: {error.message}"
                 self.problems.append(BadRow(why, where=error.where, hint=error.hint))
+            # Earlier rollouts of the thread itself are its own work, not inherited.
             if segment.rollout.thread_id != rollout.thread_id:
                 self.inherited_messages = self.reader.mark().messages
 
@@ -84,11 +87,13 @@ class CodexReplay:
     ) -> None:
         """Read the lines before a position; save checkpoints where other rollouts continue."""
         ends = self._ends.get(rollout.rollout_id, ())
+        # The nearest one last, so that each is popped when it is reached.
         waiting = sorted(ends, key=HistoryBase.order, reverse=True)
         extent = _Extent()
         own_from = rollout.own_from if until is None else None
         for line, offset in lines:
             if isinstance(line, BadRow):
+                # The caller reports the damaged lines of the session's own rollouts.
                 if until is not None:
                     self.problems.append(line)
                 continue
@@ -102,6 +107,7 @@ class CodexReplay:
             if own_from is not None and (extent.next_ordinal or 0) > own_from:
                 self.inherited_messages = self.reader.mark().messages
                 own_from = None
+            # The metadata of an inherited session must not replace that of this one.
             if until is None or record["type"] != "session_meta":
                 self.reader.take(record)
         if until is not None:

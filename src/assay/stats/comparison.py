@@ -159,6 +159,9 @@ class Comparison(ReportSection):
         """Whether a change of the score by this difference is one for the worse."""
         return difference < 0 if self.direction == "max" else difference > 0
 
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
     def lines(self, *, width: int = WIDTH) -> list[str]:
         """Format the comparison as lines of at most `width` columns, worst regression first."""
         return [
@@ -473,8 +476,8 @@ class _RunJoin:
             test=test.method,
             confidence=confidence,
             detectable=scores.detectable(confidence),
-            repeats_a=scores.repeats_a,
-            repeats_b=scores.repeats_b,
+            repeats_a=scores.find_repeats(0),
+            repeats_b=scores.find_repeats(1),
             unequal_repeats=scores.unequal,
             metrics=compare_metrics(metrics.pairs, confidence=confidence, seed=seed),
             metrics_unpaired=tuple(metrics.unpaired),

@@ -93,6 +93,9 @@ class Verdict(ReportSection):
     def exit_status(self) -> int:
         return {Outcome.PASSED: 0, Outcome.FAILED: 1, Outcome.COULD_NOT_TELL: 3}[self.outcome]
 
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
     def lines(self, *, width: int = WIDTH) -> list[str]:
         """Format the verdict as lines of at most `width` columns."""
         lines = format_labelled("gate", str(self.outcome), width=width)

@@ -115,10 +115,11 @@ def format_distribution(distribution: Distribution | None, *, width: int = WIDTH
 
 
 def format_total(total: Total, sign: str = "") -> str:
+    # With a sign it is money, often less than a cent; without one it is a count.
     digits = 4 if sign else 0
     if total.value is not None:
         return f"{sign}{total.value:.{digits}f}"
-    if not total.unknown:
+    if not total.at_least:
         return "unknown"
-    least = f"at least {sign}{total.at_least:.{digits}f}; " if total.at_least else ""
-    return f"unknown ({least}{format_plural(total.unknown, 'result')} unknown)"
+    least = f"at least {sign}{total.at_least:.{digits}f}"
+    return f"unknown ({least}; {format_plural(total.unknown, 'result')} unknown)"

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import chain
+from typing import Literal
 
 from assay.errors import ConfigError
 
@@ -66,15 +67,10 @@ class PairedScores:
     def mean_b(self) -> float | None:
         return average(self.b)
 
-    @property
-    def repeats_a(self) -> tuple[int, int] | None:
-        """The fewest and the most scored repeats of a sample in a."""
-        return _find_range([in_a for in_a, _ in self._counts])
-
-    @property
-    def repeats_b(self) -> tuple[int, int] | None:
-        """The fewest and the most scored repeats of a sample in b."""
-        return _find_range([in_b for _, in_b in self._counts])
+    def find_repeats(self, side: Literal[0, 1]) -> tuple[int, int] | None:
+        """Return the fewest and the most scored repeats of a sample, in a or in b."""
+        counts = [each[side] for each in self._counts]
+        return (min(counts), max(counts)) if counts else None
 
     @property
     def movable(self) -> int:
@@ -199,7 +195,3 @@ class PairedMetrics:
 def round_noise(difference: float) -> float:
     """Round rounding errors of float sums to 0.0."""
     return 0.0 if abs(difference) <= NOISE else difference
-
-
-def _find_range(counts: Sequence[int]) -> tuple[int, int] | None:
-    return (min(counts), max(counts)) if counts else None

@@ -104,6 +104,9 @@ class RunSummary(ReportSection):
         """The share of unscored results; None without results."""
         return self.not_judged_results / self.results if self.results else None
 
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
     def lines(self, *, width: int = WIDTH) -> list[str]:
         """Format the summary as lines of at most `width` columns."""
         return [
@@ -142,7 +145,8 @@ class RunSummary(ReportSection):
         unmeasured = {"cached": latency.cached, "unknown": latency.unknown}
         if left_out := [f"{count} {word}" for word, count in unmeasured.items() if count]:
             seconds += f" ({', '.join(left_out)} left out)"
-        tokens = f"{format_total(self.input_tokens)} in, {format_total(self.output_tokens)} out"
+        read, written = format_total(self.input_tokens), format_total(self.output_tokens)
+        tokens = "unknown" if read == written == "unknown" else f"{read} in, {written} out"
         return [
             *format_distribution(self.score.distribution, width=width),
             *self._format_metrics(width),

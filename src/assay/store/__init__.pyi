@@ -20,6 +20,7 @@ from .result_table import TableRow as TableRow
 from .run import Run as Run
 from .run_copy import CopyProgress as CopyProgress
 from .run_copy import copy_run as copy_run
+from .run_copy import copy_sessions as copy_sessions
 from .run_rows import PROVENANCE as PROVENANCE
 from .run_rows import SCORER_SETTINGS as SCORER_SETTINGS
 from .run_rows import RunRow as RunRow

@@ -315,10 +315,17 @@ def _enable_wal(database: Database, *, deadline: float) -> None:
 
 def open_postgresql(url: str, settings: StoreSettings, *, create: bool = True) -> Database:
     """Open an existing database. Creates missing tables, unless `create` is False."""
+    import logging  # loaded by psycopg, and by nothing that reads a file
+
     try:
         import psycopg
     except ModuleNotFoundError:
         raise MissingExtra.build("postgres", by="a PostgreSQL store", package="psycopg") from None
+    logger = logging.getLogger("psycopg")
+    if not logger.handlers:
+        # Python prints warnings of a logger without handlers to stderr. A connection that is lost
+        # is reported once, as an error.
+        logger.addHandler(logging.NullHandler())
     try:
         # A driver in the scheme, as other tools write it, is unknown to libpq.
         given = psycopg.conninfo.conninfo_to_dict(f"postgresql://{url.partition('://')[2]}")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic_core import to_json
 
-from assay.types import build_label, replace_lone_surrogates
+from assay.types import build_label, explain_result, replace_lone_surrogates
 
 if TYPE_CHECKING:
     from assay.types import Sample
@@ -41,7 +41,7 @@ def build_excerpt(sample: "Sample") -> Excerpt:
     if failure is not None:
         reason = f"{failure.kind}: {failure.message}"
     else:
-        reason = (result.reason or result.error or "") if result is not None else ""
+        reason = "" if result is None else explain_result(result)
     return Excerpt(
         shorten_text(build_label(sample)),
         # The answer of a failed sample, if there is one, is in its transcript.

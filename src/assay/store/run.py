@@ -128,6 +128,8 @@ class Run(RunReader):
         with self._database.read_transaction() as transaction:
             holder = find_live_holders(transaction).get(self._run_no)
             row = transaction.execute(f"{RUN_QUERY} WHERE r.run_no = ?", self._run_no).first()
+        if row is None:
+            raise ConfigError(f"run {self.id!r} was deleted", where=self._database.where)
         return parse_run_row(row, holder)
 
     @property
@@ -301,12 +303,12 @@ class Run(RunReader):
             query = "UPDATE assay_run SET status = ? WHERE run_no = ? AND status <> ?"
             transaction.execute(query, "failed", self._run_no, "running")
 
-    def record_total(self, total: int) -> None:
-        """Record the number of samples, if it was unknown when the run was started or joined."""
+    def record_total(self, total: int, *, overwrite: bool = False) -> int:
+        """Record the number of samples, unless it is known already. Return the recorded number."""
+        new = "?" if overwrite else "coalesce(total, ?)"
+        query = f"UPDATE assay_run SET total = {new} WHERE run_no = ? RETURNING total"
         with self._database.write_transaction() as transaction:
-            transaction.execute(
-                "UPDATE assay_run SET total = ? WHERE run_no = ?", total, self._run_no
-            )
+            return int(transaction.execute(query, total, self._run_no).scalar())
 
     def _require_lease(self, where: str) -> Lease:
         if self._lease is None:

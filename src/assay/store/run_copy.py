@@ -6,11 +6,11 @@ from typing import Any
 
 from assay.errors import ConfigError
 
-from .database import Database, Transaction
+from .database import Database
 from .excerpts import NO_EXCERPT, Excerpt
 from .insert_rows import ATTEMPT_COLUMNS, RESULT_COLUMNS, InsertRow, decode_body
 from .insertion import insert_batch
-from .lease import Lease, claim_run
+from .lease import Lease, claim_run, find_live_holders
 from .run_rows import find_run_row
 from .store import Store, insert_run_columns
 
@@ -20,8 +20,11 @@ _RUN_COLUMNS = (
     "created_at finished_at key_fingerprint reuses"
 ).split()
 _LABEL_COLUMNS = "key verdict score answer note author recorded_at".split()
-# Two runs with one id are the same run if these agree.
-_IDENTITY = ("config_fingerprint", "key_fingerprint", "dataset_fingerprint", "repeats")
+# The dataset and the scorer of a run may change when it is resumed; the start and the keys do not.
+_IDENTITY = ("config_fingerprint", "created_at", "repeats")
+_SESSION_COLUMNS = (
+    "id parent_id branch_point status provider model messages created_at updated_at blob"
+).split()
 _BOOLEANS = frozenset({"valid", "cached", "retryable", "dataset_changed"})
 
 
@@ -36,6 +39,7 @@ class CopyProgress:
     attempts: int = 0
     steps: int = 0
     labels: int = 0
+    sessions: int = 0
     present: int = 0
     """Results that the other store already had."""
 
@@ -43,12 +47,14 @@ class CopyProgress:
 def copy_run(
     store: Store, other: Store, run_id: str, *, watch: Callable[[CopyProgress], None] | None = None
 ) -> CopyProgress:
-    """Copy a run with its results, bodies, failed attempts, training steps and labels.
+    """Copy a run with its results, bodies, failed attempts, training steps, labels and sessions.
 
-    Rows that the other store has are kept as they are. Raises `ConfigError` if it has another run
-    of that id, or if a live process uses its copy.
+    Rows that the other store has are kept, and so is the status of a copy that has more results.
+    Raises `ConfigError` if it has another run of that id, or if a live process uses its copy.
     """
     source, target = store._database, other._database
+    if store.where == other.where and store.url == other.url:
+        raise ConfigError("a run cannot be copied to its own store", where=store.where)
     with source.read_transaction() as transaction:
         row = find_run_row(transaction, run_id, where=store.where)
         total = transaction.execute(
@@ -71,30 +77,57 @@ def copy_run(
             lease.renew()
         progress.steps = _copy_steps(source, row.run_no, target, run_no)
         progress.labels = _copy_labels(source, row.run_no, target, run_no)
+        # A slash follows the id of the run in those of its sessions; `0` follows the slash.
+        progress.sessions = _copy_sessions(source, target, f"{row.id}/", f"{row.id}0")
+        # Last: until then the copy is an interrupted run.
+        _update_copied_run(target, run_no, row, progress)
     finally:
         with target.write_transaction() as transaction:
             lease.release(transaction)
-    # Last: until then the copy is an interrupted run.
-    status = "interrupted" if row.status == "running" else row.status
-    with target.write_transaction() as transaction:
-        transaction.execute(
-            "UPDATE assay_run SET status = ?, finished_at = ? WHERE run_no = ?",
-            status,
-            row.finished_at,
-            run_no,
-        )
     return progress
+
+
+def copy_sessions(store: Store, other: Store) -> int:
+    """Copy all sessions of a store. Return the number of new and updated ones."""
+    return _copy_sessions(store._database, other._database, "", None)
+
+
+def _update_copied_run(target: Database, run_no: int, row: Any, progress: CopyProgress) -> None:
+    """Set what may change while a run is executed, unless the copy was resumed by itself."""
+    values = _read_run_values(row)
+    del values["id"]
+    values["status"] = "interrupted" if row.status == "running" else row.status
+    changes = ", ".join(f"{name} = ?" for name in values)
+    recorded = "SELECT recorded FROM assay_tally WHERE run_no = ?"
+    with target.write_transaction() as transaction:
+        # Results of its own: those that this and earlier copies brought are not more.
+        if transaction.execute(recorded, run_no).scalar() > progress.results + progress.present:
+            return
+        transaction.execute(
+            f"UPDATE assay_run SET {changes} WHERE run_no = ?", *values.values(), run_no
+        )
+
+
+def _read_run_values(row: Any) -> dict[str, Any]:
+    return {name: _read_values(row, (name,))[0] for name in _RUN_COLUMNS}
 
 
 def _claim_copy(target: Database, row: Any) -> tuple[int, Lease]:
     """Create the run in the other store, or find its copy, and claim it."""
-    values = {name: getattr(row, name) for name in _RUN_COLUMNS}
-    values |= {"dataset_changed": bool(row.dataset_changed), "status": "interrupted"}
     with target.write_transaction() as transaction:
+        values = {**_read_run_values(row), "status": "interrupted"}
         run_no = insert_run_columns(transaction, values)
         if run_no is None:
             found = find_run_row(transaction, row.id, where=target.where, lock=True)
-            differing = [name for name in _IDENTITY if getattr(found, name) != getattr(row, name)]
+            # Keys keep the fingerprint of the first scorer.
+            key, found_key = (
+                each.key_fingerprint or each.config_fingerprint for each in (row, found)
+            )
+            differing = [
+                name for name in _IDENTITY[1:] if getattr(found, name) != getattr(row, name)
+            ]
+            if key != found_key:
+                differing.insert(0, _IDENTITY[0])
             if differing:
                 raise ConfigError(
                     f"another run has the id {row.id!r}: they differ in {', '.join(differing)}",
@@ -102,6 +135,13 @@ def _claim_copy(target: Database, row: Any) -> tuple[int, Lease]:
                     hint="copy to another store, or delete one of the two runs",
                 )
             run_no = int(found.run_no)
+            holder = find_live_holders(transaction).get(run_no)
+            if holder is not None:
+                raise ConfigError(
+                    f"the copy of run {row.id!r} is in use by {holder}",
+                    where=target.where,
+                    hint="wait for that process or stop it, then copy again",
+                )
         return run_no, claim_run(target, transaction, run_no, row.id, take_over=False)
 
 
@@ -184,14 +224,26 @@ def _copy_steps(source: Database, source_no: int, target: Database, run_no: int)
     with source.read_transaction() as transaction:
         query = "SELECT step, metrics, recorded_at FROM assay_step WHERE run_no = ? ORDER BY step"
         rows = transaction.execute(query, source_no).all()
+    if not rows:
+        return 0
     with target.write_transaction() as transaction:
-        before = _count_rows(transaction, "step", run_no)
+        query = "SELECT step, recorded_at FROM assay_step WHERE run_no = ?"
+        present = dict(transaction.execute(query, run_no).all())
+        # A training that was resumed has repeated steps after its checkpoint.
+        new = [row for row in rows if row.recorded_at > present.get(row.step, float("-inf"))]
         transaction.execute_many(
             "INSERT INTO assay_step (run_no, step, metrics, recorded_at) VALUES (?, ?, ?, ?) "
-            "ON CONFLICT (run_no, step) DO NOTHING",
-            [(run_no, *row) for row in rows],
+            "ON CONFLICT (run_no, step) DO UPDATE SET metrics = excluded.metrics, "
+            "recorded_at = excluded.recorded_at",
+            [(run_no, *row) for row in new],
         )
-        return _count_rows(transaction, "step", run_no) - before
+        transaction.execute(
+            "DELETE FROM assay_step WHERE run_no = ? AND step > ? AND recorded_at < ?",
+            run_no,
+            rows[-1].step,
+            rows[-1].recorded_at,
+        )
+    return len(new)
 
 
 def _copy_labels(source: Database, source_no: int, target: Database, run_no: int) -> int:
@@ -203,14 +255,61 @@ def _copy_labels(source: Database, source_no: int, target: Database, run_no: int
         found = transaction.execute(query, run_no).all()
         present = {(row.key, row.author, row.recorded_at) for row in found}
         new = [row for row in rows if (row.key, row.author, row.recorded_at) not in present]
-        marks = ", ".join("?" * (len(_LABEL_COLUMNS) + 1))
-        transaction.execute_many(
-            f"INSERT INTO assay_label (run_no, {columns}) VALUES ({marks})",
-            [(run_no, *row) for row in new],
-        )
+        if new:
+            # Written anew in the order of their times: the last label of a sample counts, and the
+            # other store may have later ones.
+            merged = sorted([*found, *new], key=lambda row: row.recorded_at)
+            marks = ", ".join("?" * (len(_LABEL_COLUMNS) + 1))
+            transaction.execute("DELETE FROM assay_label WHERE run_no = ?", run_no)
+            transaction.execute_many(
+                f"INSERT INTO assay_label (run_no, {columns}) VALUES ({marks})",
+                [(run_no, *row) for row in merged],
+            )
     return len(new)
 
 
-def _count_rows(transaction: Transaction, table: str, run_no: int) -> int:
-    query = f"SELECT count(*) FROM assay_{table} WHERE run_no = ?"
-    return int(transaction.execute(query, run_no).scalar())
+def _copy_sessions(source: Database, target: Database, first: str, end: str | None) -> int:
+    """Copy the sessions whose ids lie between two texts. The longer version of two is kept."""
+    copied, last = 0, first
+    columns = ", ".join(_SESSION_COLUMNS)
+    until = "" if end is None else "AND id < ? "
+    query = f"SELECT id, messages FROM assay_session WHERE id > ? {until}ORDER BY id LIMIT ?"
+    while True:
+        with source.read_transaction() as transaction:
+            values = [last, *([] if end is None else [end]), _BATCH]
+            listed = transaction.execute(query, *values).all()
+        if not listed:
+            return copied
+        last = listed[-1].id
+        marks = ", ".join("?" * len(listed))
+        with target.read_transaction() as transaction:
+            present = dict(
+                transaction.execute(
+                    f"SELECT id, messages FROM assay_session WHERE id IN ({marks})",
+                    *(row.id for row in listed),
+                ).all()
+            )
+        for row in listed:
+            if present.get(row.id, -1) >= row.messages:
+                continue
+            # Read whole, one at a time: a session may be long.
+            with source.read_transaction() as transaction:
+                session = transaction.execute(
+                    f"SELECT {columns} FROM assay_session WHERE id = ?", row.id
+                ).first()
+                messages = transaction.execute(
+                    "SELECT session_id, position, blob FROM assay_message WHERE session_id = ?",
+                    row.id,
+                ).all()
+            with target.write_transaction() as transaction:
+                for table, name in (("message", "session_id"), ("session", "id")):
+                    transaction.execute(f"DELETE FROM assay_{table} WHERE {name} = ?", row.id)
+                places = ", ".join("?" * len(_SESSION_COLUMNS))
+                transaction.execute(
+                    f"INSERT INTO assay_session ({columns}) VALUES ({places})", *session
+                )
+                transaction.execute_many(
+                    "INSERT INTO assay_message (session_id, position, blob) VALUES (?, ?, ?)",
+                    messages,
+                )
+            copied += 1

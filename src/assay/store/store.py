@@ -123,11 +123,19 @@ class Store(SessionStore):
             lease = create_lease(self._database, transaction, run_no)
         return Run(self._database, run_no, _to_stored_spec(spec), lease, is_new=True)
 
-    def join_run(self, spec: RunSpec, *, shard: str, allow_changed_dataset: bool = False) -> Run:
+    def join_run(
+        self,
+        spec: RunSpec,
+        *,
+        shard: str,
+        allow_changed_dataset: bool = False,
+        allow_changed_total: bool = False,
+    ) -> Run:
         """Join the run with the id of `spec` beside other processes, or start it if it is absent.
 
         `shard` names the part of it that this process executes. Raises `ConfigError` when the
-        configuration or the dataset differs, or when a live process holds the whole run.
+        configuration, the dataset or the number of samples differs, or when a live process holds
+        the whole run.
         """
         with self._database.write_transaction() as transaction:
             run_no = _insert_run(transaction, spec)
@@ -138,6 +146,17 @@ class Store(SessionStore):
             changed = check_resume_spec(
                 parse_run_spec(row), spec, allow_changed_dataset=allow_changed_dataset
             )
+            if (
+                not allow_changed_total
+                and row.total != spec.total
+                and None not in (row.total, spec.total)
+            ):
+                raise ConfigError(
+                    f"the run has {row.total} samples, but this shard would read {spec.total}",
+                    where=f"run {spec.id!r}",
+                    hint="pass the same --max-samples to all shards; --allow-changed-dataset "
+                    "changes the number",
+                )
             lease = join_run(self._database, transaction, row.run_no, row.id, shard=shard)
             _reopen(transaction, row, spec, changed=changed)
             joined = parse_run_spec(find_run_row(transaction, row.id, where=self.where))

@@ -38,6 +38,7 @@ from .trained_weights import WeightsUnchanged as WeightsUnchanged
 from .training_session import CheckpointSaved as CheckpointSaved
 from .training_session import EvaluationFinished as EvaluationFinished
 from .training_session import RolloutFinished as RolloutFinished
+from .training_session import ServerUnreachable as ServerUnreachable
 from .training_session import StepFinished as StepFinished
 from .training_session import TrainingEvent as TrainingEvent
 from .training_session import TrainingSession as TrainingSession

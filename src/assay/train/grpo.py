@@ -292,7 +292,7 @@ class _GRPOTraining:
         self._trl: TrlLeader | None = None
         self._served: ServedPolicy | None = None
         if plan.config.server is not None:
-            self._served = ServedPolicy(plan.config, policy)
+            self._served = ServedPolicy(plan.config, policy, session)
         if plan.config.backend == "trl":
             self._trl = TrlLeader(plan.config, policy, self._checkpoints, stop=session.stop)
 
@@ -422,24 +422,24 @@ class _GRPOTraining:
         async with RolloutPipeline(
             collector, ahead=config.max_staleness, last=config.num_steps, stop=stop
         ) as pipeline:
-            while self._progressed.step < config.num_steps:
-                if stop.requested:
-                    return False
-                step = self._progressed.step + 1
-                try:
+            try:
+                while self._progressed.step < config.num_steps:
+                    if stop.requested:
+                        return False
+                    step = self._progressed.step + 1
                     await self._evaluate_if_due()
                     collected = await pipeline.collect(step, self._progressed.position)
-                except StepInterrupted:
-                    return False
-                if self._served is not None:
-                    collected = await self._drop_stale(self._served, collected, step)
-                metrics = await asyncio.to_thread(self._learn, step, collected)
-                await self._record_step(metrics, collected.position)
-                if self._served is not None:
-                    await self._served.push(step)
-                    await self._send_weight_version()
-                if config.saves_after(step):
-                    await self._save()
+                    if self._served is not None:
+                        collected = await self._drop_stale(self._served, collected, step)
+                    metrics = await asyncio.to_thread(self._learn, step, collected)
+                    await self._record_step(metrics, collected.position)
+                    if self._served is not None:
+                        await self._served.push(step)
+                        await self._send_weight_version()
+                    if config.saves_after(step):
+                        await self._save()
+            except StepInterrupted:
+                return False
         return True
 
     async def _drop_stale(

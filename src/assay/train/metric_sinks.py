@@ -253,6 +253,8 @@ class MetricReport:
                     where="report_to",
                     hint="fix the cause and resume, or resume without it",
                 ) from error
+            if same := sum(other.partition(" ")[0] == name for other in self._sinks):
+                name = f"{name} {same + 1}"
             self._sinks[name] = sink
 
     def catch_up(self, steps: Iterable[TrainingStep], evaluations: Iterable[TrainingStep]) -> None:
@@ -297,7 +299,8 @@ class MetricReport:
 def flatten_metrics(kind: MetricKind, metrics: TrainingStep) -> dict[str, float]:
     """Return the numbers of a step by name, such as `train/reward`. Unknown ones are left out."""
     flat: dict[str, float] = {}
-    for name, value in metrics.model_dump(exclude={"step"}).items():
+    # Each step has other versions: with a name for each, trackers would have a metric a step.
+    for name, value in metrics.model_dump(exclude={"step", "weight_versions"}).items():
         inner = value if isinstance(value, dict) else {"": value}
         for key, number in inner.items():
             if isinstance(number, int | float) and isfinite(number):

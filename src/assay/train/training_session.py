@@ -57,8 +57,23 @@ class EvaluationFinished:
     """Whether its score is the highest so far."""
 
 
+@dataclass(frozen=True)
+class ServerUnreachable:
+    """The server that samples cannot be updated, and the training waits for it."""
+
+    where: str
+    reason: str
+    retry_s: float
+    """Seconds until the next try."""
+
+
 TrainingEvent = (
-    TrainingStarted | RolloutFinished | StepFinished | CheckpointSaved | EvaluationFinished
+    TrainingStarted
+    | RolloutFinished
+    | StepFinished
+    | CheckpointSaved
+    | EvaluationFinished
+    | ServerUnreachable
 )
 TrainingWatch = Callable[[TrainingEvent], None]
 """Called from the event loop: it must be quick."""

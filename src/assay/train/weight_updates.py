@@ -1,19 +1,27 @@
 """How new weights reach the server that samples: the hook, and one for each of two servers."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
 from assay.errors import EndpointError, TrainingError
-from assay.providers import REAL_TIME, Timing, build_request_template, hide_progress_bars
+from assay.providers import (
+    RequestTemplate,
+    build_request_template,
+    hide_progress_bars,
+    make_excerpt,
+)
 from assay.types import Endpoint
 
 from .checkpoints import remove_folder, write_folder
 
-_MAX_ERROR_CHARACTERS = 300
+_MAX_ANSWER_BYTES = 2**16
 _RETRY_WAITS_S = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+# vLLM frees the blocks of its last answers a moment after it has sent them.
+_RESET_WAITS_S = (0.1, 0.5, 1.0, 2.0, 4.0)
 
 
 @dataclass(frozen=True)
@@ -65,14 +73,17 @@ async def update_patiently(
     weights: PolicyWeights,
     endpoint: Endpoint,
     *,
-    timing: Timing = REAL_TIME,
+    wait: Callable[[float, EndpointError], Awaitable[None]],
 ) -> None:
-    """Update a server. While it is unreachable, as during a restart, this retries for a minute."""
+    """Update a server. While it is unreachable, as during a restart, this retries for a minute.
+
+    `wait` is called with the seconds until the next try and the error of the last one.
+    """
     for wait_s in _RETRY_WAITS_S:
         try:
             return await update(weights, endpoint)
-        except EndpointError:
-            await timing.sleep(wait_s)
+        except EndpointError as error:
+            await wait(wait_s, error)
     return await update(weights, endpoint)
 
 
@@ -86,10 +97,10 @@ class UploadWeights:
         """Upload the weights. The server replaces its own between two batches."""
         body = await asyncio.to_thread(weights.to_safetensors)
         template = build_request_template(endpoint, "/weights", timeout_s=self.timeout_s)
-        headers = {**template.headers, "Content-Type": "application/octet-stream"}
-        async with _Requests(headers, self.timeout_s) as requests:
+        headers = {"Content-Type": "application/octet-stream"}
+        async with _Requests(template) as requests:
             url = f"{template.url}?version={weights.version}"
-            await requests.send("PUT", url, data=body, hint=_UPLOAD_HINT)
+            await requests.send("PUT", url, data=body, headers=headers, hint=_UPLOAD_HINT)
 
 
 _UPLOAD_HINT = (
@@ -106,35 +117,35 @@ class ReloadVLLM:
     are completed with the old weights, and later ones wait for the new ones.
     """
 
-    folder: Path
-    """Each version is a folder in it; only the newest is kept."""
+    folder: str | Path
+    """Each version is a folder in it. The one before is removed; other folders are kept."""
 
     server_folder: str | None = None
     """The path of `folder` on the machine of the server. None: the same path."""
 
     timeout_s: float = 600.0
+    _written: set[Path] = field(default_factory=set, init=False, repr=False, compare=False)
 
     async def __call__(self, weights: PolicyWeights, endpoint: Endpoint) -> None:
         """Write the folder, then pause, reload, clear the prefix cache and resume."""
-        folder = self.folder / weights.version
+        folder = Path(self.folder).absolute() / weights.version
         await asyncio.to_thread(weights.save, folder)
-        path = f"{self.server_folder or self.folder.absolute()}/{weights.version}"
+        path = f"{self.server_folder or folder.parent}/{weights.version}"
         reload = {"method": "reload_weights", "kwargs": {"weights_path": path}}
         template = build_request_template(endpoint, "", timeout_s=self.timeout_s)
         # These routes are beside /v1.
         root = template.url.rstrip("/").removesuffix("/v1")
-        async with _Requests(template.headers, self.timeout_s) as requests:
+        async with _Requests(template) as requests:
             await requests.send("POST", f"{root}/pause?mode=wait", hint=_VLLM_HINT)
             # A server whose update failed stays paused: it may hold parts of both versions.
             await requests.send("POST", f"{root}/collective_rpc", json=reload, hint=_VLLM_HINT)
-            await requests.send("POST", f"{root}/reset_prefix_cache", hint=_VLLM_HINT)
+            await _reset_prefix_cache(requests, f"{root}/reset_prefix_cache")
             await requests.send("POST", f"{root}/resume", hint=_VLLM_HINT)
-        await asyncio.to_thread(self._remove_others, weights.version)
-
-    def _remove_others(self, version: str) -> None:
-        for each in self.folder.glob("step-*"):
-            if each.name != version:
-                remove_folder(each)
+        # Only what it wrote itself: checkpoints of any trainer are called `step-N`, too.
+        for old in self._written - {folder}:
+            await asyncio.to_thread(remove_folder, old)
+            self._written.discard(old)
+        self._written.add(folder)
 
 
 _VLLM_HINT = (
@@ -143,34 +154,63 @@ _VLLM_HINT = (
 )
 
 
+async def _reset_prefix_cache(requests: "_Requests", url: str) -> None:
+    for wait_s in (*_RESET_WAITS_S, None):
+        refusal: TrainingError | None = None
+        try:
+            answer = await requests.send("POST", url, hint=_VLLM_HINT)
+        except TrainingError as error:
+            answer, refusal = "", error
+        # Some versions answer with nothing, others with `success`. A cache in use is not reset, and
+        # the status is 200 all the same.
+        if refusal is None and not re.search(r"\bfalse\b", answer):
+            return
+        if wait_s is not None:
+            await asyncio.sleep(wait_s)
+    raise refusal or TrainingError(
+        f"the server keeps prefixes that the old weights computed: it answered {answer!r}",
+        where=url,
+        hint="end other uses of the server, and restart it: it is still paused",
+    )
+
+
 class _Requests:
     """Requests that must succeed; an async context manager."""
 
-    def __init__(self, headers: Mapping[str, str], timeout_s: float) -> None:
-        self._headers = headers
-        self._timeout_s = timeout_s
+    def __init__(self, template: RequestTemplate) -> None:
+        self._template = template
 
     async def __aenter__(self) -> Self:
         # aiohttp takes 0.1 s to import, for these trainings only.
         from aiohttp import ClientSession, ClientTimeout
 
-        timeout = ClientTimeout(total=self._timeout_s)
-        self._http = ClientSession(headers=self._headers, timeout=timeout)
+        timeout = ClientTimeout(total=self._template.timeout_s)
+        self._http = ClientSession(headers=self._template.headers, timeout=timeout)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._http.close()
 
-    async def send(self, method: str, url: str, *, hint: str, **body: Any) -> None:
-        """Send one request. Raises `TrainingError` if it fails, `EndpointError` if unanswered."""
+    async def send(self, method: str, url: str, *, hint: str, **content: Any) -> str:
+        """Return the answer to a request on one line, redacted and cut short.
+
+        Raises `TrainingError` if it is an error, and `EndpointError` if there is none.
+        """
         from aiohttp import ClientError
 
-        where = url.partition("?")[0]
+        where, proxy = url.partition("?")[0], self._template.proxy
+        if proxy is not None:
+            content |= {"proxy": proxy.url, "proxy_headers": proxy.credentials}
         try:
-            async with self._http.request(method, url, **body) as answer:
+            # No redirects: a server must not choose who gets the weights and the key.
+            async with self._http.request(method, url, allow_redirects=False, **content) as answer:
+                body = await answer.content.read(_MAX_ANSWER_BYTES)
+                cut = len(body) == _MAX_ANSWER_BYTES
+                text = make_excerpt(
+                    body.decode("utf-8", "replace"), self._template.redactor, cut=cut
+                )
                 if answer.status < 300:
-                    return
-                text = (await answer.text(errors="replace"))[:_MAX_ERROR_CHARACTERS]
+                    return text
                 problem = f"HTTP {answer.status}: {text}"
         except (ClientError, TimeoutError, OSError) as error:
             raise EndpointError(

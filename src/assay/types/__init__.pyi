@@ -12,6 +12,7 @@ from .evaluate_result import Metric as Metric
 from .evaluate_result import MetricResult as MetricResult
 from .evaluate_result import Score as Score
 from .evaluate_result import StepOutput as StepOutput
+from .evaluate_result import explain_result as explain_result
 from .failure import Boundary as Boundary
 from .failure import Failure as Failure
 from .failure import describe_error as describe_error
@@ -59,6 +60,7 @@ from .private_files import FILE_MODE as FILE_MODE
 from .private_files import FOLDER_MODE as FOLDER_MODE
 from .private_files import SHARED_FILE_MODE as SHARED_FILE_MODE
 from .private_files import SHARED_FOLDER_MODE as SHARED_FOLDER_MODE
+from .private_files import check_file_target as check_file_target
 from .private_files import create_private as create_private
 from .private_files import make_private_folder as make_private_folder
 from .private_files import open_private as open_private

@@ -189,6 +189,14 @@ class EvaluateResult(JsonModel):
         return read_metadata(cls, metadata)
 
 
+def explain_result(result: EvaluateResult) -> str:
+    """Return the reason of a score, or the error of a result without one; "" if there is none."""
+    # The reason of an invalid result may only list its parts: the error is why they are invalid.
+    texts = (result.reason, result.error)
+    first, second = texts if result.is_score_valid else reversed(texts)
+    return first or second or ""
+
+
 def combine_metrics(metrics: Iterable[Metric]) -> tuple[float | None, str]:
     """Return the combined score, or None and the reason why there is none.
 

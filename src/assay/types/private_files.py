@@ -4,9 +4,12 @@ Existing files keep the permissions that their owner chose.
 """
 
 import os
+import stat
 from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
+
+from assay.errors import ConfigError
 
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
@@ -32,6 +35,19 @@ def create_private(path: Path, mode: int = FILE_MODE) -> None:
         os.close(handle)
 
 
+def check_file_target(target: Path) -> None:
+    """Raise `ConfigError` for a folder, a device or a pipe: a file must not replace it."""
+    if not target.name or os.path.isdir(target):
+        raise ConfigError(f"{target} is a folder", hint="pass the name of a file")
+    with suppress(OSError):
+        mode = target.lstat().st_mode
+        # A rename replaces /dev/null like any file, for every process of the machine.
+        if not stat.S_ISREG(mode) and not stat.S_ISLNK(mode):
+            raise ConfigError(
+                f"{target} is a device or a pipe, not a file", hint="pass the name of a file"
+            )
+
+
 def write_private(path: Path, text: str) -> None:
     """Write a text atomically to a file that only its owner may read."""
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.new")
@@ -45,7 +61,11 @@ def write_private(path: Path, text: str) -> None:
 
 
 def replace_private(unfinished: Path, target: Path) -> None:
-    """Move a finished file to its target, with the permissions of the file it replaces."""
+    """Move a finished file to its target, with the permissions of the file it replaces.
+
+    Raises `ConfigError` if the target is not a file.
+    """
+    check_file_target(target)
     with suppress(OSError):
         before = target.stat()
         if before.st_gid != unfinished.stat().st_gid:

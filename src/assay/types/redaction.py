@@ -114,12 +114,6 @@ def redact(text: str) -> str:
     return _SECRET_PATTERN.sub(_mask_key, text)
 
 
-# Errors come in bursts with the same secrets; only a few sets of them are ever in use.
-@lru_cache(maxsize=4)
-def _collect_encodings_cached(secrets: frozenset[str]) -> list[str]:
-    return _collect_encodings(secrets)
-
-
 def _collect_encodings(secrets: Iterable[str]) -> list[str]:
     # The secrets themselves and their encodings in JSON, Python, URLs and HTML, longest first.
     from html import escape  # loads a table of 2,000 names, which few programs need
@@ -134,6 +128,10 @@ def _collect_encodings(secrets: Iterable[str]) -> list[str]:
         found |= in_urls
         found |= {re.sub("%..", lambda match: match[0].lower(), each) for each in in_urls}
     return sorted(found, key=len, reverse=True)
+
+
+# Errors come in bursts with the same secrets; only a few sets of them are ever in use.
+_collect_encodings_cached = lru_cache(maxsize=4)(_collect_encodings)
 
 
 def _redact_fragments(text: str, secret: str) -> str:

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import AliasChoices, Field, FiniteFloat, model_validator
 
 from .evaluate_result import EvaluateResult, StepOutput
-from .execution_metadata import ExecutionMetadata
 from .failure import Failure
 from .field_types import NullToEmpty, SerializeByValue, Text
 from .input_metadata import InputMetadata
 from .message import Message
 from .serialization import JsonModel, construct_unchecked
 from .stable_ids import stable_id
-from .trajectory import Trajectory
+from .trajectory import ExecutionMetadata, Trajectory
 
 
 class Status(StrEnum):

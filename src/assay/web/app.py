@@ -29,7 +29,7 @@ from . import (
     training_page,
     transcript_pair_page,
 )
-from .page import ViewContext, find_context
+from .page import ViewContext, render_page
 from .render import build_templates
 from .security import AccessRules, SecurityMiddleware
 
@@ -69,24 +69,19 @@ def build_app(
     app = Starlette(
         routes=[route for page in PAGES for route in page.ROUTES],
         middleware=[Middleware(SecurityMiddleware, rules=rules)],
-        exception_handlers={
-            HTTPException: _show_http_error,
-            AssayError: _show_assay_error,
-            Exception: _show_internal_error,
-        },
+        exception_handlers=dict.fromkeys((HTTPException, AssayError, Exception), _show_exception),
     )
     app.state.view = ViewContext(store, build_templates(), rules.page_token, decode_token, project)
     app.state.streams = {"open": 0}
     return app
 
 
-def _show_http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    return _show_error(request, error.status_code, error.detail)
-
-
-def _show_assay_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, AssayError)
+def _show_exception(request: Request, error: Exception) -> Response:
+    if isinstance(error, HTTPException):
+        return _show_error(request, error.status_code, error.detail)
+    if not isinstance(error, AssayError):
+        # The traceback goes to the terminal; a page may be looked at by others.
+        return _show_error(request, 500, "the viewer failed; its terminal shows the traceback")
     if isinstance(error, StoreError):
         # The store could be read when the viewer was started.
         hint = error.hint or (
@@ -98,22 +93,8 @@ def _show_assay_error(request: Request, error: Exception) -> Response:
     return _show_error(request, status, redact(error.message), error.hint)
 
 
-def _show_internal_error(request: Request, error: Exception) -> Response:
-    # The traceback goes to the terminal; a page may be looked at by others.
-    return _show_error(request, 500, "the viewer failed; its terminal shows the traceback")
-
-
 def _show_error(request: Request, status: int, message: str, hint: str | None = None) -> Response:
     if request.url.path.startswith("/api/"):
         return JSONResponse({"error": message, "hint": hint}, status)
-    context = find_context(request)
-    text = context.templates.get_template("error.html").render(
-        status=status,
-        message=message,
-        hint=hint,
-        section=None,
-        page_token=context.page_token,
-        where=context.store.where,
-        address=request.url.path,
-    )
+    text = render_page(request, "error.html", None, status=status, message=message, hint=hint)
     return Response(text, status, media_type="text/html")

@@ -12,7 +12,6 @@ from starlette.requests import Request
 from assay.certify import (
     MAX_CERTIFICATE_BYTES,
     Certification,
-    CriterionOutcome,
     VerifyPolicy,
     read_unverified_statement,
     verify_certificate,
@@ -20,7 +19,7 @@ from assay.certify import (
 from assay.errors import AssayError
 from assay.store import Store
 
-from .page import PageModel, build_page_routes, find_context, read_parameter
+from .page import PageModel, build_page_routes, copy_fields, find_context, read_parameter
 
 _NAMES = ("certificate.dsse.json", "certificate.json")
 _MAX_CERTIFICATES = 100
@@ -85,21 +84,21 @@ class CertificateView(PageModel):
     """The list of certificates, or one of them."""
 
     project: str | None
-    certificates: tuple[CertificateHead, ...]
+    certificates: tuple[CertificateHead, ...] = ()
     truncated: bool
     """Whether the folder has more than could be searched."""
 
-    file: str | None
-    agent: str | None
-    verdict: str | None
-    criteria: tuple[CriterionView, ...]
-    facts: tuple[tuple[str, str], ...]
-    warnings: tuple[str, ...]
-    verification: VerificationView | None
-    not_verified: str | None
+    file: str | None = None
+    agent: str | None = None
+    verdict: str | None = None
+    criteria: tuple[CriterionView, ...] = ()
+    facts: tuple[tuple[str, str], ...] = ()
+    warnings: tuple[str, ...] = ()
+    verification: VerificationView | None = None
+    not_verified: str | None = None
     """Why the certificate was not verified."""
 
-    command: str | None
+    command: str | None = None
 
 
 def read_certificates(store: Store, request: Request) -> CertificateView:
@@ -109,17 +108,7 @@ def read_certificates(store: Store, request: Request) -> CertificateView:
     wanted = read_parameter(request, "file")
     view = CertificateView(
         project=None if project is None else str(project),
-        certificates=(),
         truncated=len(found) >= _MAX_CERTIFICATES,
-        file=None,
-        agent=None,
-        verdict=None,
-        criteria=(),
-        facts=(),
-        warnings=(),
-        verification=None,
-        not_verified=None,
-        command=None,
     )
     if not wanted or project is None:
         heads = tuple(_describe_head(project, path) for path in found if project is not None)
@@ -160,6 +149,7 @@ def _describe_head(project: Path, path: Path) -> CertificateHead:
     name = path.relative_to(project).as_posix()
     try:
         found = _read_certification(path)
+    # One damaged file must not hide the others.
     except (AssayError, OSError) as error:
         return CertificateHead(
             file=name,
@@ -190,7 +180,17 @@ def _describe_certificate(view: CertificateView, project: Path, path: Path) -> C
         problem = f"the manifest {found.manifest.path} was not found in the project"
     else:
         try:
-            verification = _verify(path, manifest, found.agent.id)
+            # The page has no key: it shows whether there is a signature, and does not check it.
+            policy = VerifyPolicy(allow_unsigned=True)
+            result = verify_certificate(path, manifest, agent=found.agent.id, policy=policy)
+            verification = VerificationView(
+                verified=result.verified,
+                signature=result.signature,
+                checks=tuple(
+                    (each.check, str(each.status), each.expected, each.found)
+                    for each in result.findings
+                ),
+            )
         except AssayError as error:
             problem = str(error)
     return view.model_copy(
@@ -198,7 +198,18 @@ def _describe_certificate(view: CertificateView, project: Path, path: Path) -> C
             "file": path.relative_to(project).as_posix(),
             "agent": found.agent.name,
             "verdict": str(found.verdict),
-            "criteria": tuple(map(_describe_criterion, found.outcomes)),
+            "criteria": tuple(
+                copy_fields(
+                    CriterionView,
+                    each,
+                    status=str(each.status),
+                    evidence=None if each.evidence is None else str(each.evidence),
+                    proven_bound=each.at_least if each.direction == "max" else each.at_most,
+                    scale=each.range,
+                    graded_by=f"{each.graded_by.by} {each.graded_by.name}",
+                )
+                for each in found.outcomes
+            ),
             "facts": tuple(_list_facts(found)),
             "warnings": tuple(each.text for each in found.warnings),
             "verification": verification,
@@ -220,42 +231,6 @@ def _find_manifest(project: Path, path: Path, found: Certification) -> Path | No
         if manifest.is_relative_to(root) and manifest.is_file():
             return manifest
     return None
-
-
-def _verify(path: Path, manifest: Path, agent: str) -> VerificationView:
-    result = verify_certificate(
-        path, manifest, agent=agent, policy=VerifyPolicy(allow_unsigned=True)
-    )
-    return VerificationView(
-        verified=result.verified,
-        signature=result.signature,
-        checks=tuple(
-            (each.check, str(each.status), each.expected, each.found) for each in result.findings
-        ),
-    )
-
-
-def _describe_criterion(outcome: CriterionOutcome) -> CriterionView:
-    bound = outcome.at_least if outcome.direction == "max" else outcome.at_most
-    return CriterionView(
-        name=outcome.name,
-        description=outcome.description,
-        status=str(outcome.status),
-        evidence=None if outcome.evidence is None else str(outcome.evidence),
-        strict=outcome.strict,
-        direction=outcome.direction,
-        threshold=outcome.threshold,
-        value=outcome.value,
-        lower=outcome.lower,
-        upper=outcome.upper,
-        proven_bound=bound,
-        scale=outcome.range,
-        samples=outcome.samples,
-        unscored=outcome.unscored,
-        agent_errors=outcome.agent_errors,
-        graded_by=f"{outcome.graded_by.by} {outcome.graded_by.name}",
-        reason=outcome.reason,
-    )
 
 
 def _list_facts(found: Certification) -> Iterator[tuple[str, str]]:

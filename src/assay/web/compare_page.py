@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
 from urllib.parse import urlencode
 
+from pydantic import Field
 from starlette.requests import Request
 
 from assay.errors import ConfigError
@@ -13,7 +14,7 @@ from assay.stats import AdjustedComparison
 from assay.store import ResultRow, Run, RunRow, RunStatus, SampleLabel, Store
 from assay.types import Sample, build_label
 
-from .page import PageModel, build_page_routes, find_run, read_parameter
+from .page import PageModel, build_page_routes, find_run, read_choice, read_parameter
 from .pair_table import Change, JoinedRuns, Show, join_runs
 from .runs_page import find_agent_name
 from .value_cache import ValueCache, build_run_key
@@ -116,22 +117,22 @@ class CompareView(PageModel):
     runs: tuple[ComparedRun, ...]
     """The baseline first."""
 
-    comparisons: tuple[dict[str, Any], ...]
+    comparisons: tuple[dict[str, Any], ...] = ()
     """Each run against the baseline, as `assay compare A B --json` prints it, and `adjusted_p`."""
 
-    prompts: tuple[tuple[TextPart, ...] | None, ...]
+    prompts: tuple[tuple[TextPart, ...] | None, ...] = ()
     """The prompt of each run but the first with its differences; None where they are equal."""
 
-    counts: dict[str, int]
+    counts: dict[str, int] = Field(default_factory=dict)
     """The number of samples by `show`."""
 
-    show: str
-    samples: tuple[ComparedSample, ...]
-    next: str | None
+    show: str = "flipped"
+    samples: tuple[ComparedSample, ...] = ()
+    next: str | None = None
     """The last sample of this page, if more follow."""
 
-    choices: tuple[ComparedRun, ...]
-    query: str
+    choices: tuple[ComparedRun, ...] = ()
+    query: str = ""
     """The runs, as parameters of an address."""
 
     @property
@@ -159,25 +160,11 @@ def read_comparison(store: Store, request: Request) -> CompareView:
         rows = store.runs(limit=_MAX_PICKED)
         return CompareView(
             runs=describe_compared_runs([run.row() for run in runs]),
-            comparisons=(),
-            prompts=(),
-            counts={},
-            show="flipped",
-            samples=(),
-            next=None,
             choices=describe_compared_runs(rows),
-            query="",
         )
-    show = _read_show(request)
+    show = cast(Show | None, read_choice(request, "show", get_args(Show)))
     after = read_parameter(request, "after") or None
     return build_comparison(store, runs, show=show, after=after)
-
-
-def _read_show(request: Request) -> Show | None:
-    show = read_parameter(request, "show")
-    if show and show not in get_args(Show):
-        raise ConfigError(f"show must be one of {', '.join(get_args(Show))}, not {show[:60]!r}")
-    return cast(Show, show) if show else None
 
 
 def build_comparison(
@@ -190,7 +177,10 @@ def build_comparison(
 ) -> CompareView:
     """Build the comparison of two or more runs, with a page of the samples to show."""
     rows = [run.row() for run in runs]
-    joined = find_joined(store, runs, rows)
+    # Computed again only after one of the runs has changed.
+    key = tuple(part for row in rows for part in build_run_key(store, row))
+    results = sum(row.totals.recorded for row in rows)
+    joined = _JOINED.get(key, lambda: join_runs(runs), results=results)
     counts = {each: joined.table.count(each) for each in get_args(Show)}
     if show is None:
         show = "flipped" if counts["flipped"] else "all"
@@ -210,22 +200,15 @@ def build_comparison(
         show=show,
         samples=tuple(samples),
         next=listed[-1] if more else None,
-        choices=(),
         query=urlencode([("run", run.id) for run in runs]),
     )
-
-
-def find_joined(store: Store, runs: Sequence[Run], rows: Sequence[RunRow]) -> JoinedRuns:
-    """Return the joined runs, computed again only after one of them has changed."""
-    key = tuple(part for row in rows for part in build_run_key(store, row))
-    results = sum(row.totals.recorded for row in rows)
-    return _JOINED.get(key, lambda: join_runs(runs), results=results)
 
 
 def describe_compared_runs(rows: Sequence[RunRow]) -> tuple[ComparedRun, ...]:
     """Describe runs for the top of a page, each with a title that no other one has."""
     agents = [find_agent_name(row.spec.config) for row in rows]
     titles = [row.id for row in rows]
+    # The first kind of name that differs between all of the runs.
     for names in (agents, [row.spec.name for row in rows]):
         if None not in names and len(set(names)) == len(names):
             titles = [str(name) for name in names]
@@ -282,6 +265,7 @@ def _pair_answers(sample: ComparedSample, index: int, *, low_is_good: bool) -> C
         old=old.answer,
         new=new.answer,
         expected=sample.expected,
+        # The reason of the worse answer explains the change.
         reason=(new if worse else old).reason,
         old_repeat=old.repeat,
         new_repeat=new.repeat,
@@ -352,6 +336,7 @@ def _read_sample(runs: Sequence[Run], sample_id: str, joined: JoinedRuns) -> Com
 def _add_labels(runs: Sequence[Run], samples: Sequence[ComparedSample]) -> list[ComparedSample]:
     labels: dict[tuple[str, str], SampleLabel] = {}
     for index, run in enumerate(runs):
+        # One query for each run, not one for each answer.
         keys = [key for each in samples if (key := each.answers[index].key) is not None]
         labels |= {(run.id, key): found for key, found in run.find_labels(keys).items()}
     if not labels:

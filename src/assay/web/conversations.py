@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from assay.scorers import UnreadableSubagent, find_subagents, map_started_subagents
+from assay.scorers import find_subagents, map_started_subagents
 from assay.types import Message, ModelCall, Sample, build_label
 
 from .page import PageModel
@@ -134,7 +134,15 @@ def _iterate_nested(sample: Sample) -> Iterator[ShownConversation]:
                 place = places.get(started.get(child.id, ""))
                 children.append((child, (*path, position), place))
             else:
-                yield ShownConversation(_describe_unreadable(child, (*path, position)), (), ())
+                node = ConversationNode(
+                    name=_name_subagent((*path, position)),
+                    depth=len(path) + 1,
+                    title="not recorded",
+                    reason=SUBAGENT,
+                    note=shorten_line(str(child)),
+                )
+                yield ShownConversation(node, (), ())
+        # A stack: the first child is taken next.
         waiting += reversed(children)
 
 
@@ -151,16 +159,6 @@ def _describe_subagent(
         calls=len(_list_model_calls(child)),
         origin=None if origin is None else origin + 1,
         parent=_name_subagent(path[:-1]) if path[1:] else MAIN,
-    )
-
-
-def _describe_unreadable(problem: UnreadableSubagent, path: tuple[int, ...]) -> ConversationNode:
-    return ConversationNode(
-        name=_name_subagent(path),
-        depth=len(path),
-        title="not recorded",
-        reason=SUBAGENT,
-        note=shorten_line(str(problem)),
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from assay.formats import read_tool_outcome
 from assay.runner import normalize_reason
 from assay.stats import NOISE, RunSummary
 from assay.store import Run, TableQuery, TableRow
@@ -93,7 +94,7 @@ def find_bad_results(run: Run, summary: RunSummary) -> BadResults:
         else each.distribution.highest
         for name, each in summary.metrics.items()
     }
-    for row in _read_table_rows(run, (_FAILED, worse)):
+    for row in read_table_rows(run, TableQuery(_FAILED), TableQuery(worse)):
         sample = BadSample(
             run.id,
             row.key,
@@ -125,18 +126,6 @@ def find_bad_results(run: Run, summary: RunSummary) -> BadResults:
     return found
 
 
-def _read_table_rows(run: Run, filters: Sequence[str]) -> Iterator[TableRow]:
-    table = run.table()
-    for query in map(TableQuery, filters):
-        after: str | None = None
-        while True:
-            page = table.read_page(query, size=_ROWS_PER_PAGE, after=after)
-            yield from page.rows
-            after = page.next
-            if after is None:
-                break
-
-
 def read_bodies(run: Run, samples: Sequence[BadSample]) -> Iterator[tuple[BadSample, Sample]]:
     """Yield the whole samples of bad results, in their order; deleted ones are left out."""
     for sample in samples:
@@ -150,7 +139,7 @@ def list_tool_errors(messages: Sequence[Message]) -> list[str]:
     names = {call.id: call.name for message in messages for call in message.tool_calls if call.id}
     found = []
     for message in messages:
-        if message.role not in ("tool", "function") or not is_tool_error(message):
+        if not is_tool_error(message):
             continue
         name = names.get(message.tool_call_id or "", message.name or "tool")
         first = next(filter(str.strip, message.text.splitlines()), "no message")
@@ -160,11 +149,18 @@ def list_tool_errors(messages: Sequence[Message]) -> list[str]:
 
 def is_tool_error(message: Message) -> bool:
     """Whether the recorded details of a tool's answer mark it as failed."""
-    details = message.details or {}
-    code = details.get("exit_code")
-    return (
-        details.get("failed") is True
-        or details.get("is_error") is True
-        or details.get("status") == "error"
-        or (type(code) is int and code != 0)
-    )
+    failed, exit_code = read_tool_outcome(message)
+    return bool(failed or exit_code)
+
+
+def read_table_rows(run: Run, *queries: TableQuery) -> Iterator[TableRow]:
+    """Yield the rows of several tables of a run, a page at a time."""
+    table = run.table()
+    for query in queries:
+        after: str | None = None
+        while True:
+            page = table.read_page(query, size=_ROWS_PER_PAGE, after=after)
+            yield from page.rows
+            after = page.next
+            if after is None:
+                break

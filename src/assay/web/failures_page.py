@@ -3,6 +3,7 @@
 import json
 import shlex
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast, get_args
@@ -17,7 +18,7 @@ from starlette.routing import Route
 from assay.errors import ConfigError
 from assay.export import FORMATS, Selection, export_samples
 from assay.runner import read_summary
-from assay.store import Run, RunRow, Store
+from assay.store import Run, Store
 from assay.types import Sample
 
 from .failure_groups import (
@@ -28,7 +29,16 @@ from .failure_groups import (
     find_bad_results,
     read_bodies,
 )
-from .page import PageModel, build_page_routes, find_context, find_run, read_parameter
+from .page import (
+    PageModel,
+    build_page_routes,
+    copy_fields,
+    find_context,
+    find_run,
+    read_choice,
+    read_number,
+    read_parameter,
+)
 from .value_cache import ValueCache, build_run_key
 
 _NEWEST_RUNS = 10
@@ -132,14 +142,19 @@ def read_failures(store: Store, request: Request) -> FailuresView:
     """Read the bad results of the runs of a request, or of the newest runs."""
     runs = _choose_runs(store, request)
     found = [_find_results(store, run) for run in runs]
-    by, value = _read_group_choice(request)
-    start = _read_start(request)
+    by, value = _read_chosen_group(request)
+    start = read_number(request, "start") or 0
     groups = _merge_groups(found)
     chosen = _select_samples(found, groups, by, value)
     shown = chosen[start : start + _SAMPLES_PER_PAGE]
     end = start + len(shown)
     given = [("run", run.id) for run in runs]
-    listed = _choose_largest(groups)
+    # Of each kind: a metric that is low everywhere must not hide the reasons.
+    listed = [
+        group
+        for by_kind in get_args(GroupedBy)
+        for group in islice((each for each in groups if each.by == by_kind), _GROUPS_SHOWN)
+    ]
     query = urlencode([*given, *([("by", by), ("value", value)] if by and value else [])])
     return FailuresView(
         runs=tuple(
@@ -154,14 +169,25 @@ def read_failures(store: Store, request: Request) -> FailuresView:
             )
             for run, each in zip(runs, found, strict=True)
         ),
-        groups=tuple(_describe_group(group, given) for group in listed),
+        groups=tuple(
+            FailureGroupView(
+                by=group.by,
+                value=group.value,
+                text=_find_common_reason(group) or group.value,
+                results=len(group.samples),
+                runs=len({sample.run for sample in group.samples}),
+                example=group.samples[0].label or group.samples[0].sample_id,
+                query=urlencode([*given, ("by", group.by), ("value", group.value)]),
+            )
+            for group in listed
+        ),
         groups_left_out=len(groups) - len(listed),
         ungrouped=sum(each.ungrouped for each in found),
         transcripts_read=sum(each.transcripts_read for each in found),
         by=by,
         value=value,
         results=len(chosen) if by else sum(each.failed + each.worse for each in found),
-        samples=tuple(map(_describe_bad_sample, shown)),
+        samples=tuple(copy_fields(BadSampleView, each, id=each.sample_id) for each in shown),
         start=start,
         next=end if end < len(chosen) else None,
         query=query,
@@ -177,12 +203,11 @@ def _choose_runs(store: Store, request: Request) -> list[Run]:
         raise ConfigError(f"at most {_NEWEST_RUNS} runs can be read together, not {len(wanted)}")
     if wanted:
         return [find_run(store, each) for each in dict.fromkeys(wanted)]
-    rows = [row for row in store.runs(limit=_NEWEST_RUNS) if _may_have_failures(row)]
-    return [store.run(row.id) for row in rows]
-
-
-def _may_have_failures(row: RunRow) -> bool:
-    return bool(row.totals.failed or row.totals.valid) and "training" not in row.spec.config
+    return [
+        store.run(row.id)
+        for row in store.runs(limit=_NEWEST_RUNS)
+        if (row.totals.failed or row.totals.valid) and "training" not in row.spec.config
+    ]
 
 
 def _find_results(store: Store, run: Run) -> BadResults:
@@ -194,36 +219,18 @@ def _find_results(store: Store, run: Run) -> BadResults:
     )
 
 
-def _read_group_choice(request: Request) -> tuple[GroupedBy | None, str | None]:
-    by, value = read_parameter(request, "by"), read_parameter(request, "value")
-    if not by:
-        return None, None
-    if by not in get_args(GroupedBy):
-        raise ConfigError(f"by must be one of {', '.join(get_args(GroupedBy))}, not {by[:60]!r}")
-    return cast(GroupedBy, by), value
-
-
-def _read_start(request: Request) -> int:
-    text = read_parameter(request, "start", "0")
-    if not (text.isascii() and text.isdecimal() and len(text) < 9):
-        raise ConfigError(f"start must be a whole number, not {text[:60]!r}")
-    return int(text)
+def _read_chosen_group(request: Request) -> tuple[GroupedBy | None, str | None]:
+    by = cast(GroupedBy | None, read_choice(request, "by", get_args(GroupedBy)))
+    return by, read_parameter(request, "value") if by else None
 
 
 def _merge_groups(found: Sequence[BadResults]) -> list[BadGroup]:
     merged: dict[tuple[GroupedBy, str], BadGroup] = {}
     for results in found:
         for key, group in results.groups.items():
+            # The same failure in several runs is one group.
             merged.setdefault(key, BadGroup(*key)).samples.extend(group.samples)
     return sorted(merged.values(), key=lambda group: (-len(group.samples), group.value))
-
-
-def _choose_largest(groups: Sequence[BadGroup]) -> list[BadGroup]:
-    # Of each kind: a metric that is low everywhere must not hide the reasons.
-    chosen = []
-    for by in get_args(GroupedBy):
-        chosen += [group for group in groups if group.by == by][:_GROUPS_SHOWN]
-    return chosen
 
 
 def _select_samples(
@@ -237,44 +244,29 @@ def _select_samples(
     for group in groups:
         if (group.by, group.value) == (by, value):
             return group.samples
+    # A run has changed since the page with the link was shown.
     raise HTTPException(404, "no result belongs to this group any more")
 
 
-def _describe_group(group: BadGroup, runs: Sequence[tuple[str, str]]) -> FailureGroupView:
-    first = group.samples[0]
-    return FailureGroupView(
-        by=group.by,
-        value=group.value,
-        text=_choose_text(group),
-        results=len(group.samples),
-        runs=len({sample.run for sample in group.samples}),
-        example=first.label or first.sample_id,
-        query=urlencode([*runs, ("by", group.by), ("value", group.value)]),
-    )
-
-
-def _choose_text(group: BadGroup) -> str:
+def _find_common_reason(group: BadGroup) -> str | None:
+    """Return the reason that all samples of a group share word for word, if there is one."""
     first = group.samples[0]
     if group.by in ("metric", "tool") or not first.reason:
-        return group.value
+        return None
     if any(sample.reason != first.reason for sample in group.samples):
-        return group.value
+        return None
     return first.reason if first.failed is None else f"{first.failed}: {first.reason}"
-
-
-def _describe_bad_sample(sample: BadSample) -> BadSampleView:
-    fields = sample._asdict()
-    return BadSampleView(id=fields.pop("sample_id"), **fields)
 
 
 def _read_chosen(store: Store, request: Request) -> Iterator[Sample]:
     """Yield the whole samples of a request, one at a time."""
     runs = _choose_runs(store, request)
     found = [_find_results(store, run) for run in runs]
-    by, value = _read_group_choice(request)
+    by, value = _read_chosen_group(request)
     chosen = _select_samples(found, _merge_groups(found) if by else [], by, value)
     by_id = {run.id: run for run in runs}
 
+    # A generator inside: a bad request is refused before the download begins.
     def read_all() -> Iterator[Sample]:
         for sample in chosen:
             for _, body in read_bodies(by_id[sample.run], [sample]):
@@ -322,14 +314,13 @@ def _send_lines(lines: Iterator[str], name: str) -> Response:
 
 def _send_export(request: Request) -> Response:
     """Send the chosen samples in one of the export formats."""
-    name = read_parameter(request, "format", "sample")
-    if name not in EXPORT_FORMATS:
-        raise ConfigError(f"format must be one of {', '.join(EXPORT_FORMATS)}, not {name[:60]!r}")
+    name = read_choice(request, "format", EXPORT_FORMATS) or "sample"
     samples = _read_chosen(find_context(request).store, request)
     folder = TemporaryDirectory(prefix="assay-export-")
     delete: Callable[[], None] = folder.cleanup
     try:
         target = Path(folder.name) / f"{name}.jsonl"
+        # All of them: bad results are what was asked for.
         report = export_samples(samples, target, name, selection=Selection(valid_only=False))
         if not report.rows:
             reasons = ", ".join(f"{count} {why}" for why, count in report.left_out.most_common(3))
@@ -337,6 +328,7 @@ def _send_export(request: Request) -> Response:
                 f"none of these samples can be written as {name}: {reasons or 'there are none'}",
                 hint="download the samples themselves, or choose another format",
             )
+    # The response deletes the folder after sending it. Without a response nothing else does.
     except BaseException:
         delete()
         raise

@@ -35,6 +35,10 @@ _MAX_POINTS = 60
 _MAX_RESULTS_READ = 300_000
 _SUMMARIES = ValueCache(max_results=20_000_000)
 _COMPARED = ValueCache(max_results=20_000_000)
+_MARKS: dict[str, Literal["better", "worse"]] = {
+    Conclusion.BETTER: "better",
+    Conclusion.WORSE: "worse",
+}
 _Value = TypeVar("_Value")
 
 
@@ -90,25 +94,25 @@ class HistoryPoint(PageModel):
 class HistoryView(PageModel):
     """All evaluations, or the history of one."""
 
-    evaluations: tuple[EvaluationHistory, ...]
-    name: str | None
-    dataset: str | None
-    agent: str | None
-    agents: tuple[str, ...]
+    evaluations: tuple[EvaluationHistory, ...] = ()
+    name: str | None = None
+    dataset: str | None = None
+    agent: str | None = None
+    agents: tuple[str, ...] = ()
     """The agents of the evaluation's runs."""
 
-    threshold: float | None
-    scale: tuple[float, float]
-    points: tuple[HistoryPoint, ...]
+    threshold: float | None = None
+    scale: tuple[float, float] = (0.0, 1.0)
+    points: tuple[HistoryPoint, ...] = ()
     """Oldest first."""
 
-    older: int
+    older: int = 0
     """Runs before the first point that are not shown."""
 
-    not_computed: int
+    not_computed: int = 0
     """Runs whose interval or change was not computed by this request; reload for more."""
 
-    query: str
+    query: str = ""
 
     @property
     def score_curve(self) -> list[CurvePoint]:
@@ -123,7 +127,7 @@ class HistoryView(PageModel):
                 link=f"/run/{encode_segment(point.run)}"
                 if point.change is None
                 else f"/compare?{urlencode([('run', point.change.previous), ('run', point.run)])}",
-                mark=_choose_mark(point.change),
+                mark=None if point.change is None else _MARKS.get(point.change.conclusion),
             )
             for point in self.points
         ]
@@ -168,6 +172,7 @@ def read_history(store: Store, request: Request) -> HistoryView:
     agents = sorted({each for row in chosen if (each := find_agent_name(row.spec.config))})
     if agent is not None:
         chosen = [row for row in chosen if find_agent_name(row.spec.config) == agent]
+    # The store lists the newest first; a curve begins with the oldest.
     shown = [row for row in chosen if row.totals.recorded][:_MAX_POINTS][::-1]
     reader = _PointReader(store)
     summaries = [reader.find_summary(row) for row in shown]
@@ -175,7 +180,6 @@ def read_history(store: Store, request: Request) -> HistoryView:
     points = [_build_point(*each) for each in zip(shown, summaries, changes, strict=True)]
     known = [summary for summary in summaries if summary is not None]
     return HistoryView(
-        evaluations=(),
         name=name,
         dataset=dataset,
         agent=agent,
@@ -205,16 +209,6 @@ def _list_evaluations(rows: Sequence[RunRow]) -> HistoryView:
             )
             for (name, dataset), found in grouped.items()
         ),
-        name=None,
-        dataset=None,
-        agent=None,
-        agents=(),
-        threshold=None,
-        scale=(0.0, 1.0),
-        points=(),
-        older=0,
-        not_computed=0,
-        query="",
     )
 
 
@@ -244,11 +238,23 @@ class _PointReader:
         compared = [None, *(self._compare(*each) for each in pairwise(rows))]
         known = [each for each in compared if each is not None]
         adjusted = iter(adjust_p_values([1.0 if e.p_value is None else e.p_value for e in known]))
-        return [
-            None if each is None else _describe_change(before.id, each, next(adjusted))
-            # The first run has none before it, and no comparison.
-            for before, each in zip([*rows[:1], *rows], compared, strict=False)
-        ]
+        changes: list[ScoreChange | None] = []
+        # The first run has none before it, and no comparison.
+        for before, found in zip([*rows[:1], *rows], compared, strict=False):
+            if found is None:
+                changes.append(None)
+                continue
+            p_value = next(adjusted)
+            change = ScoreChange(
+                previous=before.id,
+                difference=found.difference.mean,
+                p_value=found.p_value,
+                adjusted_p=None if found.p_value is None else p_value,
+                conclusion=str(found.model_copy(update={"p_value": p_value}).conclusion),
+                pairs=found.pairs,
+            )
+            changes.append(change)
+        return changes
 
     def _compare(self, before: RunRow, after: RunRow) -> Comparison | None:
         def compare_pair() -> Comparison:
@@ -284,18 +290,6 @@ def _read_scale(config: Mapping[str, Any]) -> tuple[float, float, str]:
     return (*(read_recorded_bounds(config) or (0.0, 1.0)), read_recorded_direction(config))
 
 
-def _describe_change(previous: str, found: Comparison, adjusted: float) -> ScoreChange:
-    conclusion = found.model_copy(update={"p_value": adjusted}).conclusion
-    return ScoreChange(
-        previous=previous,
-        difference=found.difference.mean,
-        p_value=found.p_value,
-        adjusted_p=None if found.p_value is None else adjusted,
-        conclusion=str(conclusion),
-        pairs=found.pairs,
-    )
-
-
 def _build_point(
     row: RunRow, summary: RunSummary | None, change: ScoreChange | None
 ) -> HistoryPoint:
@@ -325,14 +319,6 @@ def _find_threshold(store: Store, run_id: str) -> float | None:
         return None
     threshold = sample.metadata.get("threshold")
     return threshold if isinstance(threshold, float) else None
-
-
-def _choose_mark(change: ScoreChange | None) -> Literal["better", "worse"] | None:
-    if change is None:
-        return None
-    if change.conclusion == Conclusion.BETTER:
-        return "better"
-    return "worse" if change.conclusion == Conclusion.WORSE else None
 
 
 def _describe_point(point: HistoryPoint) -> str:

@@ -4,10 +4,11 @@ import os
 import subprocess
 from functools import lru_cache
 from itertools import islice
-from typing import Annotated, Any
+from typing import Annotated
 
 from markupsafe import Markup, escape
 from pydantic import ConfigDict, Field, FiniteFloat, ValidationError
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -15,7 +16,15 @@ from starlette.routing import Route
 from assay.runner import count_labels
 from assay.store import Run, SampleLabel, Store, Verdict
 
-from .page import PageModel, build_page_routes, find_context, find_run, read_number, read_segment
+from .page import (
+    PageModel,
+    build_page_routes,
+    copy_fields,
+    find_context,
+    find_run,
+    read_number,
+    read_segment,
+)
 
 _LABELS_PER_PAGE = 200
 _GIT_TIMEOUT_S = 2
@@ -98,22 +107,20 @@ def find_author() -> str:
         name = found.stdout.decode(errors="replace").strip()
     except (OSError, subprocess.SubprocessError):
         name = ""
-    return (name or _find_account())[:200]
+    if not name:
+        try:
+            import pwd  # not on Windows
 
-
-def _find_account() -> str:
-    try:
-        import pwd
-
-        return pwd.getpwuid(os.getuid()).pw_name
-    except (ImportError, KeyError):
-        return ""
+            name = pwd.getpwuid(os.getuid()).pw_name
+        except (ImportError, KeyError):
+            name = ""
+    return name[:200]
 
 
 def read_label(run: Run, key: str, author: str) -> LabelView:
     """Read the last label of a sample."""
     label = run.find_labels([key]).get(key)
-    current = None if label is None else LabelEntry(**_list_fields(label))
+    current = None if label is None else copy_fields(LabelEntry, label)
     return LabelView(current=current, default_author=author)
 
 
@@ -123,19 +130,15 @@ def read_labels_page(store: Store, request: Request) -> LabelsView:
     first = read_number(request, "from") or 0
     page = list(islice(run.labels(), first, first + _LABELS_PER_PAGE))
     counts = count_labels(run)
-    names = run.find_sample_ids(label.key for label in page)
+    names = {
+        key: sample_id if run.spec.repeats == 1 else f"{sample_id}#{repeat}"
+        for key, (sample_id, repeat) in run.find_sample_ids(each.key for each in page).items()
+    }
     last = first + len(page)
     return LabelsView(
         run_id=run.id,
         run_name=run.spec.name,
-        labels=tuple(
-            ListedLabel(
-                key=label.key,
-                sample=_name_sample(*names[label.key], run.spec.repeats),
-                **_list_fields(label),
-            )
-            for label in page
-        ),
+        labels=tuple(copy_fields(ListedLabel, each, sample=names[each.key]) for each in page),
         first=first,
         next=last if page and last < counts.total else None,
         total=counts.total,
@@ -145,18 +148,8 @@ def read_labels_page(store: Store, request: Request) -> LabelsView:
     )
 
 
-def _name_sample(sample_id: str, repeat: int, repeats: int) -> str:
-    return sample_id if repeats == 1 else f"{sample_id}#{repeat}"
-
-
-def _list_fields(label: SampleLabel) -> dict[str, Any]:
-    return {name: getattr(label, name) for name in LabelEntry.model_fields}
-
-
 async def _write_label(request: Request) -> Response:
     """Store a label. The security rules have checked origin, token and size of the request."""
-    from starlette.concurrency import run_in_threadpool
-
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         return JSONResponse({"error": "the label must be sent as application/json"}, 415)
     body = await request.body()

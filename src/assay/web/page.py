@@ -2,10 +2,10 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, TypeVar
 from urllib.parse import quote, unquote
 
 from jinja2 import Environment
@@ -57,6 +57,7 @@ class ViewContext:
     """Set when the server shuts down, so that live streams end."""
 
 
+_ViewT = TypeVar("_ViewT", bound=PageModel)
 ReadPage = Callable[[Store, Request], PageModel]
 """Builds the model of a page from the store and the parameters of a request."""
 
@@ -75,20 +76,16 @@ def build_page_routes(
     # Plain functions: Starlette runs them in its thread pool, and a store may be slow.
     def show(request: Request) -> Response:
         started = time.perf_counter()
-        context = find_context(request)
         try:
             with limit_wait(_MAX_WAIT_S):
-                view = read(context.store, request)
+                view = read(find_context(request).store, request)
         except StillComputing as waiting:
-            return _show_computing(request, section, waiting.results)
+            text = render_page(request, "computing.html", section, results=waiting.results)
+            # The header reloads the page without a script.
+            refresh = {"Refresh": str(_RELOAD_S)}
+            return Response(text, 202, media_type="text/html", headers=refresh)
         seen = time.perf_counter()
-        text = context.templates.get_template(template).render(
-            view=view,
-            section=section,
-            page_token=context.page_token,
-            where=context.store.where,
-            address=request.url.path,
-        )
+        text = render_page(request, template, section, view=view)
         return Response(
             text,
             media_type="text/html",
@@ -98,17 +95,16 @@ def build_page_routes(
     return [Route(path, show, methods=["GET"]), build_api_route(api_path, read)]
 
 
-def _show_computing(request: Request, section: Section, results: int) -> Response:
+def render_page(request: Request, template: str, section: Section | None, **values: Any) -> str:
+    """Render a template with the values that every page has."""
     context = find_context(request)
-    text = context.templates.get_template("computing.html").render(
-        results=results,
+    return context.templates.get_template(template).render(
         section=section,
         page_token=context.page_token,
         where=context.store.where,
         address=request.url.path,
+        **values,
     )
-    # The header reloads the page without a script.
-    return Response(text, 202, media_type="text/html", headers={"Refresh": str(_RELOAD_S)})
 
 
 def build_api_route(path: str, read: ReadPage) -> Route:
@@ -161,11 +157,26 @@ def find_run(store: Store, wanted: str) -> Run:
         raise HTTPException(404, error.message) from None
 
 
-def read_number(request: Request, name: str) -> int | None:
+def read_number(request: Request, name: str, *, low: int = 0, high: int = 10**9) -> int | None:
     """Return a parameter of the query that is a whole number; None without it."""
     text = read_parameter(request, name)
     if not text:
         return None
-    if not (text.isascii() and text.isdecimal() and len(text) < 18):
-        raise ConfigError(f"the parameter {name!r} must be a number, not {text[:40]!r}")
+    # The length first: `int` of a very long text takes long. `isdecimal` alone allows other digits.
+    if not (text.isascii() and text.isdecimal() and len(text) < 18 and low <= int(text) <= high):
+        raise ConfigError(f"{name} must be a whole number from {low} to {high}, not {text[:40]!r}")
     return int(text)
+
+
+def read_choice(request: Request, name: str, choices: Sequence[str]) -> str | None:
+    """Return a parameter of the query that is one of a few words; None without it."""
+    text = read_parameter(request, name)
+    if text and text not in choices:
+        raise ConfigError(f"{name} must be one of {', '.join(choices)}, not {text[:60]!r}")
+    return text or None
+
+
+def copy_fields(model: type[_ViewT], source: object, /, **others: Any) -> _ViewT:
+    """Build a model from the attributes of the same names, and from `others`."""
+    names = model.model_fields.keys() - others.keys()
+    return model(**{name: getattr(source, name) for name in names}, **others)

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -28,8 +29,9 @@ MAX_QUOTED_CHARS = 80
 _UNITS = ("", " k", " M", " G", " T")
 
 
+@cache
 def build_templates() -> Environment:
-    """Build the environment of all templates."""
+    """Return the environment of all templates, compiled once for all viewers of the process."""
     environment = Environment(
         loader=PackageLoader("assay.web"),
         autoescape=True,

@@ -11,7 +11,7 @@ from starlette.routing import Route
 from assay.errors import AssayError, ConfigError
 from assay.runner import build_run_report, describe_run
 from assay.stats import NOISE, RunSummary, find_score_range
-from assay.store import Run, RunRow, Store, TableQuery, TableRow
+from assay.store import Run, RunRow, Store, TableQuery
 
 from .event_stream import Change, stream_changes
 from .figures import FigureCache
@@ -19,9 +19,11 @@ from .page import (
     PageModel,
     build_api_route,
     build_page_routes,
+    copy_fields,
     encode_segment,
     find_context,
     find_run,
+    read_number,
     read_parameter,
     read_segment,
 )
@@ -188,6 +190,7 @@ class RunView(PageModel):
     """The recording that the run replayed."""
 
     failures: tuple[dict[str, Any], ...]
+    not_judged: dict[str, Any]
     low_scores: dict[str, Any]
     training: dict[str, Any] | None
     samples: tuple[dict[str, Any], ...]
@@ -298,23 +301,34 @@ def _read_table(run: Run, row: RunRow, request: Request, marks: tuple[float, flo
         descending=read_parameter(request, "order") == "desc",
     )
     table, group = run.table(), read_parameter(request, "group")
-    size = _read_size(request)
+    size = read_number(request, "size", low=1, high=_MAX_ROWS) or ROWS_PER_PAGE
     after, before = read_parameter(request, "after"), read_parameter(request, "before")
     page = table.read_page(query, size=size, after=after or None, before=before or None)
     labels = run.find_labels(each.key for each in page.rows)
     groups, more = table.group_rows(group, query.filter) if group else ([], False)
     total = row.totals.recorded + row.totals.failed
     names = dict.fromkeys(name for each in page.rows for name in each.metrics)
-    verdicts = {key: label.verdict for key, label in labels.items()}
+    # Counting what a filter selects takes long, unless all of it is on this page.
+    is_whole = page.next is None and page.previous is None
     return TableView(
         run=run.id,
         filter=query.filter,
         sort=query.sort,
         descending=query.descending,
-        rows=tuple(_describe_row(each, verdicts.get(each.key)) for each in page.rows),
+        rows=tuple(
+            copy_fields(
+                SampleRow,
+                each,
+                id=each.sample_id,
+                failed=each.boundary,
+                seconds=each.latency_s,
+                verdict=labels[each.key].verdict if each.key in labels else None,
+            )
+            for each in page.rows
+        ),
         next=page.next,
         previous=page.previous,
-        matched=_count_quickly(query.filter, total, page.next, page.previous, len(page.rows)),
+        matched=total if not query.filter else len(page.rows) if is_whole else None,
         total=total,
         metrics=tuple(list(names)[:_MAX_SHOWN_METRICS]),
         fields=tuple(table.read_field_names()),
@@ -325,44 +339,6 @@ def _read_table(run: Run, row: RunRow, request: Request, marks: tuple[float, flo
         low_is_good=is_low_good(run),
         pass_mark=marks[0],
         fail_mark=marks[1],
-    )
-
-
-def _count_quickly(
-    filter_text: str, total: int, following: str | None, before: str | None, shown: int
-) -> int | None:
-    if not filter_text:
-        return total
-    return shown if following is None and before is None else None
-
-
-def _read_size(request: Request) -> int:
-    text = read_parameter(request, "size", str(ROWS_PER_PAGE))
-    if not (text.isascii() and text.isdecimal() and 0 < int(text[:9]) <= _MAX_ROWS):
-        raise ConfigError(f"size must be a number from 1 to {_MAX_ROWS}, not {text[:40]!r}")
-    return int(text)
-
-
-def _describe_row(row: TableRow, verdict: str | None) -> SampleRow:
-    return SampleRow(
-        key=row.key,
-        id=row.sample_id,
-        repeat=row.repeat,
-        index=row.index,
-        status=row.status,
-        score=row.score,
-        failed=row.boundary,
-        label=row.label,
-        answer=row.answer,
-        expected=row.expected,
-        reason=row.reason,
-        metrics=row.metrics,
-        fields=row.fields,
-        input_tokens=row.input_tokens,
-        output_tokens=row.output_tokens,
-        cost_usd=row.cost_usd,
-        seconds=row.latency_s,
-        verdict=verdict,
     )
 
 

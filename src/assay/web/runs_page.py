@@ -9,13 +9,19 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
-from assay.errors import ConfigError
 from assay.runner import build_run_label
 from assay.stats import estimate_interval, read_recorded_bounds
 from assay.store import RunRow, RunStatus, Store
 
 from .event_stream import Change, stream_changes
-from .page import PageModel, build_page_routes, find_context, read_parameter
+from .page import (
+    PageModel,
+    build_page_routes,
+    find_context,
+    read_choice,
+    read_number,
+    read_parameter,
+)
 
 RUNS_PER_PAGE = 100
 # Older runs are reached by paging; a search through them all would read each one's totals.
@@ -95,9 +101,8 @@ class RunsView(PageModel):
 def read_runs(store: Store, request: Request) -> RunsView:
     """Read one page of runs that match the search."""
     query, name = read_parameter(request, "q").strip(), read_parameter(request, "name")
-    status, page = read_parameter(request, "status"), _read_page_number(request)
-    if status and status not in STATUSES:
-        raise ConfigError(f"status must be one of {', '.join(STATUSES)}, not {status[:40]!r}")
+    status = read_choice(request, "status", STATUSES) or ""
+    page = read_number(request, "page", low=1, high=10_000) or 1
     is_search = bool(query or name or status)
     # One more than is shown, and the runs before those, so that the last one has its change too.
     limit = _MAX_SEARCHED if is_search else page * RUNS_PER_PAGE + RUNS_PER_PAGE
@@ -130,18 +135,12 @@ def read_runs(store: Store, request: Request) -> RunsView:
     )
 
 
-def _read_page_number(request: Request) -> int:
-    text = read_parameter(request, "page", "1")
-    if not (text.isascii() and text.isdecimal() and 0 < int(text[:9]) <= 10_000):
-        raise ConfigError(f"page must be a number from 1 to 10000, not {text[:40]!r}")
-    return int(text)
-
-
 def _matches(row: RunRow, words: list[str]) -> bool:
     if not words:
         return True
     agent = find_agent_name(row.spec.config)
     texts = (row.id, build_run_label(row), agent, row.spec.dataset, row.status)
+    # One text: the words of a search may be in different columns.
     text = " ".join(filter(None, texts)).lower()
     return all(word in text for word in words)
 

@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from assay.stats import RunSummary
 from assay.store import Run, Store, TableQuery
-from assay.types import DataBlock, Failure, Message, Sample, build_label
+from assay.types import DataBlock, Message, Sample, build_label
 
 from .attachments import find_image_problem, read_file
 from .conversations import MAIN, ConversationNode, ShownConversation, list_conversations
@@ -23,6 +23,7 @@ from .label_page import LabelView, find_author, read_label
 from .page import (
     PageModel,
     build_page_routes,
+    copy_fields,
     encode_segment,
     find_context,
     find_run,
@@ -252,7 +253,12 @@ def read_sample(store: Store, request: Request) -> SampleView:
         sort=read_parameter(request, "sort") or "position",
         descending=read_parameter(request, "order") == "desc",
     )
-    marks = _read_marks(run)
+    # Only stored statistics: computing them reads all results of the run.
+    stored = run.find_summary()
+    marks = _USUAL_MARKS
+    if stored is not None:
+        marks = find_marks(run, RunSummary.model_validate_json(stored))
+    failure = sample.failure
     before, after = run.table().find_neighbours(key, table)
     rows = run.find_repeats(key)
     attempts = list(islice(run.attempts(key=key), _MAX_TABS + 1))
@@ -269,32 +275,33 @@ def read_sample(store: Store, request: Request) -> SampleView:
         previous=before,
         next=after,
         repeats=tuple(
-            RepeatTab(
-                key=row.key,
-                repeat=row.repeat,
+            copy_fields(
+                RepeatTab,
+                row,
                 score=row.score if row.valid else None,
-                status=row.status,
                 failed=row.boundary is not None,
             )
             for row in rows[:_MAX_TABS]
         ),
         more_repeats=max(len(rows) - _MAX_TABS, 0),
-        attempts=tuple(
-            AttemptTab(
-                number=each.number,
-                boundary=each.boundary,
-                kind=each.kind,
-                recorded_at=each.recorded_at,
-            )
-            for each in attempts[:_MAX_TABS]
-        ),
+        attempts=tuple(copy_fields(AttemptTab, each) for each in attempts[:_MAX_TABS]),
+        # Counted only where not all are shown: a sample may have thousands.
         more_attempts=sum(1 for _ in run.attempts(key=key)) - _MAX_TABS
         if len(attempts) > _MAX_TABS
         else 0,
         answer=_show_field(sample.response, "answer"),
         expected=_show_field(_to_text(sample.ground_truth), "expected"),
         score=score,
-        failure=_read_failure(sample.failure),
+        failure=None
+        if failure is None
+        else FailureView(
+            boundary=str(failure.boundary),
+            kind=failure.kind,
+            message=failure.message[:_MAX_FIELD_CHARS],
+            retryable=failure.retryable,
+            # The end of a traceback names the error.
+            traceback=(failure.traceback or "")[-_MAX_FIELD_CHARS:],
+        ),
         figures=_read_figures(sample),
         conversation=conversation.node,
         conversations=tuple(each.node for each in conversations),
@@ -320,14 +327,6 @@ def _find_sample(store: Store, request: Request) -> tuple[Run, Sample, str, int]
     if found is None:
         raise HTTPException(404, "the run has no such sample")
     return run, found.sample, found.key, found.repeat
-
-
-def _read_marks(run: Run) -> tuple[float, float]:
-    # Only stored statistics: computing them reads all results of the run.
-    stored = run.find_summary()
-    return (
-        _USUAL_MARKS if stored is None else find_marks(run, RunSummary.model_validate_json(stored))
-    )
 
 
 def _choose_conversation(
@@ -364,19 +363,6 @@ def _describe_matches(find: str, matches: list[int], page: TurnsPage) -> SearchM
         numbers=tuple(matches[:_MAX_LISTED_MATCHES]),
         previous=before[-1] if before else None,
         next=after[0] if after else None,
-    )
-
-
-def _read_failure(failure: Failure | None) -> FailureView | None:
-    if failure is None:
-        return None
-    return FailureView(
-        boundary=str(failure.boundary),
-        kind=failure.kind,
-        message=failure.message[:_MAX_FIELD_CHARS],
-        retryable=failure.retryable,
-        # The end of a traceback names the error.
-        traceback=(failure.traceback or "")[-_MAX_FIELD_CHARS:],
     )
 
 
@@ -463,10 +449,18 @@ def read_text(store: Store, request: Request) -> TextView:
     """Read a part of a long text: of a message, or of a field of the sample."""
     run, sample, key, _ = _find_sample(store, request)
     part, turn = read_parameter(request, "part"), read_number(request, "turn")
-    if turn is None:
-        text = _read_field(sample, part)
-    else:
+    text: str | None
+    if turn is not None:
         text = read_part(_find_message(sample, request, turn), part)
+    elif part == "answer":
+        text = sample.response
+    else:
+        fields = {
+            "expected": sample.ground_truth,
+            "row": sample.input,
+            "metadata": _leave_out_subagents(sample.metadata),
+        }
+        text = _to_text(fields[part]) if part in fields else None
     if text is None:
         raise HTTPException(404, "the sample has no such text")
     offset = min(read_number(request, "offset") or 0, len(text))
@@ -487,16 +481,6 @@ def read_text(store: Store, request: Request) -> TextView:
             if (value := read_parameter(request, name))
         },
     )
-
-
-def _read_field(sample: Sample, part: str) -> str | None:
-    fields = {
-        "answer": lambda: sample.response,
-        "expected": lambda: _to_text(sample.ground_truth),
-        "row": lambda: _to_text(sample.input),
-        "metadata": lambda: _to_text(_leave_out_subagents(sample.metadata)),
-    }
-    return fields[part]() if part in fields else None
 
 
 def _find_message(sample: Sample, request: Request, number: int) -> Message:

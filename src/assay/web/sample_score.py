@@ -9,9 +9,9 @@ from markupsafe import Markup
 from assay.scorers import is_check_passed
 from assay.types import EvaluateResult, Message, Metric, Sample, StepOutput
 
+from .charts import draw_steps
 from .conversations import MAIN, SUBAGENT, ShownConversation
 from .page import PageModel
-from .sample_charts import draw_steps
 from .text_marks import find_quote, read_excerpt
 from .transcript import iterate_texts
 
@@ -142,6 +142,7 @@ def read_score(sample: Sample, conversations: Sequence[ShownConversation]) -> Sc
         ),
         more_metrics=max(len(result.metrics) - _MAX_METRICS, 0),
         judges=tuple(str(each)[:100] for each in judges[:20]) if isinstance(judges, list) else (),
+        # Anything may be in the record of a result: values of other types are not shown.
         votes=votes if type(votes) is int else None,
         rubric=str(judgement["rubric"])[:100] if "rubric" in judgement else None,
         steps=steps,
@@ -172,6 +173,7 @@ class _Locator:
         evidence = extra.get("evidence")
         quotes: tuple[Quote, ...]
         places: tuple[Place, ...] = ()
+        # Judges list their quotes. Checks name turns and quote words in their reason.
         if isinstance(evidence, list):
             quotes = tuple(self._read_evidence(evidence))
         else:
@@ -256,7 +258,7 @@ class _Locator:
         for each in self._conversations:
             if agent is None and each.node.name == MAIN:
                 return each
-            # Checks cut a long id of a subagent.
+            # Compared as checks write it: quoted, and cut if it is long.
             if agent is not None and each.node.id is not None and f"{each.node.id!r:.80}" == agent:
                 return each
         return None
@@ -289,6 +291,7 @@ def _read_opinions(extra: Mapping[str, Any]) -> Iterator[JudgeVote]:
 
 
 def _read_steps(sample: Sample) -> StepsView | None:
+    # Rewards of the environment itself come before those that a scorer returned.
     own = None if sample.trajectory is None else sample.trajectory.evaluation_result
     outputs: Sequence[StepOutput] = ()
     for result in (own, sample.score):

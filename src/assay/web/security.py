@@ -71,10 +71,6 @@ class AccessRules:
             return True
         return self.host in _WILDCARDS and _is_ip_address(name)
 
-    def allows_token(self, given: str | None) -> bool:
-        """Whether this is the access token, compared in constant time."""
-        return self.access_token is None or _is_same_secret(given, self.access_token)
-
 
 class SecurityMiddleware:
     """Refuses requests that break the rules, and adds the security headers to every response."""
@@ -141,9 +137,13 @@ def find_refusal(scope: Scope, headers: Mapping[str, str], rules: AccessRules) -
         return Refusal(403, "the Host header does not name this server; open the printed address")
     if len(scope["raw_path"]) + len(scope["query_string"]) > _MAX_URL_BYTES:
         return Refusal(414, "the address is too long")
-    if _is_from_another_site(headers):
+    # A link on another site may lead here; nothing else of another site may load our pages, as
+    # even the time of an answer reveals something. Programs send no such header.
+    site, mode = headers.get("sec-fetch-site", "none"), headers.get("sec-fetch-mode", "")
+    if site in ("cross-site", "same-site") and mode != "navigate":
         return Refusal(403, "the request was sent by another site")
-    if not rules.allows_token(_find_access_token(scope, headers, rules.cookie)):
+    given = _find_access_token(scope, headers, rules.cookie)
+    if rules.access_token is not None and not _is_same_secret(given, rules.access_token):
         return Refusal(401, "a token is required; open the address that `assay view` printed")
     if scope["method"] not in _READ_METHODS:
         return _find_write_refusal(scope, headers, rules)
@@ -169,13 +169,6 @@ def _find_write_refusal(
     return None
 
 
-def _is_from_another_site(headers: Mapping[str, str]) -> bool:
-    # A link on another site may lead here; nothing else of another site may load our pages, as
-    # even the time of an answer reveals something. Programs send no such header.
-    site, mode = headers.get("sec-fetch-site", "none"), headers.get("sec-fetch-mode", "")
-    return site in ("cross-site", "same-site") and mode != "navigate"
-
-
 def _find_access_token(scope: Scope, headers: Mapping[str, str], cookie: str) -> str | None:
     scheme, _, bearer = headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
@@ -190,6 +183,7 @@ def _find_access_token(scope: Scope, headers: Mapping[str, str], cookie: str) ->
 
 
 def _is_same_secret(given: str | None, expected: str) -> bool:
+    # In constant time: how long a comparison takes must not reveal how much of it is right.
     return given is not None and hmac.compare_digest(given.encode(), expected.encode())
 
 

@@ -10,10 +10,10 @@ from starlette.requests import Request
 
 from assay.errors import ConfigError
 from assay.runner import build_session_label
-from assay.store import Run, RunRow, Store, TableQuery, TableRow
+from assay.store import Run, Store, TableQuery, TableRow
 
 from .failure_groups import list_tool_errors
-from .page import PageModel, build_page_routes, find_run, read_parameter
+from .page import PageModel, build_page_routes, copy_fields, find_run, read_parameter
 
 _SESSIONS_PER_PAGE = 25
 _MAX_RUNS_SEARCHED = 1000
@@ -72,20 +72,20 @@ class SessionsView(PageModel):
     runs: tuple[IngestedRun, ...]
     """Imports, newest first."""
 
-    run: str | None
+    run: str | None = None
     """The import that is shown."""
 
     query: str
-    found: int | None
+    found: int | None = None
     """Sessions that the search found; None without a search."""
 
-    sessions: tuple[ListedSession, ...]
+    sessions: tuple[ListedSession, ...] = ()
     """Newest first."""
 
-    next: str | None
-    previous: str | None
+    next: str | None = None
+    previous: str | None = None
     saved: tuple[SavedSession, ...]
-    address: str
+    address: str = ""
     """The parameters of the address, without the place of the page."""
 
 
@@ -107,25 +107,22 @@ def read_sessions(store: Store, request: Request) -> SessionsView:
     runs = [row for row in store.runs(limit=_MAX_RUNS_SEARCHED) if "ingest" in row.spec.config]
     wanted, query = read_parameter(request, "run"), read_parameter(request, "q").strip()
     saved = tuple(
-        SavedSession(
-            id=row.id,
-            model=f"{row.provider}:{row.model}",
-            status=row.status,
-            messages=row.messages,
-            updated_at=row.updated_at,
-        )
+        copy_fields(SavedSession, row, model=f"{row.provider}:{row.model}")
         for row in store.list_sessions(limit=_MAX_SAVED)
     )
     view = SessionsView(
-        runs=tuple(map(_describe_import, runs)),
-        run=None,
+        runs=tuple(
+            IngestedRun(
+                id=row.id,
+                source=str(row.spec.config["ingest"]),
+                path=row.spec.dataset,
+                created_at=row.spec.created_at,
+                sessions=row.totals.recorded,
+            )
+            for row in runs
+        ),
         query=query,
-        found=None,
-        sessions=(),
-        next=None,
-        previous=None,
         saved=saved,
-        address="",
     )
     if not runs and not wanted:
         return view
@@ -157,16 +154,6 @@ def build_search(query: str) -> str:
     # As JSON strings: quotes and backslashes of a word stay part of it.
     quoted = (json.dumps(word, ensure_ascii=False) for word in words)
     return " and ".join(f"({word} or project ~ {word} or directory ~ {word})" for word in quoted)
-
-
-def _describe_import(row: RunRow) -> IngestedRun:
-    return IngestedRun(
-        id=row.id,
-        source=str(row.spec.config["ingest"]),
-        path=row.spec.dataset,
-        created_at=row.spec.created_at,
-        sessions=row.totals.recorded,
-    )
 
 
 def _describe_session(store: Store, run: Run, row: TableRow) -> ListedSession:

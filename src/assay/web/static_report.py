@@ -17,11 +17,12 @@ from assay import __version__
 from assay.errors import ConfigError
 from assay.runner import RunReport, build_run_report
 from assay.stats import find_score_range
-from assay.store import Run, Store, TableQuery, TableRow, now
-from assay.types import Sample, write_private
+from assay.store import Run, Store, TableQuery, now
+from assay.types import Sample, check_file_target, write_private
 
 from .charts import draw_element
 from .compare_page import MAX_RUNS, CompareView, build_comparison, find_commit
+from .failure_groups import read_table_rows
 from .render import build_templates
 from .run_page import find_marks, grade_score, is_low_good
 from .runs_page import find_agent_name
@@ -43,7 +44,6 @@ _TEXTS_OF_A_LINE = 4
 _MIN_EXCERPT_CHARS, _MAX_EXCERPT_CHARS = 40, 240
 _MAX_TURN_CHARS = 4_000
 _MAX_TURNS = 60
-_ROWS_PER_PAGE = 200
 _FAILED, _NOT_FAILED = "not failed = unknown", "failed = unknown"
 
 
@@ -78,9 +78,9 @@ class RunSection:
     passes: bool
     """Whether the mean reaches the threshold; False without one."""
 
-    samples: tuple[ReportSample, ...]
-    samples_left_out: int
-    transcripts_left_out: int
+    samples: tuple[ReportSample, ...] = ()
+    samples_left_out: int = 0
+    transcripts_left_out: int = 0
 
 
 def write_static_report(
@@ -111,8 +111,7 @@ def write_static_report(
 
 def check_report_target(target: Path, *, force: bool) -> None:
     """Raise `ConfigError` when a report cannot or must not be written to this file."""
-    if target.is_dir():
-        raise ConfigError(f"{target} is a folder", hint="pass a file name, such as report.html")
+    check_file_target(target)
     if target.exists() and not force:
         raise ConfigError(f"{target} already exists", hint="pass --force to overwrite it")
     if not target.parent.is_dir():
@@ -161,9 +160,6 @@ def _describe_section(run: Run) -> RunSection:
         report=report,
         scale=find_score_range(report.summary),
         passes=mean is not None and threshold is not None and sign * (mean - threshold) >= 0,
-        samples=(),
-        samples_left_out=0,
-        transcripts_left_out=0,
     )
 
 
@@ -175,7 +171,8 @@ def _fill_section(
     marks, low_is_good = find_marks(run, section.report.summary), is_low_good(run)
     samples: list[ReportSample] = []
     without = 0
-    for row in _read_worst_first(run):
+    worst_first = TableQuery(filter=_NOT_FAILED, sort="score", descending=low_is_good)
+    for row in read_table_rows(run, TableQuery(filter=_FAILED), worst_first):
         anchor = f"s-{hashlib.sha256(f'{run.id}/{row.key}'.encode()).hexdigest()[:12]}"
         most = budget.excerpt_chars
         grade = grade_score(row.score, marks, low_is_good=low_is_good)
@@ -203,19 +200,6 @@ def _fill_section(
             "transcripts_left_out": without,
         }
     )
-
-
-def _read_worst_first(run: Run) -> Iterator[TableRow]:
-    table = run.table()
-    worst = TableQuery(filter=_NOT_FAILED, sort="score", descending=is_low_good(run))
-    for query in (TableQuery(filter=_FAILED), worst):
-        after: str | None = None
-        while True:
-            page = table.read_page(query, size=_ROWS_PER_PAGE, after=after)
-            yield from page.rows
-            after = page.next
-            if after is None:
-                break
 
 
 def _cut_turns(sample: Sample) -> Iterator[ReportTurn]:

@@ -14,6 +14,7 @@ _MAX_QUOTE_CHARS = 2000
 _MAX_MARKS = 200
 _GAP = re.compile(r"\[?(?:\.\.\.|…)\]?")
 _ESCAPES = re.compile(r"\\[nrt]|\\(?=[\"'\\/])")
+_PLAIN_MARKS = {"“": '"', "”": '"', "‘": "'", "’": "'", "\u2212": "-"}
 _QUOTE_MARKS = {"'": "['‘’]", '"': '["“”]', "-": "[-\u2212]"}
 _EXCERPT = re.compile(r"""…?('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""")
 
@@ -50,14 +51,10 @@ def _build_pattern(words: tuple[str, ...]) -> re.Pattern[str] | None:
     if not joined:
         return None
     parts = (
-        "".join(_QUOTE_MARKS.get(_plain(each), re.escape(each)) for each in word)
+        "".join(_QUOTE_MARKS.get(_PLAIN_MARKS.get(each, each), re.escape(each)) for each in word)
         for word in joined.split()
     )
     return re.compile(r"\s+".join(parts))
-
-
-def _plain(character: str) -> str:
-    return {"“": '"', "”": '"', "‘": "'", "’": "'", "\u2212": "-"}.get(character, character)
 
 
 def read_excerpt(reason: str, start: int) -> str | None:

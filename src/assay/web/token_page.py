@@ -79,8 +79,13 @@ def read_tokens(store: Store, request: Request) -> TokensView:
         raise HTTPException(404, "the run has no such sample")
     sample, problem = found.sample, None
     chain = read_number(request, "chain") or 0
+    calls = [] if sample.trajectory is None else sample.trajectory.calls
     try:
-        chains = _list_chains(sample)
+        # A training records tokens of the sample itself, other runs those of its calls.
+        if sample.tokens and not any(call.completion_ids is not None for call in calls):
+            chains = [sample]
+        else:
+            chains = tokenize_sample(sample)
     except TokenError as error:
         chains, problem = [], error.message
     if chains and chain >= len(chains):
@@ -109,13 +114,6 @@ def read_tokens(store: Store, request: Request) -> TokensView:
     )
 
 
-def _list_chains(sample: Sample) -> list[Sample]:
-    calls = [] if sample.trajectory is None else sample.trajectory.calls
-    if sample.tokens and not any(call.completion_ids is not None for call in calls):
-        return [sample]
-    return tokenize_sample(sample)
-
-
 def _classify_tokens(sample: Sample, shown: Sample) -> list[TokenKind]:
     """Return the kind of each token. A mask of the sample itself may exclude sampled ones."""
     own = sample.loss_mask if sample.tokens == shown.tokens and sample.loss_mask else None
@@ -138,22 +136,21 @@ def _build_tokens(
     tokens = []
     for place in places:
         number, kind = shown.tokens[place], kinds[place]
-        logprob = None if logprobs is None or kind == "context" else logprobs[place]
+        logprob, shade = None, None
+        if logprobs is not None and kind != "context":
+            logprob = logprobs[place]
+            doubt = 1.0 - math.exp(min(logprob, 0.0))
+            shade = min(int(doubt * (_SHADES + 1)), _SHADES)
         tokens.append(
             Token(
                 id=number,
                 text=None if decode is None else decode(number),
                 kind=kind,
                 logprob=logprob,
-                shade=None if logprob is None else _find_shade(logprob),
+                shade=shade,
             )
         )
     return tokens
-
-
-def _find_shade(logprob: float) -> int:
-    probability = math.exp(min(logprob, 0.0))
-    return min(int((1.0 - probability) * (_SHADES + 1)), _SHADES)
 
 
 ROUTES = build_page_routes(

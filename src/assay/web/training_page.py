@@ -7,9 +7,8 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from assay.errors import ConfigError
-from assay.runner import Steps, Training, read_training
-from assay.stats import Comparison, Interval, compare, format_number, mean_interval
+from assay.runner import Training, read_training
+from assay.stats import Comparison, compare, format_number, mean_interval
 from assay.store import ResultRow, Run, RunStatus, Store
 from assay.train import compute_advantages
 from assay.types import Sample, build_label
@@ -20,7 +19,7 @@ from .page import (
     build_page_routes,
     encode_segment,
     find_run,
-    read_parameter,
+    read_number,
     read_segment,
 )
 from .value_cache import ValueCache, build_run_key
@@ -188,7 +187,7 @@ def read_training_page(store: Store, request: Request) -> TrainingView:
     if found is None:
         raise HTTPException(404, f"run {run.id!r} is not a training")
     settings = run.spec.config["training"]
-    step = _read_step_parameter(request)
+    step = read_number(request, "step")
     listed = [] if step is None else _read_rollouts(run, step, settings)
     plain = found.plain()
     steps = tuple(StepFigures(**each) for each in plain["steps"])
@@ -206,15 +205,6 @@ def read_training_page(store: Store, request: Request) -> TrainingView:
         rollouts=tuple(_describe_rollouts(listed, settings))[:_MAX_ROLLOUTS],
         rollouts_left_out=max(len(listed) - _MAX_ROLLOUTS, 0),
     )
-
-
-def _read_step_parameter(request: Request) -> int | None:
-    text = read_parameter(request, "step")
-    if not text:
-        return None
-    if not (text.isascii() and text.isdecimal() and len(text) < 10):
-        raise ConfigError(f"step must be a whole number, not {text[:60]!r}")
-    return int(text)
 
 
 @dataclass(frozen=True)
@@ -275,12 +265,23 @@ def _compare_ends(run: Run, training: Training, settings: Mapping[str, Any]) -> 
     steps = training.steps
     if len(steps) < 2:
         return None
+    # A fifth on each side: many prompts, and still far apart.
     size = max(len(steps) // 5, 1)
-    before, after = (_average_steps(part) for part in (steps[:size], steps[-size:]))
+    ends = (steps[:size], steps[-size:])
+    before, after = (
+        mean_interval(total / count for step in part for total, count in step.rewards.values())
+        for part in ends
+    )
     paired: Comparison | None = None
+    # The prompts of resampled steps are in no fixed order: see `read_training`.
     if settings["zero_variance"] != "resample":
-        ends = [{each.first for each in part} for part in (steps[:size], steps[-size:])]
-        paired = compare(*(_select_rows(run, wanted, settings) for wanted in ends), limit=0)
+        sides: list[list[ResultRow]] = []
+        for part in ends:
+            wanted = {each.first for each in part}
+            rows = [row for row in run.results() if _find_step(row, settings) in wanted]
+            # Sorted by sample: a prompt may be in several steps, and pairs are made by sample.
+            sides.append(sorted(rows, key=lambda row: row.sample_id))
+        paired = compare(*sides, limit=0)
     return RewardChange(
         steps=size,
         before=before.mean,
@@ -298,24 +299,15 @@ def _compare_ends(run: Run, training: Training, settings: Mapping[str, Any]) -> 
     )
 
 
-def _average_steps(steps: Sequence[Steps]) -> Interval:
-    prompts = (each for step in steps for each in step.rewards.values())
-    return mean_interval(total / count for total, count in prompts)
-
-
-def _select_rows(run: Run, steps: set[int], settings: Mapping[str, Any]) -> list[ResultRow]:
-    # Sorted by sample: a prompt may be in several steps, and pairs are made by sample.
-    rows = [row for row in run.results() if _find_step(row, settings) in steps]
-    return sorted(rows, key=lambda row: row.sample_id)
-
-
 def _thin_out(steps: Sequence[StepFigures]) -> Sequence[StepFigures]:
+    # More points than a screen has columns only make the page large.
     every = -(-len(steps) // _MAX_POINTS) or 1
     return steps[::every]
 
 
 def _build_metric_point(step: StepFigures, name: str) -> CurvePoint:
     value = (step.metrics or {}).get(name)
+    # A step records metrics of any JSON type.
     known = isinstance(value, int | float) and not isinstance(value, bool)
     return CurvePoint(
         value=float(value) if known and value is not None else None,

@@ -7,6 +7,7 @@ from itertools import islice
 
 from markupsafe import Markup
 
+from assay.formats import read_tool_outcome
 from assay.types import DataBlock, Message, ModelCall, ToolCall
 
 from .attachments import Attachment, decode_text, read_attachment, read_file
@@ -165,14 +166,20 @@ class TranscriptView:
 
     def __init__(self, messages: Sequence[Message], calls: Iterable[ModelCall] = ()) -> None:
         self.messages = messages
-        self._calls = {call.message_index: call for call in calls if call.message_index is not None}
-        self._results = _pair_results(messages)
-        paired = {each for places in self._results.values() for each in places}
+        self.model_calls = {
+            call.message_index: call for call in calls if call.message_index is not None
+        }
+        """The model calls by the positions of the messages that they made."""
+
+        self.results = _pair_results(messages)
+        """The positions of the messages that answer a call, by those of its message and itself."""
+
+        paired = {each for places in self.results.values() for each in places}
         self.places = [place for place in range(len(messages)) if place not in paired]
         """The positions of the messages that are turns of their own."""
 
         self._owners = {
-            result: call for call, results in self._results.items() for result in results
+            result: call for call, results in self.results.items() for result in results
         }
 
     def find_turn(self, number: int) -> int | None:
@@ -212,14 +219,6 @@ class TranscriptView:
             next=last if last < len(self.places) else None,
         )
 
-    def results_of(self, place: int, position: int) -> list[int]:
-        """Return the positions of the messages that answer a call of a message."""
-        return self._results.get((place, position), [])
-
-    def call_of(self, place: int) -> ModelCall | None:
-        """Return the model call that made a message, if it is recorded."""
-        return self._calls.get(place)
-
 
 def read_part(message: Message, part: str) -> str | None:
     """Return the whole text of a part of a message; None for an unknown part."""
@@ -248,9 +247,10 @@ class _TurnBuilder:
         self._left = _MAX_PAGE_CHARS
 
     def build(self, place: int) -> Turn:
-        message, call = self._transcript.messages[place], self._transcript.call_of(place)
+        message, call = self._transcript.messages[place], self._transcript.model_calls.get(place)
         usage = None if call is None else call.usage
         attachments = self._list_attachments(message)
+        # An answer without its call is a turn of its own: its text is that of the result.
         is_result = message.role in _TOOL_ROLES
         return Turn(
             number=place + 1,
@@ -288,7 +288,7 @@ class _TurnBuilder:
             malformed=call.malformed,
             results=tuple(
                 self._build_result(each)
-                for each in self._transcript.results_of(place, position)[:_MAX_CALLS]
+                for each in self._transcript.results.get((place, position), [])[:_MAX_CALLS]
             ),
         )
 
@@ -317,6 +317,7 @@ class _TurnBuilder:
     def _show(self, text: str, part: str, place: int, *, empty: bool = False) -> ShownText | None:
         if not text and not empty:
             return None
+        # Each text gets a little room, or the last turns of a page would be empty.
         room = min(_MAX_TEXT_CHARS, max(self._left, _MIN_TEXT_CHARS))
         shown = text[:room]
         self._left -= len(shown)
@@ -328,16 +329,6 @@ class _TurnBuilder:
             next_offset=room if len(text) > room else None,
             marks=build_marks(shown, quotes=quotes, wanted=self._options.find),
         )
-
-
-def read_tool_outcome(message: Message) -> tuple[bool | None, int | None]:
-    """Return whether a tool's message records a failure, and its exit code; None if unknown."""
-    details = message.details or {}
-    marks = [details[key] for key in ("failed", "is_error") if isinstance(details.get(key), bool)]
-    if isinstance(status := details.get("status"), str):
-        marks.append(status == "error")
-    code = details.get("exit_code")
-    return any(marks) if marks else None, code if type(code) is int else None
 
 
 def _pair_results(messages: Sequence[Message]) -> dict[tuple[int, int], list[int]]:

@@ -11,7 +11,7 @@ from assay.store import ResultRow, Run, Store
 from assay.types import Message, Sample, build_label
 
 from .compare_page import ComparedRun, TextPart, describe_compared_runs, diff_sides
-from .page import PageModel, build_page_routes, find_run, read_parameter
+from .page import PageModel, build_page_routes, find_run, read_number, read_parameter
 
 _TURNS_PER_PAGE = 40
 _MAX_TURN_CHARS = 50_000
@@ -75,7 +75,7 @@ def read_transcript_pair(store: Store, request: Request) -> TranscriptPairView:
     sample_id = read_parameter(request, "id")
     runs = [find_run(store, each) for each in wanted]
     found = [
-        _read_repeat(run, sample_id, _read_number_parameter(request, name))
+        _read_repeat(run, sample_id, read_number(request, name))
         for run, name in zip(runs, ("old", "new"), strict=True)
     ]
     heads = describe_compared_runs([run.row() for run in runs])
@@ -85,7 +85,7 @@ def read_transcript_pair(store: Store, request: Request) -> TranscriptPairView:
     ]
     old, new = (sample.messages for _, sample, _ in found)
     equal = _count_equal(old, new)
-    start = _read_number_parameter(request, "turn")
+    start = read_number(request, "turn")
     # Equal turns are left out unless they are asked for.
     start = equal if start is None else start
     longest = max(len(old), len(new))
@@ -103,15 +103,6 @@ def read_transcript_pair(store: Store, request: Request) -> TranscriptPairView:
         turns=tuple(_pair_turns(old, new, place) for place in range(start, end)),
         next=end if end < longest else None,
     )
-
-
-def _read_number_parameter(request: Request, name: str) -> int | None:
-    text = read_parameter(request, name)
-    if not text:
-        return None
-    if not (text.isascii() and text.isdecimal() and len(text) < 10):
-        raise ConfigError(f"{name} must be a whole number, not {text[:60]!r}")
-    return int(text)
 
 
 def _read_repeat(

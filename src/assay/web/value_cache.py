@@ -56,7 +56,8 @@ class ValueCache:
             if kept is None:
                 self._kept[key] = (results, future)
                 self._total += results
-                self._forget_oldest()
+                while self._total > self._max_results and len(self._kept) > 1:
+                    self._total -= self._kept.popitem(last=False)[1][0]
             self._kept.move_to_end(key)
         if kept is None:
             # A daemon: a viewer that is stopped does not wait for it.
@@ -82,10 +83,6 @@ class ValueCache:
                 if (kept := self._kept.pop(key, None)) is not None:
                     self._total -= kept[0]
             future.set_exception(error)
-
-    def _forget_oldest(self) -> None:
-        while self._total > self._max_results and len(self._kept) > 1:
-            self._total -= self._kept.popitem(last=False)[1][0]
 
 
 def build_run_key(store: Store, row: RunRow) -> tuple[Any, ...]:

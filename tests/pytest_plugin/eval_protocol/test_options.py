@@ -179,6 +179,12 @@ def test_an_adapter_that_returns_something_else_is_refused(tmp_path: Path) -> No
         rows(input_dataset=[str(tmp_path / "rows.jsonl")], dataset_adapter=lambda rows: rows)
 
 
+def test_none_is_the_default_of_an_option() -> None:
+    given = translate(**NO_OP, max_concurrent_rollouts=None, num_runs=None)
+
+    assert (given["concurrency"], given["repeats"]) == (96, 1)
+
+
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"data_loaders": [1]}, "`data_loaders` of eval-protocol is not supported"),
     ({"evaluation_test_kwargs": [{"a": 1}]}, "`evaluation_test_kwargs` of"),
@@ -197,6 +203,15 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         {"input_rows": None, "input_dataset": ["a", "b"], "combine_datasets": False},
         "combine_datasets=False of",
     ),
+    ({"completion_params": 5}, "completion_params=5 is not a list of dictionaries"),
+    ({"filtered_row_ids": "abc"}, "filtered_row_ids='abc' is not a list of row ids"),
+    ({"filtered_row_ids": [5]}, "a row id in `filtered_row_ids` is not text"),
+    ({"input_rows": None, "input_dataset": 5}, "input_dataset=5 is not a list of paths"),
+    ({"max_concurrent_rollouts": "8"}, "max_concurrent_rollouts='8' is not a whole number"),
+    ({"max_dataset_rows": True}, "max_dataset_rows=True is not a whole number"),
+    ({"preprocess_fn": 5}, "preprocess_fn=5 is not a function"),
+    ({"steps": 1.5}, r"steps=1\.5 is not a whole number"),
+    ({"passed_threshold": {"a": 1}}, r"passed_threshold=\{'a': 1\} is not a threshold"),
     ({"rollout_processor": NoOpRolloutProcessor}, "is not a RolloutProcessor"),
     ({"rollout_processor": None}, "`completion_params` is missing"),
     ({"rollout_processor": None, "completion_params": {"model": "m"}}, "is not a list of"),

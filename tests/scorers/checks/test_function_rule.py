@@ -76,7 +76,7 @@ def test_it_passes_from_its_bar_on(bar: str, passed: bool, folder: Path) -> None
         ("own:unsure", "cannot say"),
         (
             "own:wrong",
-            "ScorerFault: the scorer returned a str for sample 'fix' hint: return an "
+            "ScorerFault: the scorer returned a str hint: return an "
             "EvaluateResult, a number or a bool",
         ),
     ],

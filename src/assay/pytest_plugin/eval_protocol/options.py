@@ -1,11 +1,11 @@
 """Translation of eval-protocol's `evaluation_test` options to assay's."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from assay.errors import ConfigError
 from assay.types import Sample
@@ -34,6 +34,21 @@ from .processors import (
 _OPTIONS_WHERE = "@evaluation_test"
 _INPUTS = ("input_dataset", "input_messages", "input_rows")
 _UNSUPPORTED = ("data_loaders", "evaluation_test_kwargs", "exception_handler_config", "logger")
+_WHOLE_NUMBER = (int, "a whole number")
+_FUNCTION = (Callable, "a function")
+_OPTION_TYPES: Mapping[str, tuple[Any, str]] = {
+    "completion_params": (list | tuple, "a list of dictionaries"),
+    "dataset_adapter": _FUNCTION,
+    "filtered_row_ids": (list | tuple | set | frozenset, "a list of row ids"),
+    "input_dataset": (str | Path | list | tuple, "a list of paths"),
+    "max_concurrent_evaluations": _WHOLE_NUMBER,
+    "max_concurrent_rollouts": _WHOLE_NUMBER,
+    "max_dataset_rows": _WHOLE_NUMBER,
+    "num_runs": _WHOLE_NUMBER,
+    "preprocess_fn": _FUNCTION,
+    "rollout_processor_kwargs": (Mapping, "a dictionary"),
+    "steps": _WHOLE_NUMBER,
+}
 _MODES: Mapping[str, dict[str, bool]] = {
     "pointwise": {},
     "groupwise": {"groupwise": True},
@@ -56,6 +71,13 @@ def translate_options(options: Mapping[str, Any], test_folder: str) -> dict[str,
     `test_folder`, the folder of the test file, is the fallback for relative paths. Raises
     `ConfigError` for options that assay does not support.
     """
+    # eval-protocol takes None for the default of an option.
+    options = {name: value for name, value in options.items() if value is not None}
+    for name, (kind, what) in _OPTION_TYPES.items():
+        value = options.get(name)
+        # A bool is an int in Python, but not a count.
+        if name in options and (not isinstance(value, kind) or isinstance(value, bool)):
+            raise ConfigError(f"{name}={value!r:.80} is not {what}", where=_OPTIONS_WHERE)
     _refuse_unsupported(options)
     folder, mode = Path(test_folder), options.get("mode", "pointwise")
     rollout = _translate_processor(options, folder)
@@ -75,7 +97,14 @@ def translate_options(options: Mapping[str, Any], test_folder: str) -> dict[str,
     }
     threshold = options.get("passed_threshold")
     if isinstance(threshold, Mapping):
-        threshold = EvaluationThreshold.model_validate(dict(threshold))
+        try:
+            threshold = EvaluationThreshold.model_validate(dict(threshold))
+        except ValidationError:
+            raise ConfigError(
+                f"passed_threshold={threshold!r:.80} is not a threshold",
+                where=_OPTIONS_WHERE,
+                hint="pass a number, or a dictionary with `success`",
+            ) from None
     if isinstance(threshold, EvaluationThreshold):
         if threshold.standard_error is not None:
             raise _make_unsupported_error(
@@ -89,7 +118,7 @@ def translate_options(options: Mapping[str, Any], test_folder: str) -> dict[str,
 
 def _refuse_unsupported(options: Mapping[str, Any]) -> None:
     for name in _UNSUPPORTED:
-        if options.get(name) not in (None, [None]):
+        if name in options and options[name] != [None]:
             raise _make_unsupported_error(f"`{name}`")
     if options.get("aggregation_method", "mean") != "mean":
         raise _make_unsupported_error(
@@ -114,7 +143,7 @@ def _read_rows(options: Mapping[str, Any], folder: Path) -> DatasetRows:
     (name,) = given
     value = options[name]
     if name == "input_dataset":
-        places = [value] if isinstance(value, str) else [str(place) for place in value]
+        places = [str(place) for place in (value if isinstance(value, list | tuple) else [value])]
         adapter = options.get("dataset_adapter") or default_dataset_adapter
         load: Any = AdaptedFiles(places, adapter, folder)
     elif name == "input_messages":
@@ -132,6 +161,8 @@ def _read_rows(options: Mapping[str, Any], folder: Path) -> DatasetRows:
             raise ConfigError("a row of `input_rows` is not an EvaluationRow", where=_OPTIONS_WHERE)
         load = partial(copy_rows, rows)
     row_ids = options.get("filtered_row_ids")
+    if not all(isinstance(each, str) for each in row_ids or ()):
+        raise ConfigError("a row id in `filtered_row_ids` is not text", where=_OPTIONS_WHERE)
     return DatasetRows(
         load,
         max_rows=options.get("max_dataset_rows"),
@@ -219,10 +250,9 @@ def _take_only_params(processor: RolloutProcessor, options: Mapping[str, Any]) -
 
 
 def _list_params(options: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    given: Any = options.get("completion_params") or ()
     # eval-protocol accepts None in the list for "no parameters".
-    each = [] if isinstance(given, Mapping | str) else [params or {} for params in given]
-    if (given and not each) or not all(isinstance(params, Mapping) for params in each):
+    each = [params or {} for params in options.get("completion_params", ())]
+    if not all(isinstance(params, Mapping) for params in each):
         raise ConfigError("`completion_params` is not a list of dictionaries", where=_OPTIONS_WHERE)
     return each
 

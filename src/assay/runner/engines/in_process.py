@@ -210,6 +210,7 @@ class EvalEngine:
                 self._fatal = error
                 return
             if job is None:
+                admission.withdraw()
                 return
             if reason is not None:
                 # Checked after reading a job: a run without further jobs was not cut short.
@@ -302,6 +303,8 @@ class EvalEngine:
             if job.kept is not None:
                 self._reuse_rollout(job, job.kept)
             elif (rollout := self._start_rollout(job)) is not None:
+                # A result that the dataset brings is about another answer.
+                sample.score = None
                 trajectory = await (
                     rollout if own is None else self._run_with_timeout(rollout, own)
                 )
@@ -392,13 +395,26 @@ class EvalEngine:
             if context.client is not None:
                 limited = isinstance(error, asyncio.CancelledError)
                 reason = _SAMPLE_TIMEOUT if limited else "error"
-                job.sample.trajectory = context.client.trajectory(reason)
+                job.sample.trajectory = paid = context.client.trajectory(reason)
                 job.waited_for = context.client.find_boundary(error) or job.waited_for
+                if paid is not None and any(call.error is None for call in paid.calls):
+                    self._count_cost(paid, job, context)
             raise
-        if context.client is None or context.base_url is not None:
-            new = trajectory if job.replay is None else job.replay.mark(trajectory)
-            self._early.answer(Usage(cost_usd=compute_trajectory_cost(new)))
+        self._count_cost(trajectory, job, context)
         return trajectory
+
+    def _count_cost(self, trajectory: Trajectory, job: RolloutJob, context: RunContext) -> None:
+        """Count the calls of a rollout that were not counted when they were answered."""
+        paid = trajectory if job.replay is None else job.replay.mark(trajectory)
+        if context.client is not None:
+            if context.base_url is None:
+                return
+            # Those through the client of the run were; those at the gateway were not.
+            rest = [call for call in paid.calls if "exchange" not in (call.model_extra or {})]
+            if paid.calls and not rest:
+                return
+            paid = paid.model_copy(update={"calls": rest})
+        self._early.answer(Usage(cost_usd=compute_trajectory_cost(paid)))
 
     async def _run_with_timeout(self, work: Awaitable[_Awaited], own: ActiveTimer) -> _Awaited:
         seconds = self._config.timeout_s

@@ -140,20 +140,16 @@ class ConversationView:
         """Return the calls of these agents; a subagent's follow the call that started it."""
         if agents == "main" or not self._subagents[0]:
             return [] if agents == "subagents" else self.calls
-        calls = list(self._iterate_calls())
-        return [call for call in calls if call.agent] if agents == "subagents" else calls
-
-    def _iterate_calls(self) -> Iterator[AnsweredCall]:
         by_call: dict[int | None, list[ConversationView]] = {}
         for inner, place in self._subagents[0]:
             by_call.setdefault(place, []).append(inner)
+        calls: list[AnsweredCall] = []
         for place, call in enumerate(self.calls):
-            yield call
-            for inner in by_call.get(place, ()):
-                yield from inner.calls
+            calls.append(call)
+            calls += (each for inner in by_call.get(place, ()) for each in inner.calls)
         # Subagents that no recorded call started come last.
-        for inner in by_call.get(None, ()):
-            yield from inner.calls
+        calls += (each for inner in by_call.get(None, ()) for each in inner.calls)
+        return [call for call in calls if call.agent] if agents == "subagents" else calls
 
     @cached_property
     def _subagents(self) -> tuple[list[tuple["ConversationView", int | None]], str | None]:

@@ -1,5 +1,6 @@
 """The result of a check on one sample, and the excerpts that its reason quotes."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .conversation import Passage
@@ -24,6 +25,17 @@ class CheckFinding:
 def mark_unscored(reason: str) -> CheckFinding:
     """Return the finding of a check that cannot be decided."""
     return CheckFinding(None, reason)
+
+
+def combine_findings(findings: Iterable[CheckFinding], *, every: bool) -> CheckFinding:
+    """Return the finding that decides: with `every` the first failure, else the first pass."""
+    same: list[CheckFinding] = []
+    for found in findings:
+        if found.passed is not every:
+            return found
+        same.append(found)
+    more = f"; the same of {len(same) - 1} more" if len(same) > 1 else ""
+    return CheckFinding(same[0].passed, same[0].reason + more)
 
 
 def cut_excerpt(text: str, start: int = 0, length: int = _MAX_CHECK_EXCERPT) -> str:

@@ -37,7 +37,7 @@ def _import_function(name: Any, info: ValidationInfo) -> CheckFunction:
     # Code beside the check file is found, as that beside an evaluation file is.
     folder = (info.context or {}).get("folder", Path.cwd())
     try:
-        function = import_code_ref(name, folder=folder, where=name)
+        function = import_code_ref(name, folders=(folder,), where=name)
     except ConfigError as error:
         where = "" if error.where in (None, name) else f"{error.where}: "
         raise InvalidValue(

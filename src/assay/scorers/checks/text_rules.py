@@ -10,7 +10,7 @@ from assay.types import InvalidValue
 from .check_entry import Given, Texts, expand_short_form, refuse_null
 from .conditions import Bounds, Condition, is_equal_json, quote_json
 from .conversation import ConversationView, Passage
-from .findings import CheckFinding, cut_excerpt, describe_beginning, mark_unscored
+from .findings import CheckFinding, combine_findings, cut_excerpt, describe_beginning, mark_unscored
 from .json_paths import JsonPathText
 from .json_schemas import SchemaMapping
 from .patterns import PatternText
@@ -53,19 +53,13 @@ class TextRule(TargetedEntry):
                 passed = None
             return CheckFinding(passed, f"there is no `{self.target}`{self.limits.words}")
         every = self.needs_every if self.of is None else self.of == "every"
-        first: CheckFinding | None = None
-        for passage in passages:
-            try:
-                found = CheckFinding(*self.test(passage))
-            except RecursionError:
-                return mark_unscored(f"{passage.what} in {passage.place} is nested too deep")
-            # With `every` the first failure decides, with `any` the first pass.
-            if found.passed is not every:
-                return found
-            first = first or found
-        assert first is not None  # there is a passage
-        more = f"; the same of {len(passages) - 1} more" if len(passages) > 1 else ""
-        return CheckFinding(first.passed, first.reason + more)
+        return combine_findings(map(self._judge_passage, passages), every=every)
+
+    def _judge_passage(self, passage: Passage) -> CheckFinding:
+        try:
+            return CheckFinding(*self.test(passage))
+        except RecursionError:
+            return mark_unscored(f"{passage.what} in {passage.place} is nested too deep")
 
 
 class Matches(TextRule):

@@ -18,7 +18,7 @@ from .check_entry import (
 )
 from .conditions import ConditionOrValue, quote_json
 from .conversation import AgentScope, AnsweredCall, ConversationView
-from .findings import CheckFinding, cut_excerpt, mark_unscored
+from .findings import CheckFinding, combine_findings, cut_excerpt, mark_unscored
 from .json_paths import JsonPath, parse_json_path
 from .targets import Scope, Turn
 
@@ -69,7 +69,8 @@ class ToolCalled(ToolRule):
         reasons = []
         for name in self.tool_called.tool:
             own = [call for call in calls if call.name == name]
-            reason = _describe_times(name, own)
+            times = "once, in" if len(own) == 1 else f"{len(own)} times, first in"
+            reason = f"{name!r} was {f'called {times} {own[0].place}' if own else 'not called'}"
             if len(own) < least or (most is not None and len(own) > most):
                 wanted = f"at least {least}" if len(own) < least else f"at most {most}"
                 others = "" if own else f"; {_describe_calls(calls)}"
@@ -153,28 +154,21 @@ class ToolArgsMatch(ToolRule):
             others = _describe_calls(reading.list_calls(self.scope))
             return CheckFinding(False, f"no call{self.limits.words}; {others}")
         every = self.tool_args_match.of == "every"
-        first: CheckFinding | None = None
-        for call in calls:
-            problem = None
-            if call.asked.malformed:
-                problem = "its arguments are not a JSON object"
-            for path, condition in () if problem else self.tool_args_match.args.items():
-                values = path.find(call.asked.arguments)
-                missed = [condition.problem(value) for _, value in values]
-                if not values:
-                    problem = f"the argument {path.source!r} is missing"
-                elif None not in missed:
-                    problem = f"{path.source!r} {missed[0]}"
-                if problem:
-                    break
-            reason = f"{call.place} calls {_describe_call(call)}: {problem or 'matches'}"
-            found = CheckFinding(problem is None, reason)
-            if found.passed is not every:
-                return found
-            first = first or found
-        assert first is not None  # there is a call
-        more = f"; the same of {len(calls) - 1} more" if len(calls) > 1 else ""
-        return CheckFinding(first.passed, first.reason + more)
+        return combine_findings(map(self._judge_call, calls), every=every)
+
+    def _judge_call(self, call: AnsweredCall) -> CheckFinding:
+        problem = "its arguments are not a JSON object" if call.asked.malformed else None
+        for path, condition in () if problem else self.tool_args_match.args.items():
+            values = path.find(call.asked.arguments)
+            missed = [condition.problem(value) for _, value in values]
+            if not values:
+                problem = f"the argument {path.source!r} is missing"
+            elif None not in missed:
+                problem = f"{path.source!r} {missed[0]}"
+            if problem:
+                break
+        reason = f"{call.place} calls {_describe_call(call)}: {problem or 'matches'}"
+        return CheckFinding(problem is None, reason)
 
 
 class OneToolRule(ToolRule):
@@ -234,14 +228,6 @@ class NoToolErrors(OneToolRule):
             )
             return mark_unscored(f"the record does not show whether tools failed: {where}")
         return CheckFinding(True, f"{_format_tool_calls(calls)}, none failed")
-
-
-def _describe_times(name: str, calls: list[AnsweredCall]) -> str:
-    if not calls:
-        return f"{name!r} was not called"
-    if len(calls) == 1:
-        return f"{name!r} was called once, in {calls[0].place}"
-    return f"{name!r} was called {len(calls)} times, first in {calls[0].place}"
 
 
 def _format_tool_calls(calls: list[AnsweredCall]) -> str:

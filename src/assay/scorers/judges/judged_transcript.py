@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from assay.formats import read_tool_outcome
 from assay.types import DataBlock, Message, Sample, replace_lone_surrogates
 
 from ..subagents import find_subagents
@@ -146,7 +147,7 @@ def _build_transcript_turns(
 ) -> Iterator[TranscriptTurn]:
     names: dict[str, str] = {}
     for number, message in enumerate(messages, start=first):
-        failed, exit_code = _read_tool_outcome(message)
+        failed, exit_code = read_tool_outcome(message)
         names.update((call.id, call.name) for call in message.tool_calls if call.id is not None)
         blocks = message.content if isinstance(message.content, tuple) else ()
         yield TranscriptTurn(
@@ -161,19 +162,6 @@ def _build_transcript_turns(
             calls=tuple((call.name, call.arguments_text) for call in message.tool_calls),
             other=tuple(block.type for block in blocks if isinstance(block, DataBlock)),
         )
-
-
-def _read_tool_outcome(message: Message) -> tuple[bool | None, int | None]:
-    """Return whether a tool's message records a failure, and its exit code; None if unknown."""
-    if message.role not in ("tool", "function") or not message.details:
-        return None, None
-    details = message.details
-    # Session sources record failures under different keys.
-    marks = [details[key] for key in ("failed", "is_error") if isinstance(details.get(key), bool)]
-    if isinstance(status := details.get("status"), str):
-        marks.append(status == "error")
-    code = details.get("exit_code")
-    return any(marks) if marks else None, code if type(code) is int else None
 
 
 def _build_turn_fields(turn: TranscriptTurn, cutter: "_TextCutter") -> dict[str, Any]:

@@ -128,7 +128,13 @@ class OpenCodeDatabase:
         if not found:
             raise BadRow("the session is no longer in the database", where=where)
         info = _build_session_info(dict(zip(columns, found[0], strict=True)), where)
-        parts = self._read_parts(session_id)
+        # The parts of each message, by id as OpenCode orders them.
+        parts: dict[str, list[dict[str, Any]]] = {}
+        query = "SELECT id, message_id, data FROM part WHERE session_id = ? ORDER BY id"
+        for part_id, message_id, data in self._fetch_rows(query, session_id):
+            part = _parse_cell(data, f"part {part_id}")
+            part |= {"id": part_id, "sessionID": session_id, "messageID": message_id}
+            parts.setdefault(message_id, []).append(part)
         messages = []
         query = "SELECT id, data FROM message WHERE session_id = ? ORDER BY time_created, id"
         for message_id, data in self._fetch_rows(query, session_id):
@@ -153,16 +159,6 @@ class OpenCodeDatabase:
             rows = self._fetch_rows(f"{query} ORDER BY position", session_id)
             todo = [dict(zip(wanted, row, strict=True)) for row in rows]
         return StoredSession(info, messages, todo, stray)
-
-    def _read_parts(self, session_id: str) -> dict[str, list[dict[str, Any]]]:
-        """Return the parts of each message, by id as OpenCode orders them."""
-        found: dict[str, list[dict[str, Any]]] = {}
-        query = "SELECT id, message_id, data FROM part WHERE session_id = ? ORDER BY id"
-        for part_id, message_id, data in self._fetch_rows(query, session_id):
-            part = _parse_cell(data, f"part {part_id}")
-            part |= {"id": part_id, "sessionID": session_id, "messageID": message_id}
-            found.setdefault(message_id, []).append(part)
-        return found
 
     def _fetch_rows(self, query: str, session_id: str) -> list[Any]:
         self._deadline = time.monotonic() + _QUERY_TIMEOUT_S

@@ -90,11 +90,10 @@ class _StoredFamily:
         if isinstance(meta, UnreadableSession):
             return meta
         return RecordedSession(
-            meta, partial(self._read_sample, meta.id), partial(self._read_children, meta.id)
+            meta,
+            lambda: convert_session(self._archive.load(meta.id), self._options),
+            partial(self._read_children, meta.id),
         )
-
-    def _read_sample(self, session_id: str) -> Sample:
-        return convert_session(self._archive.load(session_id), self._options)
 
     def _read_children(self, session_id: str) -> Iterator[RecordedSession | UnreadableSession]:
         for meta in self._archive.children_of(session_id):
