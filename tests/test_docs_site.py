@@ -141,7 +141,7 @@ def test_generated_pages_are_current() -> None:
 def test_every_message_of_the_code_is_listed_with_its_hint() -> None:
     messages = make_errors.build_messages()
 
-    line = "| the scorer returned … for sample … | `ScorerFault` "
+    line = "| the scorer returned a … | `ScorerFault` "
     assert f"{line}| return an EvaluateResult, a number or a bool |" in messages
 
 

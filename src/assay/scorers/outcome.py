@@ -33,9 +33,13 @@ def read_outcome(value: object, sample: Sample) -> EvaluateResult:
         alone = value.item()
         if type(alone) in _NUMBERS:
             return read_outcome(alone, sample)
-    kind = "None" if value is None else f"a {type(value).__name__}"
+    if value is None:
+        raise ScorerFault(
+            "the scorer returned None",
+            hint="return an EvaluateResult, a number or a bool; a test that only asserts ends with "
+            "`return True`",
+        )
     raise ScorerFault(
-        f"the scorer returned {kind}",
-        hint="return an EvaluateResult, a number or a bool"
-        + ("; a test that only asserts ends with `return True`" if value is None else ""),
+        f"the scorer returned a {type(value).__name__}",
+        hint="return an EvaluateResult, a number or a bool",
     )
