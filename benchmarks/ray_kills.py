@@ -118,8 +118,8 @@ def main() -> int:
         folder = Path(temporary) / "project"
         folder.mkdir()
         (folder / "evaluation.py").write_text(_EVALUATION)
-        rows = [json.dumps({"id": f"s{n}", "prompt": f"Q {n}"}) for n in range(args.samples)]
-        (folder / "questions.jsonl").write_text("\n".join(rows))
+        rows = ({"id": f"s{n}", "prompt": f"Q {n}", "answer": "42"} for n in range(args.samples))
+        (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
         with (
             start_server(0.05) as server,
             start_postgresql(Path(temporary)) as url,

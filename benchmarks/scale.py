@@ -185,8 +185,8 @@ def main() -> None:
         folder = Path(temporary) / "project"
         folder.mkdir()
         (folder / "evaluation.py").write_text(_EVALUATION)
-        rows = (f'{{"id": "s{n}", "prompt": "Question {n}"}}' for n in range(args.samples))
-        (folder / "questions.jsonl").write_text("\n".join(rows))
+        rows = ({"id": f"s{n}", "prompt": f"Q {n}", "answer": "42"} for n in range(args.samples))
+        (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
         whole: float | None = None
         for engine in args.engines:
             kind, _, workers = engine.rpartition("-")
