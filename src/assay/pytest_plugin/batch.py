@@ -149,7 +149,7 @@ def _collect_results(
                             f"the function returned sample {each.id!r} in the place of "
                             f"{member.sample.id!r}"
                         )
-                    results[member.key] = read_outcome(each, member.sample)
+                    results[member.key] = read_outcome(each)
                 except ScorerFault as error:
                     results[member.key] = error
     return GroupResults(results)

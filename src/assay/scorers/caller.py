@@ -57,7 +57,7 @@ class ScoreCaller:
             value = await self._call_untrusted(sample)
         if type(value) not in _PLAIN_RESULTS and inspect.isawaitable(value):
             value = await value
-        return read_outcome(value, sample)
+        return read_outcome(value)
 
     def _is_fast(self) -> bool:
         return self._fast_calls >= _TRIALS and not self._slow

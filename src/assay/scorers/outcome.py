@@ -10,7 +10,7 @@ from assay.types import EvaluateResult, Sample, construct_unchecked
 _NUMBERS = frozenset({float, int, bool})
 
 
-def read_outcome(value: object, sample: Sample) -> EvaluateResult:
+def read_outcome(value: object) -> EvaluateResult:
     """Convert a result, a number, a bool, or the sample with its result set, to a result.
 
     Raises `ScorerFault` for anything else: it is never read as 0.0.
@@ -32,7 +32,7 @@ def read_outcome(value: object, sample: Sample) -> EvaluateResult:
     if getattr(value, "shape", None) == () and hasattr(value, "item"):
         alone = value.item()
         if type(alone) in _NUMBERS:
-            return read_outcome(alone, sample)
+            return read_outcome(alone)
     if value is None:
         raise ScorerFault(
             "the scorer returned None",

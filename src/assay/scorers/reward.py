@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from assay.errors import ConfigError
-from assay.types import EvaluateResult, Sample
+from assay.types import EvaluateResult
 
 from .outcome import read_outcome
 
@@ -22,22 +22,16 @@ def reward_function(
     if not callable(function):
         raise ConfigError(f"{function!r} is not a function", where="reward_function")
 
-    def read(value: object, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> EvaluateResult:
-        # Only the id of the sample is used, in the message of a `ScorerFault`.
-        given = (*arguments, *keywords.values())
-        sample = next((each for each in given if isinstance(each, Sample)), None)
-        return read_outcome(value, Sample(id="of this call") if sample is None else sample)
-
     if inspect.iscoroutinefunction(function):
 
         @functools.wraps(function)
         async def score_async(*arguments: Any, **keywords: Any) -> EvaluateResult:
-            return read(await function(*arguments, **keywords), arguments, keywords)
+            return read_outcome(await function(*arguments, **keywords))
 
         return score_async
 
     @functools.wraps(function)
     def score(*arguments: Any, **keywords: Any) -> EvaluateResult:
-        return read(function(*arguments, **keywords), arguments, keywords)
+        return read_outcome(function(*arguments, **keywords))
 
     return score

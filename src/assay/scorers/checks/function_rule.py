@@ -77,7 +77,7 @@ class FunctionRule(CheckEntry):
 def judge_by_function(called: CheckFunction, sample: Sample, *, at_least: float) -> CheckFinding:
     """Call a function with a sample. It passes with a score of `at_least` or more."""
     try:
-        result = read_outcome(called.function(**called.parameters.of(sample)), sample)
+        result = read_outcome(called.function(**called.parameters.of(sample)))
     except Exception as error:
         # User code may raise anything: the other checks and samples continue.
         text = " ".join(error_message(error).split())
