@@ -219,6 +219,8 @@ def test_no_samples_at_all_are_refused(folder: Path) -> None:
         (("--panel", "mock:echo,"), "provider:model"),
         (("--labels", "missing.jsonl"), "cannot be read"),
         (("-o", "samples.jsonl"), "is also an input file; choose another path"),
+        (("-o", "missing/out.jsonl"), "the folder missing does not exist"),
+        (("-o", "."), "is a folder"),
     ],
 )
 def test_a_wrong_request_is_refused_before_a_store_is_made(

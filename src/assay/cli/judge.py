@@ -92,9 +92,9 @@ def main(args: Namespace) -> int:
     scorer = build_judge(args)
     judged = JudgeReport(scorer, _build_calibrator(args, scorer))
     stream: SampleStream | None = None
+    if args.output not in (None, "-"):
+        refuse_to_overwrite(Path(args.output), [Path(args.target)])
     if is_sample_file(args.target):
-        if args.output not in (None, "-"):
-            refuse_to_overwrite(Path(args.output), [Path(args.target)])
         stream = _open_samples(args)
         # Reads the whole file once, so that a bad row is found before a call is paid for.
         if not sum(1 for _ in stream):

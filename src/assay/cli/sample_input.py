@@ -14,7 +14,7 @@ from typing import Self
 from assay.datasets import SampleStream, load_samples
 from assay.errors import ConfigError, DatasetError
 from assay.store import Run
-from assay.types import Sample
+from assay.types import Sample, check_file_target
 
 from .exit_status import InconclusiveError
 from .store_option import open_store
@@ -98,7 +98,13 @@ def open_sample_input(
 
 
 def refuse_to_overwrite(output: Path, inputs: Iterable[Path]) -> None:
-    """Raise `ConfigError` when the output is one of the files that are read."""
+    """Raise `ConfigError` when the output cannot be written, or is one of the files that are read.
+
+    Called first: a wrong path must not show after the samples are judged and paid for.
+    """
+    check_file_target(output)
+    if not output.parent.is_dir():
+        raise ConfigError(f"the folder {output.parent} does not exist", hint="create it first")
     for each in inputs:
         # By identity, not by name: a link to an input would lose it just the same.
         if output.exists() and each.exists() and output.samefile(each):
