@@ -1,5 +1,6 @@
 """`assay gate` from the inside: it says no, and it says when it cannot tell."""
 
+import asyncio
 import json
 from argparse import Namespace
 from pathlib import Path
@@ -9,7 +10,8 @@ import pytest
 
 from assay.cli.gate import main
 from assay.errors import ConfigError
-from assay.runner import Stop
+from assay.runner import Stop, rescore
+from assay.store import Store
 from assay.types import Sample
 from recorded_runs import record, samples, stopped
 
@@ -99,6 +101,27 @@ def test_an_unfinished_run_is_judged_when_that_is_allowed(store: Path) -> None:
 
     assert main(given(store, minimum=0.5)) == 3
     assert main(given(store, minimum=0.5, allow_unfinished=True)) == 0
+
+
+def test_scores_of_an_unfinished_run_do_not_pass(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stop = Stop(grace_s=30)
+
+    def stop_after_one(sample: Sample) -> float:
+        stop.request()
+        return 0.0
+
+    half = record(store, *samples(a=0.0, b=0.0), score_fn=stop_after_one, stop=stop)
+    asyncio.run(rescore(half, lambda sample: 1.0, store=store))
+
+    assert main(given(store, minimum=0.5)) == 3
+    printed = " ".join(capsys.readouterr().out.split())
+    assert f"run '{half}', whose rollouts were scored again, is interrupted, with" in printed
+    assert main(given(store, minimum=0.5, allow_unfinished=True)) == 0
+    with Store.open(store) as opened:
+        opened.delete_run(half)
+    assert main(given(store, minimum=0.5)) == 0
 
 
 def test_json_has_every_check(store: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ from assay.stats import (
     judge_gate,
     summarise_recorded,
 )
-from assay.store import Run, Store
+from assay.store import Run, RunRow, Store
 
 from .arguments import add_flag, add_report_options
 from .output import Line, Styled, format_field, measure_text_width, print_report
@@ -126,17 +126,36 @@ def _judge_recorded_run(
             )
         comparison = compare(baseline, run, limit=0)
     verdict = judge_gate(summary, rule, comparison=comparison)
-    row = run.row()
-    # The missing samples of an unfinished run could turn the verdict either way.
-    if row.status == "completed" or args.allow_unfinished:
+    row = _find_unfinished(store, run)
+    if row is None or args.allow_unfinished:
         return verdict
     total = row.spec.total
     of = "" if total is None else f" of {total * row.spec.repeats}"
+    state = f"is {row.status}, with {row.totals.recorded}{of} results"
     finished = Check(
         name="finished",
         outcome=Outcome.COULD_NOT_TELL,
-        text=f"the run is {row.status}, with {row.totals.recorded}{of} results; resume it, "
-        "or pass --allow-unfinished",
+        text=f"the run {state}; resume it, or pass --allow-unfinished"
+        if row.id == run.id
+        else f"run {row.id!r}, whose rollouts were scored again, {state}; resume it and score "
+        "again, or pass --allow-unfinished",
     )
     checks = (finished, *verdict.checks)
     return Verdict(outcome=Outcome.COULD_NOT_TELL, checks=checks, unscored=verdict.unscored)
+
+
+def _find_unfinished(store: Store, run: Run) -> RunRow | None:
+    """Return the run, or the one whose rollouts it scored again, if it has not ended."""
+    # The missing samples of an unfinished run could turn the verdict either way.
+    while (row := run.row()).status == "completed":
+        source = run.spec.config.get("rescored")
+        if not isinstance(source, str):
+            return None
+        try:
+            run = store.run(source)
+        except ConfigError:
+            # It was deleted, or only the scores were copied to this store: it cannot be resumed.
+            return None
+        if run.id != source:
+            return None
+    return row
