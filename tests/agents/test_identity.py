@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import importlib.util
 import inspect
 import os
 import re
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 
 from assay.agents import identity as description
-from assay.agents.identity import describe_callable
+from assay.agents.identity import describe_callable, describe_globals
 from assay.scorers import checks_from, exact_answer
 from assay.types import Endpoint, Message, Sample
 from assay.types.endpoint import describe_endpoint
@@ -366,6 +367,88 @@ def test_the_description_is_the_same_in_another_process() -> None:
     }
 
     assert len(said) == 1
+
+
+_AGENT_MODULE = "agent_of_these_tests"
+AGENT = """
+import datetime, json, pathlib
+PROMPT, TONES, API_KEY, unused = "Say", ["kind"], "weak", 1
+client, calls = object(), 0
+HERE, FILES, STARTED = pathlib.Path(__file__), {"a": __file__}, datetime.datetime.now()
+
+class Tool:
+    pass
+
+def ask(text):
+    global calls
+    calls += 1
+    return PROMPT + json.dumps(text) + API_KEY
+
+def answer(sample):
+    asked = [ask(tone) for tone in TONES]
+    return asked, Tool(), client, sample.unused, HERE, FILES, STARTED, __file__
+
+class Caller:
+    def __call__(self, sample):
+        return ask(sample)
+
+    def method(self, sample):
+        return TONES
+"""
+
+
+def load_agent(folder: Path, text: str) -> Any:
+    file = folder / f"agent_{len(list(folder.iterdir()))}.py"
+    file.write_text(text)
+    spec = importlib.util.spec_from_file_location(_AGENT_MODULE, file)
+    assert spec is not None
+    assert spec.loader is not None
+    # The source of a class is found by its module.
+    module = sys.modules[_AGENT_MODULE] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("changed", "names"),
+    [
+        (('"Say"', '"Tell"'), {"PROMPT"}),
+        (('["kind"]', '["kind", "rude"]'), {"TONES"}),
+        (("json.dumps(text) +", "text +"), {"ask"}),
+        (("    pass", "    name = 1"), {"Tool"}),
+        (('"weak"', '"other"'), set()),
+        ((", 1\n", ", 2\n"), set()),
+        ((", 0\n", ", 5\n"), set()),
+        (("class Caller:", "def score():\n    return 1\n\nclass Caller:"), set()),
+    ],
+)
+def test_the_constants_and_helpers_that_a_function_uses_are_described(
+    tmp_path: Path, changed: tuple[str, str], names: set[str]
+) -> None:
+    old = describe_globals(load_agent(tmp_path, AGENT).answer)
+    new = describe_globals(load_agent(tmp_path, AGENT.replace(*changed)).answer)
+
+    assert list(old) == ["API_KEY", "PROMPT", "TONES", "Tool", "ask"]
+    assert {name for name in old if old[name] != new[name]} == names
+    assert "weak" not in str(old)
+
+
+def test_objects_methods_and_partials_are_described_by_their_functions(tmp_path: Path) -> None:
+    module = load_agent(tmp_path, AGENT)
+
+    assert list(describe_globals(module.Caller())) == ["API_KEY", "PROMPT", "ask"]
+    assert list(describe_globals(module.Caller().method)) == ["TONES"]
+    assert describe_globals(partial(module.answer)) == describe_globals(module.answer)
+    assert describe_globals(len) == {}
+
+
+def test_functions_that_call_each_other_are_described_once(tmp_path: Path) -> None:
+    text = "def one():\n    return two()\n\ndef two():\n    return one() or N\n\nN = 1\n"
+    module = load_agent(tmp_path, text)
+
+    assert list(describe_globals(module.one)) == ["N", "one", "two"]
+    module.two.__module__ = "elsewhere"
+    assert list(describe_globals(module.one)) == []
 
 
 @pytest.mark.parametrize(

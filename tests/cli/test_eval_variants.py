@@ -121,6 +121,24 @@ def test_recorded_answers_are_scored_without_an_agent(folder: Path) -> None:
     assert main(["eval", "answers.jsonl", "--scorer", "exact_answer", "--quiet"]) == 0
 
 
+def test_a_dataset_without_questions_needs_only_prompts(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "topics.csv").write_text("topic,tone,expected\nbread,funny,FUNNY\nsea,sad,blue\n")
+    (folder / "tone.txt").write_text("Write about {topic} in a {tone} tone.\n")
+    (folder / "plain.txt").write_text("Write about {topic}.\n")
+    words = ["topics.csv", "--agent", "mock:echo", "--scorer", "contains_answer"]
+
+    assert main(["eval", *words, "--prompt", "tone.txt", "--quiet"]) == 0
+    assert responses() == [
+        "Write about bread in a funny tone.",
+        "Write about sea in a sad tone.",
+    ]
+    assert main(["eval", *words, "--prompt", "tone.txt", "--prompt", "plain.txt", "--json"]) == 0
+    assert responses() == ["Write about bread.", "Write about sea."]
+    assert '"pairs": 2' in capsys.readouterr().out
+
+
 AGENT = ("--agent", "mock:echo")
 SCORER = ("--scorer", "exact_answer")
 TWO_PROMPTS = ("--prompt", "ask.txt", "--prompt", "long.txt")
@@ -158,12 +176,29 @@ TWO_PROMPTS = ("--prompt", "ask.txt", "--prompt", "long.txt")
         (["questions.csv", *AGENT, *AGENT, *SCORER], "--agent has the same value twice"),
         (
             ["questions.csv", *AGENT, *SCORER, "--prompt", "bad.txt"],
-            "bad.txt:2: the placeholder {subject} is not a field of sample 'a'\n"
-            "  hint: the fields are: id, question, topic;",
+            "bad.txt:2: the placeholder {subject} is not a field of sample 'a', row 1 of the "
+            "dataset\n  hint: the fields are: id, question, topic;",
         ),
         (
             ["questions.csv", *AGENT, *SCORER, *TWO_PROMPTS, "--prompt", "bad.txt"],
             "bad.txt:2: the placeholder {subject} is not a field of sample 'a'",
+        ),
+        (
+            ["topics.jsonl", *AGENT, *SCORER, "--prompt", "topic.txt"],
+            "topics.jsonl:2: the row has no column 'tone', a placeholder of topic.txt",
+        ),
+        (
+            ["topics.jsonl", *AGENT, *SCORER, "--prompt", "topic.txt", "--prompt", "ask.txt"],
+            "ask.txt:1: the placeholder {question} is not a field of sample",
+        ),
+        (
+            ["topics.jsonl", "--agent", "variant_agents.py:answer", *SCORER],
+            "topics.jsonl:1: no known layout has these columns: 'topic', 'tone'\n"
+            "  hint: name the columns `question` and `answer`; or evaluate with --prompt FILE",
+        ),
+        (
+            ["topics.jsonl", *SCORER, "--prompt", "topic.txt"],
+            "--prompt has no effect without an agent",
         ),
         (
             ["questions.csv", *AGENT, "--agent", "mock:fixed", *SCORER],
@@ -186,6 +221,8 @@ def test_a_wrong_request_runs_nothing(
 ) -> None:
     (folder / "bad.txt").write_text("Topic\n{subject}")
     (folder / "long.txt").write_text("Q: {question}")
+    (folder / "topics.jsonl").write_text('{"topic": "a", "tone": "b"}\n{"topic": "a"}\n')
+    (folder / "topic.txt").write_text("{topic} {tone}")
     (folder / "scored_only.py").write_text(FILE.replace('agent="mock:echo", ', ""))
     (folder / "reads_once.py").write_text(
         FILE.replace('"questions.csv"', 'iter([{"question": "a"}])')

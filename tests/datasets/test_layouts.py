@@ -112,6 +112,9 @@ def test_an_unknown_layout_names_its_columns_and_the_way_out() -> None:
 
     assert problem.message == "no known layout has these columns: 'utterance', 'intent'"
     assert "adapter=" in str(problem.hint)
+    assert "--prompt FILE, whose text has columns in braces, such as {utterance}" in str(
+        problem.hint
+    )
 
 
 def test_an_unknown_layout_of_many_columns_names_the_first() -> None:

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from assay.datasets import PromptTemplate, load_samples, read_prompt
-from assay.errors import ConfigError
-from assay.types import Sample
+from assay.errors import BadRow, ConfigError
+from assay.types import Message, Sample, build_label, stable_id
 
 
 def row(**fields: Any) -> Sample:
@@ -113,7 +113,8 @@ def test_a_missing_field_names_the_line_and_the_fields_of_the_row() -> None:
         list(template.check_samples(load_samples(rows)))
 
     assert str(refused.value) == (
-        "p.txt:2: the placeholder {quesion} is not a field of sample 'q7'\n"
+        "p.txt:2: the placeholder {quesion} is not a field of sample 'q7', row 1 of the "
+        "dataset\n"
         "  hint: the fields are: id, question, topic; write {{ and }} for literal braces"
     )
 
@@ -122,6 +123,81 @@ def test_samples_without_a_row_have_their_prompt() -> None:
     (message,) = PromptTemplate("Q: {prompt}")(Sample(prompt="1+1?"))
 
     assert message.text == "Q: 1+1?"
+
+
+def test_the_columns_of_a_prompt_are_enough_for_a_row() -> None:
+    template = PromptTemplate("Write about {topic} in a {tone} tone.\n")
+    row = {"topic": "bread", "tone": "funny", "expected": "crumbs"}
+
+    (sample,) = load_samples([row]).with_prompt(template)
+
+    assert sample.prompt == build_label(sample) == "Write about bread in a funny tone."
+    assert sample.messages == template(sample)
+    assert (sample.input, sample.ground_truth) == (row, "crumbs")
+    # Of the row alone: the runs of two prompts are paired by sample.
+    assert sample.id == stable_id(row)
+
+
+def test_the_prompt_of_a_row_keeps_the_roles_of_several_messages() -> None:
+    template = PromptTemplate.from_messages(
+        '[{"role": "system", "content": "Be {tone}."}, {"role": "user", "content": "{topic}"}]'
+    )
+
+    (sample,) = load_samples([{"topic": "bread", "tone": "funny"}]).with_prompt(template)
+
+    assert sample.messages == [
+        Message(role="system", content="Be funny."),
+        Message(role="user", content="bread"),
+    ]
+    assert build_label(sample) == "bread"
+
+
+@pytest.mark.parametrize("given", ["", 3, {"topic": "bread"}])
+def test_a_question_that_is_no_text_may_be_a_field_of_the_prompt(given: object) -> None:
+    rows = [{"input": given}]
+
+    (sample,) = load_samples(rows).with_prompt(PromptTemplate("Read: {input}"))
+
+    assert str(sample.prompt).startswith("Read: ")
+    with pytest.raises(BadRow, match="the prompt is"):
+        list(load_samples(rows))
+
+
+def test_a_question_of_its_own_stays_the_prompt_of_a_row() -> None:
+    rows = [{"question": "1+1?", "topic": "sums"}]
+
+    (sample,) = load_samples(rows).with_prompt(PromptTemplate("{topic}: {question}"))
+
+    assert sample.prompt == "1+1?"
+
+
+def test_a_row_without_a_column_of_the_prompt_is_refused_by_its_place(tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text('{"topic": "sea", "tone": "sad"}\n{"topic": "bread"}\n')
+    template = PromptTemplate("{topic}, {tone}", name="p.txt")
+
+    with pytest.raises(BadRow) as refused:
+        list(load_samples(file).with_prompt(template))
+
+    assert str(refused.value) == (
+        f"{file}:2: the row has no column 'tone', a placeholder of p.txt\n"
+        "  hint: the columns are: 'topic'; add the column to the row, or remove {tone} from the "
+        "prompt"
+    )
+    skipping = load_samples(file, on_bad_row="skip").with_prompt(template)
+    assert (len(list(skipping)), skipping.skipped.count) == (1, 1)
+
+
+def test_a_prompt_that_stays_empty_is_refused() -> None:
+    with pytest.raises(BadRow, match="the prompt is empty"):
+        list(load_samples([{"topic": ""}]).with_prompt(PromptTemplate("{topic}")))
+
+
+def test_a_function_that_names_no_fields_reads_no_other_rows() -> None:
+    stream = load_samples([{"topic": "bread"}])
+
+    assert stream.with_prompt(lambda sample: sample.messages) is stream
+    assert stream.with_prompt(None) is stream
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ from assay.store import Store
 from evaluation_sessions import Session, call_pytest, run, write_tests
 
 WORKING = """
+    from assay.datasets import PromptTemplate
+
     ROWS = rows(a="yes", b="no")
 
     @pytest.fixture
@@ -71,6 +73,14 @@ WORKING = """
     def test_prepared(response):
         return response == "Say yes."
 
+    FILLED = PromptTemplate("About {topic}.")
+
+    TOPICS = [{"id": each, "topic": "bread"} for each in "ab"]
+
+    @evaluation_test(TOPICS, endpoint="mock:echo", prepare_messages=FILLED)
+    def test_filled(response, topic):
+        return response == "About bread." and topic == "bread"
+
     @pytest.mark.parametrize("k", [1])
     class TestMethods:
         @evaluation_test(ROWS)
@@ -105,6 +115,7 @@ SCORES = {
     "test_endpoints_apart[mock:fixed]": 1.0,
     "test_endpoints_apart[mock:fixed#2]": 0.0,
     "test_prepared": 1.0,
+    "test_filled": 1.0,
     "TestMethods::test_instance[1]": 1.0,
     "TestMethods::test_static[1]": 1.0,
     "TestMethods::test_class[1]": 1.0,

@@ -105,6 +105,27 @@ def test_each_test_has_one_verdict_in_the_section_of_evaluations(session: Sessio
     ]
 
 
+def test_the_samples_of_a_regression_are_listed_by_their_questions(tmp_path: Path) -> None:
+    write_tests(
+        tmp_path,
+        """
+        FELL = "FELL" in os.environ
+
+        @evaluation_test([{"question": f"What is {n} + {n}?"} for n in range(12 - FELL)])
+        def test_sums(question):
+            return float(not FELL)
+        """,
+    )
+    assert call_pytest(tmp_path, BASELINE, "--assay-update-baseline").status == 0
+
+    lines = call_pytest(tmp_path, BASELINE, env={"FELL": "1"}).output.splitlines()
+
+    changed = {line.split("?")[0].strip() for line in lines if "1.000 ->     0.000" in line}
+    assert changed == {f"What is {n} + {n}" for n in range(11)}
+    # The one that is missing in this session is known by the baseline only.
+    assert any(line.endswith(" | What is 11 + 11?") for line in lines), lines
+
+
 def test_an_expected_failure_is_no_error_anywhere(folder: Path) -> None:
     env = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(folder / "xfail.md")}
 

@@ -33,6 +33,13 @@ def is_right(sample: Sample) -> bool:
     return bool(sample.response == sample.ground_truth)
 
 
+PROMPT = "Paris"
+
+
+def say_prompt(sample: Sample) -> str:
+    return PROMPT
+
+
 def run(tmp_path: Path, rows: Any = ROWS, resume: Any = None, **settings: Any) -> EvalReport:
     config = EvalConfig(**{"score_fn": is_right, **settings})
     return asyncio.run(evaluate(rows, config, store=tmp_path / "store.db", resume=resume))
@@ -277,3 +284,30 @@ def test_each_scorer_of_a_list_is_a_metric(tmp_path: Path) -> None:
     assert "detailed: looked" in (score.reason or "")
     assert weighted.samples[0].reward == pytest.approx((3 * 1 + 0.5) / 4)
     assert plain.spec.config_fingerprint != weighted.spec.config_fingerprint
+
+
+def test_a_run_is_not_resumed_with_another_constant_of_its_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(tmp_path, agent=say_prompt)
+    assert run(tmp_path, agent=say_prompt, resume="latest").mean == 0.5
+
+    monkeypatch.setattr(sys.modules[__name__], "PROMPT", "Lima")
+
+    with pytest.raises(ConfigError, match=r"agent_globals\.PROMPT: '\w{8}' -> '\w{8}'"):
+        run(tmp_path, agent=say_prompt, resume="latest")
+
+
+def test_a_run_that_was_recorded_without_constants_can_be_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as earlier:
+        earlier.setattr("assay.agents.function_agent.describe_globals", lambda function: {})
+        run(tmp_path, ROWS[:1], agent=say_prompt)
+
+    resumed = run(tmp_path, agent=say_prompt, resume=Resume(allow_changed_dataset=True))
+
+    assert len(resumed.samples) == 2
+    monkeypatch.setattr(sys.modules[__name__], "PROMPT", "Lima")
+    with pytest.raises(ConfigError, match="PROMPT"):
+        run(tmp_path, agent=say_prompt, resume=Resume(allow_changed_dataset=True))

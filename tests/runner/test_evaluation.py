@@ -3,13 +3,14 @@
 import asyncio
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from assay.agents import Limits
-from assay.datasets import load_samples
+from assay.datasets import PromptTemplate, load_samples
 from assay.environments import CalculatorEnvironment
 from assay.errors import AccessDenied, BadRow, ConfigError, StoreError
 from assay.providers import ModelClient
@@ -45,6 +46,22 @@ def test_every_sample_is_rolled_out_scored_and_recorded(store: Path) -> None:
     assert first.trajectory.termination_reason == "agent"
     assert [sample.index for sample in report.samples] == list(range(25))
     assert [sample.id for sample in report.samples[-2:]] == ["r23", "r24"]
+
+
+def test_rows_without_a_question_are_asked_the_prompt_that_they_fill(store: Path) -> None:
+    template = PromptTemplate("Write about {topic}.")
+    config = EvalConfig(endpoint=ECHO, score_fn=right, prepare_messages=template)
+    topics = [{"topic": "bread", "answer": "Write about bread."}, {"topic": "sea", "answer": "no"}]
+
+    report = run(topics, config, store=store)
+
+    assert [sample.reward for sample in report.samples] == [1.0, 0.0]
+    assert [sample.prompt for sample in report.samples] == [
+        "Write about bread.",
+        "Write about sea.",
+    ]
+    limited = run(load_samples(topics), replace(config, max_samples=1), store=store)
+    assert limited.summary.samples == 1
 
 
 @pytest.mark.parametrize("score_fn", [right, None])

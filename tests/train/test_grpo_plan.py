@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from assay.datasets import load_samples
+from assay.datasets import PromptTemplate, load_samples
 from assay.environments import BasicEnvironment
 from assay.errors import ConfigError, DatasetError, StoreError
 from assay.store import Store
@@ -59,6 +59,16 @@ def test_prompts_are_rows_of_any_layout_samples_or_a_file(tmp_path: Path) -> Non
     for prompts in ([{"question": "2+2", "answer": "4"}], file, load_samples(file)):
         (drawn,) = plan(tmp_path, prompts).order.take(0, 1)
         assert drawn.sample.ground_truth == "4"
+
+
+def test_the_columns_of_a_prompt_template_are_enough_for_a_row(tmp_path: Path) -> None:
+    template = PromptTemplate("Add {numbers}.")
+    config = lamp_config(tmp_path).model_copy(update={"prepare_messages": template})
+
+    planned = plan_training(config, [{"numbers": "2 and 2"}], looked_and_said, Lamp)
+
+    (drawn,) = planned.order.take(0, 1)
+    assert drawn.sample.prompt == "Add 2 and 2."
 
 
 def test_other_prompts_have_another_fingerprint(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from assay.datasets import PromptTemplate, load_samples
 from assay.types import Message, Sample, TextBlock, build_label
 from make import asked, said, sample
 
@@ -37,3 +38,22 @@ def test_a_sample_that_asks_nothing_has_no_label() -> None:
 
 def test_a_row_of_a_dataset_may_have_a_title() -> None:
     assert build_label(sample(asked("2+2?"), said("4"), input={"title": "Sums"})) == "Sums"
+
+
+def test_the_label_of_a_filled_prompt_is_its_first_line_of_the_row() -> None:
+    template = PromptTemplate("You are a poet.\n\nTopic: {topic}\nTone: {tone}")
+    rows: list[Sample | dict[str, Any]] = [
+        {"topic": "bread", "tone": "sad"},
+        {"topic": " ", "tone": "kind"},
+        {"topic": 1, "tone": 2},
+    ]
+
+    labels = [build_label(each) for each in load_samples(rows).with_prompt(template)]
+
+    assert labels == ["Topic: bread", "Tone: kind", "You are a poet."]
+
+
+def test_the_label_of_a_question_is_its_first_line_whatever_the_row_contains() -> None:
+    row = {"question": "Read this.\nName the sea.", "topic": "sea"}
+
+    assert [build_label(each) for each in load_samples([row])] == ["Read this."]

@@ -14,7 +14,7 @@ from assay.types import Sample, Trajectory, compute_code_sha256, describe_error
 from .agent import AgentFault, RunContext
 from .agent_answer import build_trajectory
 from .agent_thread import AgentLoop
-from .identity import identify
+from .identity import describe_globals, identify
 
 # Threads of blocking functions. A sample that finds none waits, which its time limit excludes.
 _MAX_AGENT_THREADS = 1000
@@ -29,6 +29,9 @@ class FunctionAgent:
     def __init__(self, function: Callable[..., object], name: str | None = None) -> None:
         self.name = name or name_function(function)
         self.identity = f"{self.name} {identify(function)}"
+        # Now: a cache that the function fills is empty when the run is resumed.
+        self.globals = describe_globals(function)
+        """Digests of the module-level constants and functions that the function uses."""
         self._function = function
         self._takes_context = _check_signature(function, self.name)
         self._is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(

@@ -7,9 +7,11 @@ and is too short to recover a key. Values with a secret's name, or that look lik
 out: a weak password could be guessed by its digest, and results do not depend on keys.
 """
 
+import dis
 import hashlib
 import inspect
 import json
+import os
 import re
 from collections.abc import Mapping, Set
 from contextlib import suppress
@@ -19,7 +21,14 @@ from decimal import Decimal
 from enum import Enum
 from functools import partial
 from pathlib import PurePath
-from types import BuiltinMethodType, FunctionType, MemberDescriptorType, MethodType, ModuleType
+from types import (
+    BuiltinMethodType,
+    CodeType,
+    FunctionType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+)
 from typing import Any
 from uuid import UUID
 from weakref import ref
@@ -43,6 +52,8 @@ _SECRET_PARAMETER = re.compile(
 _URL_USER = re.compile(r"//[^/\s]*@")
 _KEY_REDACTOR = Redactor(())
 _TEXT_TYPES = (PurePath, Decimal, date, timedelta, UUID, range)
+# As globals these depend on the machine or the moment of the import.
+_VARYING_TYPES = (PurePath, date, UUID)
 
 
 def identify(value: object) -> str:
@@ -56,7 +67,7 @@ def describe_callable(value: object) -> Description:
     Otherwise its name, a digest of its source, and its parameters: two functions of one factory
     with other parameters are not the same.
     Parameters are the arguments of a `partial`, the closure of a function, and the attributes of
-    an instance or of a method's instance. Globals that a function reads are not included.
+    an instance or of a method's instance. `describe_globals` describes the globals that it reads.
     """
     # The first description of an object is kept: a scorer that counts its calls or collects its
     # inputs must have the same fingerprint when its run is resumed.
@@ -72,6 +83,47 @@ def describe_callable(value: object) -> Description:
         # Ids are reused: without the callback a later object would inherit the description.
         _descriptions[key] = ref(value, lambda _: _descriptions.pop(key, None)), description
     return description
+
+
+def describe_globals(value: object) -> dict[str, Description]:
+    """Return digests of the constants, functions and classes of its module that a callable uses.
+
+    By name, also those that the functions among them use. Left out are other objects, such as
+    clients, paths and times, and names that a function assigns itself, such as counters.
+    """
+    while isinstance(value, partial):
+        value = value.func
+    value = inspect.unwrap(value) if callable(value) else value
+    if not isinstance(value, FunctionType):
+        call = getattr(type(value), "__call__", None)  # noqa: B004  # the function itself is needed
+        value = getattr(value, "__func__", call)
+    if not isinstance(value, FunctionType):
+        return {}
+    describer, found = _Describer(), dict[str, Description]()
+    codes, assigned, module = [value.__code__], set[str](), value.__globals__
+    # As `format_plain` writes it. A run can be resumed with the code in another folder.
+    folder = ascii(os.path.dirname(os.path.abspath(value.__code__.co_filename)))[1:-1]
+    for code in codes:  # grows while it is read
+        codes += [each for each in code.co_consts if isinstance(each, CodeType)]
+        for step in dis.get_instructions(code):
+            if step.opname == "STORE_GLOBAL":
+                assigned.add(step.argval)
+            name = step.argval
+            if step.opname != "LOAD_GLOBAL" or name in found or name not in module:
+                continue
+            used = module[name]
+            if callable(used):
+                # An imported callable is not looked into: its package has a version of its own.
+                is_own = getattr(used, "__module__", None) == value.__module__
+            else:
+                text = _Describer().format_plain(used)
+                has_folder = text is not None and folder in text and folder != os.sep
+                is_own = not (text is None or has_folder or name.startswith("__"))
+            if is_own and not isinstance(used, _VARYING_TYPES):
+                found[name] = describer.describe_parameter(name, used)
+                if isinstance(used, FunctionType) and used.__globals__ is module:
+                    codes.append(used.__code__)
+    return {name: found[name] for name in sorted(found.keys() - assigned)}
 
 
 _descriptions: "dict[int, tuple[ref[object], Description]]" = {}
@@ -133,21 +185,21 @@ class _Describer:
         if not parameters:
             return function
         given = {
-            name: self._describe_parameter(name, parameters[name]) for name in sorted(parameters)
+            name: self.describe_parameter(name, parameters[name]) for name in sorted(parameters)
         }
         return {"function": function, "with": given}
 
-    def _describe_parameter(self, name: str, value: object) -> Description:
+    def describe_parameter(self, name: str, value: object) -> Description:
         if _is_secret(name):
             return "withheld"
         if callable(value):
             return self.describe(value)
-        text = self._format_plain(value)
+        text = self.format_plain(value)
         if text is None:
             return _format_type_name(value)
         return hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()[:8]
 
-    def _format_plain(self, value: object) -> str | None:
+    def format_plain(self, value: object) -> str | None:
         """Format equal plain values equally; None for any other value."""
         if value is None or isinstance(value, bool):
             return str(value)
@@ -162,7 +214,7 @@ class _Describer:
         if isinstance(value, str):
             return ascii(_URL_USER.sub("//", _KEY_REDACTOR.clean(value)))
         if isinstance(value, re.Pattern):
-            return f"{self._format_plain(value.pattern)} {value.flags}"
+            return f"{self.format_plain(value.pattern)} {value.flags}"
         if isinstance(value, _TEXT_TYPES):
             return f"{_format_type_name(value)} {value}"
         container = _unpack_container(value)
@@ -201,7 +253,7 @@ class _Describer:
     def _format_element(self, value: object) -> str:
         if callable(value):
             return json.dumps(self.describe(value), sort_keys=True)
-        return self._format_plain(value) or _format_type_name(value)
+        return self.format_plain(value) or _format_type_name(value)
 
 
 _Container = dict[Any, Any] | list[Any] | tuple[Any, ...] | Set[Any]

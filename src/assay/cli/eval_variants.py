@@ -85,7 +85,9 @@ def _load_dataset(args: Namespace) -> EvalFile:
     if args.scorer is None and args.check is None:
         raise build_unknown_eval_error(args.file)
     rows = args.file if args.split is None else load_samples(args.file, split=args.split)
-    _require_agent(rows, args)
+    # A prompt needs an agent, which is checked where the prompt is set.
+    if args.prompt is None:
+        _require_agent(rows, args)
     config = EvalConfig(
         score_fn=None if args.scorer is None else resolve_scorers(args.scorer),
         check=args.check,
@@ -191,7 +193,7 @@ def _check_variants(variants: list[EvalVariant]) -> None:
         dataset
         if isinstance(dataset, SampleStream)
         else load_samples(dataset, configs[0].max_samples)
-    )
+    ).with_prompt(configs[0].prepare_messages)
     if samples.reads_once:
         raise ConfigError(
             "the dataset is an iterator, which only one run can read",

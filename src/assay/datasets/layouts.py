@@ -68,12 +68,20 @@ class Layout:
     """Whether the layout gives every field of a sample, including `id` and `input`."""
 
 
-def read_row(row: DatasetRow, *, index: int, original: DatasetRow | None = None) -> Sample:
+def read_row(
+    row: DatasetRow,
+    *,
+    index: int,
+    original: DatasetRow | None = None,
+    fallback: Layout | None = None,
+) -> Sample:
     """Convert a row to a sample. Raises `BadRow`.
 
     `original` is the row before an adapter changed it: `input` and a generated id come from it.
+    `fallback` reads a row in which no other layout finds a prompt.
     """
-    for layout in _select_layouts(tuple(row)):
+    layouts = _select_layouts(tuple(row))
+    for layout in layouts if fallback is None else (*layouts, fallback):
         if layout.matches(row):
             hint = f"it was read as the {layout.name} layout; pass adapter= to read it another way"
             fields = layout.read(row)
@@ -81,7 +89,10 @@ def read_row(row: DatasetRow, *, index: int, original: DatasetRow | None = None)
                 fields = {**fields, "index": index} if row.get("index") is None else fields
             else:
                 prompt = fields["prompt"]
-                if not isinstance(prompt, str | list | tuple):
+                is_prompt = isinstance(prompt, str | list | tuple)
+                if not (is_prompt and prompt) and fallback is not None and layout is not fallback:
+                    continue
+                if not is_prompt:
                     kind = type(prompt).__name__
                     raise BadRow(
                         f"the prompt is {kind}, not text or a list of messages",
@@ -105,10 +116,19 @@ def read_row(row: DatasetRow, *, index: int, original: DatasetRow | None = None)
                 raise BadRow(f"the row does not fit a sample: {why}", hint=hint) from error
     keys = ", ".join(repr(key) for key in list(row)[:12]) or "none at all"
     more = f" and {len(row) - 12} more" if len(row) > 12 else ""
+    if fallback is not None:
+        missing = min(fallback.columns - row.keys())
+        raise BadRow(
+            f"the row has no column {missing!r}, a placeholder of {fallback.name}",
+            hint=f"the columns are: {keys}{more}; add the column to the row, or remove "
+            f"{{{missing}}} from the prompt",
+        )
     raise BadRow(
         f"no known layout has these columns: {keys}{more}",
-        hint="name the columns `question` and `answer`, or pass adapter=, a function from this "
-        "dict to a Sample or to a dict with `prompt` and `ground_truth`; see `assay docs datasets`",
+        hint="name the columns `question` and `answer`; or evaluate with --prompt FILE, whose text "
+        f"has columns in braces, such as {{{next(iter(row), 'topic')}}}; or pass adapter=, a "
+        "function from this dict to a Sample or to a dict with `prompt` and `ground_truth`; see "
+        "`assay docs datasets`",
     )
 
 
@@ -190,7 +210,7 @@ def _find_prompt(row: DatasetRow) -> Any:
 def _read_completion(row: DatasetRow) -> Fields:
     # TRL's unpaired preferences: `label` is False for a bad completion, which is not an answer.
     good = row.get("label") is not False
-    answer = _find_answer(row)
+    answer = find_ground_truth(row)
     if answer is None and good:
         answer = row["completion"]
     return {"prompt": row["prompt"], "ground_truth": answer}
@@ -209,11 +229,12 @@ def _read_instruction(row: DatasetRow) -> Fields:
     if not all(part is None or isinstance(part, str) for part in parts):
         raise BadRow("`instruction` and `input` must both be text", hint="pass adapter=")
     prompt = "\n\n".join(part for part in parts if part)
-    answer = _find_answer(row)
+    answer = find_ground_truth(row)
     return {"prompt": prompt, "ground_truth": row.get("output") if answer is None else answer}
 
 
-def _find_answer(row: DatasetRow) -> Any:
+def find_ground_truth(row: DatasetRow) -> Any:
+    """Return the expected answer of a row, or None."""
     for key in ANSWER_KEYS:
         if (answer := row.get(key)) is not None:
             return answer
@@ -259,7 +280,7 @@ LAYOUTS = (
         "messages",
         frozenset({"messages"}),
         lambda row: bool(row["messages"]),
-        lambda row: {"prompt": _check_message_list(row), "ground_truth": _find_answer(row)},
+        lambda row: {"prompt": _check_message_list(row), "ground_truth": find_ground_truth(row)},
     ),
     Layout("TRL preference", frozenset({"chosen"}), _is_preference, _read_preference),
     Layout(
@@ -278,7 +299,7 @@ LAYOUTS = (
         "question",
         frozenset(PROMPT_KEYS),
         lambda row: _find_prompt(row) is not None,
-        lambda row: {"prompt": _find_prompt(row), "ground_truth": _find_answer(row)},
+        lambda row: {"prompt": _find_prompt(row), "ground_truth": find_ground_truth(row)},
     ),
 )
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from assay.errors import ConfigError
 from assay.types import Message, Sample
 
-from .layouts import ANSWER_KEYS, PROMPT_KEYS
+from .layouts import ANSWER_KEYS, PROMPT_KEYS, Layout, find_ground_truth
 
 _MESSAGE_SUFFIXES = (".json", ".yaml", ".yml")
 # An escaped brace, a placeholder, or a brace that is neither.
@@ -78,6 +78,19 @@ class PromptTemplate:
         names = (name for message in self._messages for name in message.parts[1::2])
         return tuple(dict.fromkeys(names))
 
+    @property
+    def layout(self) -> Layout:
+        """The layout of rows without a question that have all fields: their prompt is this one."""
+        fields = frozenset(self.fields)
+
+        def read(row: dict[str, Any]) -> dict[str, Any]:
+            (*others, last) = messages = self._fill(row)
+            # One user message is text, as in rows that have a question.
+            prompt = messages if others or last.role != "user" else last.text
+            return {"prompt": prompt, "ground_truth": find_ground_truth(row)}
+
+        return Layout(self.name, fields, lambda row: row.keys() >= fields, read)
+
     def describe(self) -> dict[str, str]:
         """Return name and text as recorded with a run; of a long text only its digest."""
         # Without folders: a run can be resumed from another one.
@@ -93,6 +106,9 @@ class PromptTemplate:
         """
         row = _read_fields(sample)
         self._check_row(sample, row)
+        return self._fill(row)
+
+    def _fill(self, row: Mapping[str, Any]) -> list[Message]:
         return [
             Message(role=role, content=_fill_parts(parts, row)) for role, parts in self._messages
         ]
@@ -153,8 +169,10 @@ class PromptTemplate:
         for name in self.fields:
             if name not in row:
                 known = [each for each in row if each not in _ANSWER_FIELDS]
+                # A generated id does not tell which row it is.
+                place = "" if sample.index is None else f", row {sample.index + 1} of the dataset"
                 raise ConfigError(
-                    f"the placeholder {{{name}}} is not a field of sample {sample.id!r}",
+                    f"the placeholder {{{name}}} is not a field of sample {sample.id!r}{place}",
                     where=self._locate(f"{{{name}}}"),
                     hint=f"the fields are: {', '.join(known) or 'none'}; {_BRACE_HINT}",
                 )

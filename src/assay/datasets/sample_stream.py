@@ -10,7 +10,8 @@ from typing import Any, Literal
 from assay.errors import BadRow
 from assay.types import Sample, replace_lone_surrogates, set_unchecked
 
-from .layouts import is_generated_id, read_row
+from .layouts import Layout, is_generated_id, read_row
+from .prompt_template import PromptTemplate
 from .read_limits import ReadLimits
 from .row_ids import SeenIds
 from .rows import RowOutcome, Rows
@@ -61,6 +62,9 @@ class StreamPlan:
     metadata: Mapping[str, Any] | None = None
     """Metadata that is added to every sample."""
 
+    fallback: Layout | None = None
+    """Reads the rows in which no other layout finds a prompt."""
+
 
 class SampleStream:
     """Samples of one source, read lazily.
@@ -85,6 +89,15 @@ class SampleStream:
         own = self._plan.max_samples
         most = max_samples if own is None else min(own, max_samples)
         return SampleStream(replace(self._plan, max_samples=most))
+
+    def with_prompt(self, prepare: Callable[..., Any] | None) -> "SampleStream":
+        """Return a stream that also reads rows without a question which fill this prompt.
+
+        Only a `PromptTemplate` names its fields; with any other function, this stream is returned.
+        """
+        if not isinstance(prepare, PromptTemplate):
+            return self
+        return SampleStream(replace(self._plan, name=self.name, fallback=prepare.layout))
 
     def with_metadata(self, metadata: Mapping[str, Any]) -> "SampleStream":
         """Return a stream of the same samples with `metadata` and `row_id` in their metadata.
@@ -163,14 +176,14 @@ def _read_samples(plan: StreamPlan, skipped: SkippedRows) -> Iterator[Sample]:
 
 def _convert_row(plan: StreamPlan, found: RowOutcome, index: int) -> Sample:
     if plan.adapter is None and type(found) is dict:
-        return read_row(found, index=index)
+        return read_row(found, index=index, fallback=plan.fallback)
     if isinstance(found, BadRow):
         raise found
     if isinstance(found, Sample):
         # A copy: the sample in the list of the caller must not change.
         return found.model_copy(update={"index": index} if found.index is None else None)
     if plan.adapter is None:
-        return read_row(found, index=index)
+        return read_row(found, index=index, fallback=plan.fallback)
     try:
         # A copy of the row, so that `input` keeps the original.
         adapted = plan.adapter(dict(found))
@@ -185,7 +198,7 @@ def _convert_row(plan: StreamPlan, found: RowOutcome, index: int) -> Sample:
             hint="return a Sample, or a dict of a known layout",
         )
     if not isinstance(adapted, Sample):
-        return read_row(adapted, index=index, original=found)
+        return read_row(adapted, index=index, original=found, fallback=plan.fallback)
     if adapted.index is None:
         adapted.index = index
     adapted.input = adapted.input or found

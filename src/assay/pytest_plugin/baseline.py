@@ -1,7 +1,7 @@
 """This session against an earlier summary, test by test, paired by sample."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from assay.stats import (
     format_p_value,
     format_plural,
 )
-from assay.types import Sample
+from assay.types import Sample, build_label
 
 from .summary_file import read_rows, read_summary_file
 from .worker_files import RecordedTest
@@ -106,10 +106,12 @@ def compare_with_baseline(
     adjusted = adjust_together(
         {test: each for test, each in compared.items() if allowed[test] is None}
     )
-    results += [
-        judge_test(test, comparison, tolerance=allowed[test], adjusted=adjusted.get(test))
-        for test, comparison in compared.items()
-    ]
+    for test, comparison in compared.items():
+        judged = judge_test(test, comparison, tolerance=allowed[test], adjusted=adjusted.get(test))
+        if judged.regressed and judged.comparison is not None:
+            labelled = _label_listed_samples(judged.comparison, now[test], baseline)
+            judged = replace(judged, comparison=labelled)
+        results.append(judged)
     results += [
         TestComparison(test, None, False, "the test is not in this session")
         for test in sorted(before.keys() - now.keys())
@@ -124,6 +126,15 @@ def compare_with_baseline(
             text += _UPDATE_HINT
         results.append(TestComparison(test, None, moved, text))
     return results
+
+
+def _label_listed_samples(comparison: Comparison, test: RecordedTest, baseline: Path) -> Comparison:
+    """Add the questions of the listed samples, whose ids may be hashes."""
+    labels = test.read_labels(comparison.listed_ids)
+    # Only the baseline has the samples that are missing in this session.
+    if gone := comparison.listed_ids - labels.keys():
+        labels |= {row.id: build_label(row) for row in read_rows(baseline) if row.id in gone}
+    return comparison.model_copy(update={"labels": labels})
 
 
 def _drop_folders(test: str) -> str:

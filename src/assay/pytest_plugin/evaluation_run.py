@@ -252,7 +252,7 @@ class Evaluation:
             min(known) if known else None,
             on_bad_row="skip" if self.options.on_bad_row == "skip" else "fail",
             adapter=self.options.adapter,
-        )
+        ).with_prompt(self.options.prepare_messages)
 
     def _list_endpoints(self) -> list[tuple[str | None, Endpoint | None]]:
         options, model = self.options, self._settings.model

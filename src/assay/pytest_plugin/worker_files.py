@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -27,6 +27,13 @@ class RecordedTest:
     record: Record
     store: str | Path | None = None
     """None for a test without a run."""
+
+    def read_labels(self, sample_ids: Iterable[str]) -> dict[str, str]:
+        """Return the label of each of these samples that the test's run has."""
+        if self.record.run is None or self.store is None:
+            return {}
+        with Store.open(self.store, create=False) as store:
+            return store.run(self.record.run).read_labels(sample_ids)
 
     def samples(self) -> Iterator[Sample]:
         """Yield the samples of the test's run one at a time, with `test` added."""

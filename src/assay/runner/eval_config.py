@@ -424,6 +424,9 @@ class EvalConfig:
             description["rollout_fn"] = _describe_setting(self.rollout_fn)
         if self.agent is not None:
             description["agent"] = {"name": self.agent.name, "identity": self.agent.identity}
+            # Not in the identity: runs that were recorded without it can still be resumed.
+            if used := getattr(self.agent, "globals", None):
+                description["agent_globals"] = used
         if self.workspace is not None:
             from assay.agents import digest_folder
 

@@ -361,8 +361,10 @@ def _check_price(config: EvalConfig) -> None:
 
 def _open_sample_stream(dataset: Source | SampleStream, config: EvalConfig) -> SampleStream:
     if not isinstance(dataset, SampleStream):
-        return load_samples(dataset, config.max_samples)
-    return dataset if config.max_samples is None else dataset.with_limit(config.max_samples)
+        dataset = load_samples(dataset, config.max_samples)
+    elif config.max_samples is not None:
+        dataset = dataset.with_limit(config.max_samples)
+    return dataset.with_prompt(config.prepare_messages)
 
 
 def _count_samples(samples: SampleStream, config: EvalConfig, *, must_count: bool) -> int | None:

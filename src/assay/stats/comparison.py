@@ -278,6 +278,14 @@ class Comparison(ReportSection):
         }
         return {words: listed for words, listed in named.items() if listed.count}
 
+    @property
+    def listed_ids(self) -> frozenset[str]:
+        """The ids of the samples that have a label: the first of each list."""
+        pairs = (self.regressions, self.improvements)
+        changed = (islice((pair.sample_id for pair in listed), _MAX_LABELS) for listed in pairs)
+        left_out = (islice(listed.ids, _MAX_LABELS) for listed in self.unpaired.values())
+        return frozenset(sample_id for ids in (*changed, *left_out) for sample_id in ids)
+
     def _format_unpaired(self, width: int) -> list[str]:
         lines = []
         for words, listed in self.unpaired.items():
@@ -326,10 +334,7 @@ def compare(
     for sample_id, repeats in group_by_sample(b if isinstance(b, Iterable) else b.results()):
         joining.add_b(sample_id, repeats)
     comparison = joining.comparison(confidence, bounds, seed)
-    pairs = (comparison.regressions, comparison.improvements)
-    changed = (islice((pair.sample_id for pair in listed), _MAX_LABELS) for listed in pairs)
-    left_out = (islice(listed.ids, _MAX_LABELS) for listed in comparison.unpaired.values())
-    shown = {sample_id for ids in (*changed, *left_out) for sample_id in ids}
+    shown = comparison.listed_ids if recorded else frozenset[str]()
     labels: dict[str, str] = {}
     for run in recorded:
         labels |= run.read_labels(shown - labels.keys())

@@ -243,6 +243,10 @@ PROVENANCE = frozenset({"code", "bundle", "commit"})
 fingerprint."""
 
 
+# The constants and functions that an agent function uses. Older runs were recorded without.
+_AGENT_GLOBALS = "agent_globals"
+
+
 def check_same_config(
     stored: RunSpec, given: RunSpec, *, ignore: frozenset[str] = frozenset()
 ) -> None:
@@ -251,6 +255,10 @@ def check_same_config(
         return
     stored_config = _omit_settings(stored.config, PROVENANCE)
     given_config = _omit_settings(json.loads(given.config_json()), PROVENANCE)
+    if _AGENT_GLOBALS not in stored_config:
+        given_config.pop(_AGENT_GLOBALS, None)
+        if given_config == stored_config:
+            return
     differing = list(describe_differences(stored_config, given_config))
     if (
         ignore

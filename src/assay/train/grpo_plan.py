@@ -165,7 +165,7 @@ def plan_training(
     eval_dataset: Source | SampleStream | None = None,
 ) -> GRPOPlan:
     """Read all prompts and build the plan. Raises `ConfigError` for an invalid combination."""
-    stream, samples = _read_prompts(prompts, "the dataset of prompts")
+    stream, samples = _read_prompts(prompts, config, "the dataset of prompts")
     if (eval_dataset is None) != (config.eval_every is None):
         given, missing = ("eval_every", "eval_dataset")[:: 1 if eval_dataset is None else -1]
         raise ConfigError(
@@ -199,7 +199,7 @@ def plan_training(
 
     held_out = None
     if eval_dataset is not None:
-        held_stream, held_samples = _read_prompts(eval_dataset, "`eval_dataset`")
+        held_stream, held_samples = _read_prompts(eval_dataset, config, "`eval_dataset`")
         held_out = HeldOutSet(
             samples=held_samples,
             dataset=held_stream.name,
@@ -222,8 +222,11 @@ def plan_training(
     )
 
 
-def _read_prompts(source: Source | SampleStream, what: str) -> tuple[SampleStream, list[Sample]]:
+def _read_prompts(
+    source: Source | SampleStream, config: GRPOConfig, what: str
+) -> tuple[SampleStream, list[Sample]]:
     stream = source if isinstance(source, SampleStream) else load_samples(source)
+    stream = stream.with_prompt(config.prepare_messages)
     if not (samples := list(stream)):
         raise ConfigError(f"{what} is empty", where=_GRPO_WHERE)
     return stream, samples
