@@ -15,7 +15,7 @@ from assay.cli.eval_overrides import (
 )
 from assay.errors import ConfigError
 from assay.providers import ClientSettings, parse_model
-from assay.runner import EvalConfig, Resume
+from assay.runner import EvalConfig, Resume, RunLimits
 from assay.types import Endpoint
 
 NONE = dict.fromkeys(("model", "max_samples", "repeats", "concurrency", "seed", "name"))
@@ -165,6 +165,15 @@ def test_the_limits_of_a_run_replace_those_of_the_file() -> None:
     changed = override_config(config(fail_on_error=3), given(fail_on_error=0.1, max_cost_usd=2.0))
 
     assert (changed.fail_on_error, changed.max_cost_usd) == (0.1, 2.0)
+
+
+def test_each_limit_of_the_whole_run_replaces_that_of_the_file() -> None:
+    before = config(run_limits=RunLimits(max_turns=5, max_tokens=10))
+    options = given(max_run_turns=7, max_run_seconds=1.5, max_run_cost_usd=2.0)
+
+    expected = RunLimits(max_turns=7, max_tokens=10, max_seconds=1.5, max_cost_usd=2.0)
+    assert override_config(before, options).run_limits == expected
+    assert override_config(before, given()).run_limits == before.run_limits
 
 
 @pytest.mark.parametrize(("text", "value"), [("0.1", 0.1), ("5", 5), ("true", True)])

@@ -57,11 +57,11 @@ def test_the_command_shows_no_password() -> None:
 
 
 def test_the_limits_of_the_run_and_its_key_are_repeated() -> None:
-    args = given(fail_on_error=True, max_cost_usd=2.5, key_env="MY_KEY")
+    args = given(fail_on_error=True, max_cost_usd=2.5, max_run_turns=7, key_env="MY_KEY")
 
     command = build_resume_command(args, "r")
 
-    assert "--fail-on-error --max-cost-usd 2.5" in command
+    assert "--fail-on-error --max-cost-usd 2.5 --max-run-turns 7" in command
     assert "--key-env MY_KEY" in command
 
 

@@ -96,14 +96,45 @@ def test_a_failed_sample_stops_the_command_if_it_is_asked_to(
     assert len(server.calls) == 4
 
 
-def test_a_limit_of_costs_needs_a_price(tmp_path: Path, server: MisbehavingServer) -> None:
-    ended = evaluate(tmp_path, server.url, "--max-cost-usd", "0.5")
+@pytest.mark.parametrize("option", ["--max-cost-usd", "--max-run-cost-usd"])
+def test_a_limit_of_costs_needs_a_price(
+    option: str, tmp_path: Path, server: MisbehavingServer
+) -> None:
+    ended = evaluate(tmp_path, server.url, option, "0.5")
 
     assert ended.returncode == 2
     assert (
         "max_cost_usd=0.5 cannot be enforced: the price of 'openai:ghost' is unknown"
         in ended.stderr
     )
+    assert server.calls == []
+
+
+def test_a_limit_of_the_whole_run_stops_the_command_and_a_resume_continues_it(
+    tmp_path: Path, server: MisbehavingServer
+) -> None:
+    ended = evaluate(tmp_path, server.url, "--max-run-turns", "20", "--max-samples", "30")
+
+    assert ended.returncode == 3, ended.stderr
+    assert "stopped by run_limits.max_turns=20: its agents asked for 20 turns" in ended.stderr
+    assert "--max-run-turns 20 --resume sums-" in ended.stderr
+    assert len(server.calls) == 20
+
+    rest = evaluate(
+        tmp_path, server.url, "--max-run-turns", "11", "--max-samples", "30", "--resume"
+    )
+
+    assert rest.returncode == 0, rest.stderr
+    assert len(server.calls) == 30
+
+
+def test_several_processes_do_not_share_the_limits_of_a_run(
+    tmp_path: Path, server: MisbehavingServer
+) -> None:
+    ended = evaluate(tmp_path, server.url, "--max-run-turns", "20", "--workers", "2")
+
+    assert ended.returncode == 2
+    assert "`run_limits` cannot be enforced over several processes" in ended.stderr
     assert server.calls == []
 
 

@@ -55,7 +55,7 @@ PUBLIC = {
         Plugin PluginEntry find_plugin list_names list_plugin_names list_plugins
     """,
     "assay.runner": """
-        EvalConfig EvalReport Progress RaySettings RescoreOptions Resume RunSamples Shard
+        EvalConfig EvalReport Progress RaySettings RescoreOptions Resume RunLimits RunSamples Shard
         ShardReport Stop evaluate evaluate_sync run_shard
         rescore show_progress
     """,

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from assay.errors import ConfigError
+from assay.errors import ConfigError, RunStopped
 from assay.providers import ClientWrapper, ModelClient, Reply
 from assay.types import Boundary, Message, ModelCall, ToolSpec, Trajectory
 
@@ -22,6 +22,8 @@ class AgentClient(ClientWrapper):
         self._calls: list[ModelCall] = []
         self._error: BaseException | None = None
         self._recorded: list[Message] = []
+        self.stopped: RunStopped | None = None
+        """The limit of the run that refused a call."""
 
     @property
     def calls(self) -> list[ModelCall]:
@@ -69,6 +71,8 @@ class AgentClient(ClientWrapper):
             reply = await super().complete(messages, tools=tools, seed=seed)
         except (Exception, asyncio.CancelledError) as error:
             self._error = error
+            if isinstance(error, RunStopped):
+                self.stopped = error
             raise
         self._calls.append(self._add_exchange(sent, tools, reply))
         self._messages = self._recorded = [*sent, reply.message]

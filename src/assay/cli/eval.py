@@ -154,6 +154,24 @@ def _add_limit_options(parser: ArgumentParser) -> None:
         metavar="USD",
         help="start no further samples once the run has cost this much",
     )
+    add_count(
+        parser,
+        "--max-run-turns",
+        "refuse model calls after N answers in the whole run, also to samples in flight",
+    )
+    add_count(parser, "--max-run-tokens", "refuse model calls after N tokens in the whole run")
+    parser.add_argument(
+        "--max-run-seconds",
+        type=parse_seconds,
+        metavar="SECONDS",
+        help="end the run after this time, also samples in flight",
+    )
+    parser.add_argument(
+        "--max-run-cost-usd",
+        type=parse_dollars,
+        metavar="USD",
+        help="refuse model calls once the run has cost this much, also to samples in flight",
+    )
 
 
 def _add_session_options(parser: ArgumentParser) -> None:

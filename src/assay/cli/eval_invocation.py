@@ -15,6 +15,7 @@ from assay.runner import (
     check_dataset,
     create_run_id,
     evaluate,
+    refuse_shared_limits,
     run_shard,
 )
 from assay.scorers import format_user_traceback
@@ -84,6 +85,7 @@ class EvalInvocation:
     def _evaluate(self, store: RunTrackingStore, display: Display) -> EvalReport:
         stop = Stop(grace_s=self.args.grace)
         if (workers := count_workers(self.config, self.args)) is not None:
+            refuse_shared_limits(self.config.run_limits, where="--workers")
             # Read once here, and not again in every worker before its first call.
             total = check_dataset(self.file.dataset, self.config)
             task = WorkerTask(self.args, variant=self.variant, total=total)

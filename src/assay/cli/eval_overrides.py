@@ -7,7 +7,7 @@ from typing import Any
 from assay.agents import Agent
 from assay.errors import ConfigError
 from assay.providers import parse_model
-from assay.runner import EvalConfig, Resume, parse_fail_on_error
+from assay.runner import EvalConfig, Resume, RunLimits, parse_fail_on_error
 from assay.scorers import ScoreFunction, import_code_ref, is_code_ref, require_metric
 from assay.types import Endpoint
 
@@ -40,6 +40,13 @@ def override_config(config: EvalConfig, args: Namespace) -> EvalConfig:
         )
     if getattr(args, "max_turns", None) is not None:
         changes["limits"] = config.limits.model_copy(update={"max_turns": args.max_turns})
+    run_limits = {
+        f"max_{name}": value
+        for name in ("turns", "tokens", "seconds", "cost_usd")
+        if (value := getattr(args, f"max_run_{name}", None)) is not None
+    }
+    if run_limits:
+        changes["run_limits"] = replace(config.run_limits or RunLimits(), **run_limits)
     if args.concurrency is not None:
         changes["concurrency"] = args.concurrency
         changes["client"] = replace(config.client, concurrency=args.concurrency)

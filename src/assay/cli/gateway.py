@@ -62,13 +62,21 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--port", type=int, default=0, help="listen on this port (default: any free port)"
     )
-    add_count(parser, "--max-turns", "refuse calls after this many answers")
-    add_count(parser, "--max-tokens", "refuse calls after this many tokens, read or written")
-    parser.add_argument(
-        "--max-seconds", type=parse_seconds, metavar="SECONDS", help="refuse calls after this time"
+    add_count(parser, "--max-turns", "refuse calls after this many answers, in all")
+    add_count(
+        parser, "--max-tokens", "refuse calls after this many tokens, read or written, in all"
     )
     parser.add_argument(
-        "--max-cost-usd", type=float, metavar="USD", help="refuse calls after this much was spent"
+        "--max-seconds",
+        type=parse_seconds,
+        metavar="SECONDS",
+        help="refuse calls this long after the start",
+    )
+    parser.add_argument(
+        "--max-cost-usd",
+        type=float,
+        metavar="USD",
+        help="refuse calls after this much was spent, in all",
     )
     add_store_option(parser)
     parser.add_argument("--json", action="store_true", help="print JSON objects instead of text")
@@ -270,7 +278,7 @@ def _print_summary(args: Namespace, recorder: SessionRecorder) -> None:
         failed = f", {row['failed']} failed" if row["failed"] else ""
         print(
             f"{row['session']}  {format_plural(row['calls'], 'call')}{failed}, "
-            f"{row['input_tokens']:,} tokens in, "
+            f"{row['input_tokens']:,} {'token' if row['input_tokens'] == 1 else 'tokens'} in, "
             f"{row['output_tokens']:,} out, {cost}"
         )
     last = str(rows[-1]["session"])

@@ -13,7 +13,8 @@ _ADDRESS_START = re.compile(r"://|^postgres[a-z+]*:/*", re.IGNORECASE)
 # Options that define the run, its speed or its limits. Those of the display are not repeated.
 _EVAL_RESUME_OPTIONS = (
     "agent workspace setup check prompt scorer dataset split judge model key_env max_samples "
-    "repeats max_turns concurrency seed timeout_s name fail_on_error max_cost_usd session "
+    "repeats max_turns concurrency seed timeout_s name fail_on_error max_cost_usd max_run_turns "
+    "max_run_tokens max_run_seconds max_run_cost_usd session "
     "save_sessions replay replay_missing store allow_plain_http workers engine ray_address ray_env"
 ).split()
 

@@ -12,4 +12,6 @@ from .replay import ReplayClient as ReplayClient
 from .replay import ReplayMissing as ReplayMissing
 from .replay import ReplaySession as ReplaySession
 from .request_parts import expand_request as expand_request
+from .spending import RUN_LIMIT as RUN_LIMIT
+from .spending import CallSpending as CallSpending
 from .spending import GatewayLimits as GatewayLimits

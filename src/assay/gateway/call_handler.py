@@ -19,7 +19,7 @@ from .recorded_exchange import RecordedExchange
 from .relay import Relay
 from .replay import name_kind
 from .response_state import resolve_response_state
-from .spending import MAX_TURNS
+from .spending import RUN_LIMIT
 from .translation import Translator
 from .upstream import Upstream
 
@@ -208,8 +208,8 @@ def _check_limits(
     session: GatewaySession, body: Mapping[str, Any], headers: Mapping[str, str]
 ) -> None:
     limit = session.spending.find_limit()
-    if limit == MAX_TURNS and session.classify(body, headers) in NO_TURNS:
-        return
+    if limit is not None and session.classify(body, headers) in NO_TURNS:
+        limit = session.spending.find_limit(is_turn=False)
     if limit is not None:
         session.limit_reached = session.limit_reached or limit
         raise _build_limit_refusal(limit)
@@ -217,7 +217,8 @@ def _check_limits(
 
 def _build_limit_refusal(limit: str) -> CallRefused:
     # Not 429: agents wait and try again after it.
-    message = f"the limit {limit} of this sample is reached"
+    scope = "run" if limit.startswith(RUN_LIMIT) else "sample"
+    message = f"the limit {limit} of this {scope} is reached"
     return CallRefused(400, message, code="limit_reached", headers=NO_RETRY)
 
 

@@ -19,7 +19,7 @@ from .recorded_call import RecordedCall
 from .recorded_trajectory import build_recorded_trajectory, split_conversations
 from .replay import ReplaySession
 from .request_parts import PartPool
-from .spending import GatewayLimits, SessionSpending
+from .spending import CallSpending, GatewayLimits
 from .translation import AnswerMemory
 
 _LINEAGE_PREFIXES = ("x-claude-code-", "x-codex-", "x-session-", "x-parent-session-")
@@ -47,7 +47,7 @@ class GatewaySession:
         """The base URL of Anthropic's clients, which add /v1 themselves."""
 
         self.calls: list[RecordedCall] = []
-        self.spending = SessionSpending(limits)
+        self.spending = CallSpending(limits)
         self.limit_reached: str | None = None
         """The limit that refused a call."""
 

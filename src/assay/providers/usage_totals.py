@@ -7,19 +7,19 @@ class UsageTotals:
     """Sums over calls. Once one call has no usage, the sum stays unknown: it would be too low."""
 
     def __init__(self) -> None:
-        self._tokens: int | None = 0
-        self._cost_usd: float | None = 0.0
+        self.tokens: int | None = 0
+        self.cost_usd: float | None = 0.0
 
     def add(self, usage: Usage | None) -> None:
         """Count one more call."""
         if usage is None or usage.input_tokens is None or usage.output_tokens is None:
-            self._tokens = None
-        elif self._tokens is not None:
-            self._tokens += usage.input_tokens + usage.output_tokens
+            self.tokens = None
+        elif self.tokens is not None:
+            self.tokens += usage.input_tokens + usage.output_tokens
         if usage is None or usage.cost_usd is None:
-            self._cost_usd = None
-        elif self._cost_usd is not None:
-            self._cost_usd += usage.cost_usd
+            self.cost_usd = None
+        elif self.cost_usd is not None:
+            self.cost_usd += usage.cost_usd
 
     def find_limit(self, *, max_tokens: int | None, max_cost_usd: float | None) -> str | None:
         """Return the name of the limit that is reached, or None.
@@ -27,13 +27,13 @@ class UsageTotals:
         A limit on an unknown amount cannot be enforced, so it counts as reached.
         """
         if max_tokens is not None:
-            if self._tokens is None:
+            if self.tokens is None:
                 return "max_tokens (usage unknown)"
-            if self._tokens >= max_tokens:
+            if self.tokens >= max_tokens:
                 return "max_tokens"
         if max_cost_usd is not None:
-            if self._cost_usd is None:
+            if self.cost_usd is None:
                 return "max_cost_usd (price unknown)"
-            if self._cost_usd >= max_cost_usd:
+            if self.cost_usd >= max_cost_usd:
                 return "max_cost_usd"
         return None

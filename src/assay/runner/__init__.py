@@ -11,6 +11,7 @@ __all__ = [
     "RaySettings",
     "RescoreOptions",
     "Resume",
+    "RunLimits",
     "RunSamples",
     "Shard",
     "ShardReport",

@@ -41,6 +41,8 @@ from .run_comparison import ConfigDifference as ConfigDifference
 from .run_comparison import RunComparison as RunComparison
 from .run_comparison import build_run_comparison as build_run_comparison
 from .run_comparison import find_config_difference as find_config_difference
+from .run_limits import RunLimits as RunLimits
+from .run_limits import refuse_shared_limits as refuse_shared_limits
 from .run_progress import Progress as Progress
 from .run_progress import ProgressCallback as ProgressCallback
 from .run_progress import RunControl as RunControl

@@ -5,30 +5,38 @@ import time
 from typing import TYPE_CHECKING, Any, Self
 
 from assay.agents import Agent, AgentClient, ModelAgent, RunContext, build_trajectory
-from assay.errors import AccessDenied, GatewayFault
+from assay.errors import AccessDenied, GatewayFault, RunStopped
 from assay.providers import ModelClient
 from assay.types import Boundary, Message, Sample, Trajectory
 
 from .eval_config import EvalConfig
+from .run_limits import RunSpending
 
 if TYPE_CHECKING:
     from assay.gateway import Gateway, GatewaySession
 
 
-def find_agent_gateway(config: EvalConfig, client: ModelClient | None) -> "GatewayAgent | None":
+def find_agent_gateway(
+    config: EvalConfig, client: ModelClient | None, spending: RunSpending | None = None
+) -> "GatewayAgent | None":
     """Return the agent of a run behind a gateway; None if it cannot use one."""
     agent = config.agent
     if agent is None or client is None or isinstance(agent, ModelAgent):
         return None
-    return GatewayAgent(agent, client) if getattr(agent, "uses_gateway", True) else None
+    if not getattr(agent, "uses_gateway", True):
+        return None
+    return GatewayAgent(agent, client, spending)
 
 
 class GatewayAgent:
     """An agent whose model calls are recorded at the wire; serves its gateway while it is open."""
 
-    def __init__(self, agent: Agent, client: ModelClient) -> None:
+    def __init__(
+        self, agent: Agent, client: ModelClient, spending: RunSpending | None = None
+    ) -> None:
         self._agent = agent
         self._client = client
+        self._spending = spending
         self._gateway: Gateway | None = None
         self.name = agent.name
         self.identity = agent.identity
@@ -47,7 +55,7 @@ class GatewayAgent:
 
     async def run(self, sample: Sample, context: RunContext) -> Trajectory:
         """Run the agent. Its trajectory is the recorded one, if it called the model."""
-        from assay.gateway import GatewayLimits, ReplayClient
+        from assay.gateway import RUN_LIMIT, GatewayLimits, ReplayClient
 
         gateway = self._gateway
         assert gateway is not None
@@ -60,6 +68,7 @@ class GatewayAgent:
         model = None if context.client is None else context.client.client
         replay = model.session if isinstance(model, ReplayClient) else None
         session = gateway.open_session(limits=limits, seed=context.sampling_seed, replay=replay)
+        session.spending.run = self._spending
         context.base_url, context.api_key = session.base_url, session.key
         context.variables = session.variables
         if context.client is not None:
@@ -72,6 +81,10 @@ class GatewayAgent:
             gateway.forget(session)
         if session.fault is not None or not gateway.is_running:
             raise GatewayFault(session.fault or "the gateway stopped during the sample")
+        limit = session.limit_reached or ""
+        if self._spending is not None and limit.startswith(RUN_LIMIT):
+            # Not a truncated result: the sample is repeated when the run is resumed.
+            raise self._spending.build_error(limit.removeprefix(RUN_LIMIT))
         return merge_recorded(own or Trajectory(messages=list(context.messages)), recorded)
 
     async def _run_agent(
@@ -111,7 +124,7 @@ class RecordedClient(AgentClient):
 
     def find_boundary(self, error: BaseException) -> Boundary | None:
         """Return the boundary of an error that a model call or the gateway caused."""
-        if self._session.fault is not None or isinstance(error, GatewayFault):
+        if self._session.fault is not None or isinstance(error, GatewayFault | RunStopped):
             return Boundary.GATEWAY
         if (found := super().find_boundary(error)) is not None:
             return found

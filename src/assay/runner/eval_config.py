@@ -48,6 +48,7 @@ from assay.types import (
 
 from .engines.ray_settings import EngineRef, RaySettings, read_engine
 from .replay_source import describe_replay
+from .run_limits import RunLimits, refuse_shared_limits
 from .seeds import derive_environment_seed, derive_sampling_seed
 
 if TYPE_CHECKING:
@@ -188,6 +189,10 @@ class EvalConfig:
     """Start no further sample once the model calls of the run have cost this much, failed samples
     and resumed parts included. `limits.max_cost_usd` is the limit of a single rollout."""
 
+    run_limits: RunLimits | None = None
+    """Turns, tokens, cost and time of the whole run. At a limit, the model calls of all agents are
+    refused; samples that were cut short are repeated when the run is resumed."""
+
     session: AgentSession | None = None
     """A stored conversation that every rollout continues: its messages come before the sample's.
     Without an `endpoint` its model is used."""
@@ -234,6 +239,8 @@ class EvalConfig:
                 where="EvalConfig",
                 hint="set `agent` or `endpoint`, or remove `prepare_messages`",
             )
+        if self.engine is not None:
+            refuse_shared_limits(self.run_limits, where="EvalConfig")
         if self.engine is not None and self.replay is not None:
             raise ConfigError(
                 "`engine` and `replay` cannot be combined: recorded calls are not sent to workers",
@@ -320,6 +327,7 @@ class EvalConfig:
                 "pass an AgentSession, such as from Store.load_session()",
             ),
             ("limits", Limits, "pass an assay.agents.Limits"),
+            ("run_limits", RunLimits | None, "pass an assay.runner.RunLimits"),
             ("client", ClientSettings, "pass an assay.providers.ClientSettings"),
         ):
             # The value is not shown: a wrong one may contain a key.

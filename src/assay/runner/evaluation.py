@@ -36,6 +36,7 @@ from .opening_messages import check_opening
 from .peers import Peers
 from .replay_source import connect_model, open_replay
 from .rollout_job import RolloutJob, build_rollout_jobs
+from .run_limits import RunSpending, refuse_shared_limits
 from .run_progress import Progress, ProgressCallback, RunControl, Stop
 from .saved_sessions import save_sessions
 from .sent_messages import PromptCheck, check_each_sample
@@ -124,6 +125,8 @@ def prepare_evaluation(
     shard: Shard | None = None,
 ) -> PreparedEvaluation:
     """Find every mistake in the request before a run is created or anything is paid for."""
+    if shard is not None:
+        refuse_shared_limits(config.run_limits, where="EvalConfig")
     with reduce_gc_frequency():
         config.check_agent_needs()
         _check_price(config)
@@ -289,8 +292,12 @@ async def execute_jobs(
             close = getattr(config.agent, "close", None)
             if close is not None:
                 stack.push_async_callback(close)
+            if config.run_limits is not None:
+                control = replace(control, spending=RunSpending(config.run_limits))
             # The workers of a cluster have a gateway each.
-            gateway = find_agent_gateway(config, client) if config.engine is None else None
+            gateway = None
+            if config.engine is None:
+                gateway = find_agent_gateway(config, client, control.spending)
             if gateway is not None:
                 config = replace(config, agent=await stack.enter_async_context(gateway))
             writer = await stack.enter_async_context(run.writer())
@@ -344,14 +351,15 @@ def _read_resumed_cost(run: Run, config: EvalConfig) -> float:
 
 def _check_price(config: EvalConfig) -> None:
     """Raise `ConfigError` for a cost limit when the price of the model is unknown."""
-    endpoint = config.endpoint
-    if config.max_cost_usd is None or endpoint is None:
+    endpoint, limit = config.endpoint, config.max_cost_usd
+    if limit is None and config.run_limits is not None:
+        limit = config.run_limits.max_cost_usd
+    if limit is None or endpoint is None:
         return
     if find_price(endpoint, config.client.prices) is None:
         model = f"{endpoint.provider}:{endpoint.model}"
         raise ConfigError(
-            f"max_cost_usd={config.max_cost_usd:g} cannot be enforced: the price of {model!r} is "
-            "unknown",
+            f"max_cost_usd={limit:g} cannot be enforced: the price of {model!r} is unknown",
             where="EvalConfig",
             hint="add the price to a price table, ClientSettings(prices=...): "
             f'{{"models": {{"{model}": '

@@ -1,11 +1,13 @@
 """The rollouts of a run that are not recorded yet, one job each."""
 
 from collections.abc import Container, Iterator
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from assay.agents import RunContext
+from assay.errors import WireError
 from assay.store import KeptRollout, Run, sample_key
 from assay.types import Boundary, Sample
 
@@ -82,3 +84,19 @@ def copy_sample(sample: Sample, repeat: int) -> Sample:
             "metadata": deepcopy(sample.metadata),
         }
     )
+
+
+def drop_unwritable_fields(sample: Sample) -> Sample:
+    """Copy the fields of a sample that can be written as JSON."""
+    kept = Sample(
+        id=sample.id,
+        index=sample.index,
+        group_index=sample.group_index,
+        rollout_id=sample.rollout_id,
+    )
+    for name in ("input", "prompt", "ground_truth", "metadata", "trajectory"):
+        more = kept.model_copy(update={name: getattr(sample, name)})
+        with suppress(WireError):
+            more.to_json_bytes()
+            kept = more
+    return kept

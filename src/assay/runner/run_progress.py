@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from assay.store import Totals
 
 from .peers import Peers
+from .run_limits import RunSpending
 
 if TYPE_CHECKING:
     from assay.gateway import Replay
@@ -126,3 +127,6 @@ class RunControl:
 
     peers: Peers | None = None
     """The other processes of a sharded run."""
+
+    spending: RunSpending | None = None
+    """What the run has spent of its `run_limits`. None: it has no such limits."""

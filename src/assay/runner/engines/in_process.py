@@ -48,7 +48,8 @@ from ..environment_result import add_environment_steps, read_environment_result
 from ..eval_config import EvalConfig
 from ..replay_source import conclude_replay
 from ..rollout_function import RolloutFunctionAgent
-from ..rollout_job import RolloutJob
+from ..rollout_job import RolloutJob, drop_unwritable_fields
+from ..run_limits import LimitedClient
 from ..run_progress import RunControl
 from ..sample_cost import compute_sample_cost, compute_trajectory_cost
 from ..sent_messages import digest_messages, prepare_messages
@@ -69,6 +70,9 @@ class EvalEngine:
         writer: Writer,
         control: RunControl,
     ) -> None:
+        self._spending = control.spending
+        if client is not None and self._spending is not None:
+            client = LimitedClient(client, self._spending)
         self._config = config
         self._model = client
         self._writer = writer
@@ -98,6 +102,7 @@ class EvalEngine:
         self._client = ObservedClient(client, self._early) if client and self._probes else client
         self._agent = self._choose_agent()
         self._finished: list[tuple[RolloutJob, bool]] = []
+        self._timer: asyncio.TimerHandle | None = None
 
     def _choose_agent(self) -> Agent | None:
         """Return the agent of the run; None when samples are scored without a rollout."""
@@ -122,6 +127,10 @@ class EvalEngine:
         workers = [asyncio.create_task(self._work(todo)) for _ in range(self._config.concurrency)]
         watcher = asyncio.create_task(self._cancel_on_stop(workers))
         poll = asyncio.create_task(self._early.poll_peers())
+        if (spending := self._spending) is not None and spending.left_s is not None:
+            timed_out = spending.build_error("max_seconds")
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(spending.left_s, self._abort, timed_out)
         try:
             ends = await asyncio.gather(*workers, return_exceptions=True)
         finally:
@@ -131,6 +140,8 @@ class EvalEngine:
             poll.cancel()
             await asyncio.gather(*workers, watcher, poll, return_exceptions=True)
             self._admission.close()
+            if self._timer is not None:
+                self._timer.cancel()
             # After the workers: they may have finished samples while they were being cancelled.
             self._submit_finished()
             await self._writer.flush()
@@ -203,6 +214,8 @@ class EvalEngine:
                 reason = await admission.enter()
                 if self._is_ending():
                     return
+            if reason is None and self._spending is not None:
+                reason = self._spending.find_error()
             try:
                 job = next(todo, None)
             except Exception as error:
@@ -228,6 +241,11 @@ class EvalEngine:
         # A failure by a refused key is not recorded: it does not concern the sample. Any other
         # outcome is recorded, and so is an unscored rollout, which was paid for.
         unscored = failure is not None and failure.boundary is Boundary.SCORER
+        if failure is not None and failure.kind == RunStopped.__name__ and not unscored:
+            # Cut by a limit of the run: recorded as an attempt if it was paid for.
+            cut = job.sample.trajectory
+            if cut is None or cut is given or not cut.calls:
+                return
         paid = unscored and _has_new_rollout(job.sample, given)
         if paid or not isinstance(self._fatal, AccessDenied):
             if self._writer.is_full:
@@ -250,6 +268,10 @@ class EvalEngine:
             problem = conclude_replay(sample, job.replay) or problem
         if problem is not None:
             error, boundary = problem
+            if isinstance(error, RunStopped):
+                # A limit of the run cut the sample: the others end by themselves or are cut too.
+                self._fatal = self._fatal or error
+                return _mark_failed(sample, Failure.of(error, boundary))
             refused = isinstance(error, AccessDenied) and not self._early.answered
             refused = refused or boundary is Boundary.REPLAY
             if refused or not self._config.score_failures:
@@ -387,6 +409,8 @@ class EvalEngine:
                 trajectory = answer
             else:
                 trajectory = build_trajectory(answer, context, time.perf_counter() - started)
+            if context.client is not None and context.client.stopped is not None:
+                raise context.client.stopped
         except SystemExit as error:
             raise AgentFault(f"the agent called sys.exit({error.code!r})") from error
         except (RolloutFailed, PreparationFailed):
@@ -399,6 +423,9 @@ class EvalEngine:
                 job.waited_for = context.client.find_boundary(error) or job.waited_for
                 if paid is not None and any(call.error is None for call in paid.calls):
                     self._count_cost(paid, job, context)
+                stopped = context.client.stopped
+                if stopped is not None and stopped is not error and isinstance(error, Exception):
+                    raise stopped from error
             raise
         self._count_cost(trajectory, job, context)
         return trajectory
@@ -406,6 +433,8 @@ class EvalEngine:
     def _count_cost(self, trajectory: Trajectory, job: RolloutJob, context: RunContext) -> None:
         """Count the calls of a rollout that were not counted when they were answered."""
         paid = trajectory if job.replay is None else job.replay.mark(trajectory)
+        if self._spending is not None:
+            self._spending.add_reported(paid, has_client=context.client is not None)
         if context.client is not None:
             if context.base_url is None:
                 return
@@ -493,7 +522,7 @@ class EvalEngine:
                 entry = build_result_row(job.key, sample, job.repeat)
         except WireError as error:
             # User code put a value into the sample that cannot be written as JSON.
-            job.sample = bare = _drop_unwritable_fields(sample)
+            job.sample = bare = drop_unwritable_fields(sample)
             in_rollout = bare.trajectory is None and sample.trajectory is not None
             self._record_failure(
                 bare, error, Boundary.ENVIRONMENT if in_rollout else Boundary.SCORER
@@ -542,22 +571,6 @@ def _mark_failed(sample: Sample, failure: Failure) -> Failure:
     score = EvaluateResult(error=f"{failure.kind}: {failure.message}")
     sample.score = add_environment_steps(score, sample.trajectory)
     return failure
-
-
-def _drop_unwritable_fields(sample: Sample) -> Sample:
-    """Copy the fields of a sample that can be written as JSON."""
-    kept = Sample(
-        id=sample.id,
-        index=sample.index,
-        group_index=sample.group_index,
-        rollout_id=sample.rollout_id,
-    )
-    for name in ("input", "prompt", "ground_truth", "metadata", "trajectory"):
-        more = kept.model_copy(update={name: getattr(sample, name)})
-        with suppress(WireError):
-            more.to_json_bytes()
-            kept = more
-    return kept
 
 
 def _check_finite_scores(result: EvaluateResult) -> None:
