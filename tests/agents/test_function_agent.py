@@ -5,9 +5,12 @@ import contextvars
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from assay import EvalConfig, evaluate_sync
 from assay.agents import RunContext
 from assay.agents.agent import AgentFault
 from assay.agents.function_agent import FunctionAgent, name_function
@@ -40,6 +43,40 @@ def test_an_async_function_is_awaited() -> None:
     assert answer(agent).messages[-1].text == "2 + 2?"
     assert answer(lambda sample: agent(sample)).messages[-1].text == "2 + 2?"
     assert answer(Callable()).messages[-1].text == "four"
+
+
+class _Own:
+    name = "mine"
+    identity = "mine 1"
+    closes = 0
+
+    def __init__(self, run: Callable[..., object]) -> None:
+        self.run = run
+
+    async def close(self) -> None:
+        self.closes += 1
+
+
+async def _answer_sample(sample: Sample) -> dict[str, str]:
+    return {"role": "assistant", "content": "4"}
+
+
+@pytest.mark.parametrize(
+    "run",
+    [lambda sample: "4", lambda sample, context: "4", _answer_sample],
+    ids=["sample", "sample and context", "async, sample"],
+)
+def test_run_of_an_object_is_called_as_a_function_is(
+    run: Callable[..., object], tmp_path: Path
+) -> None:
+    agent: Any = _Own(run)  # not of the protocol, whose `run` is async and takes the context
+    config = EvalConfig(agent=agent, score_fn="exact_answer")
+
+    report = evaluate_sync([ASKED], config, store=tmp_path / "runs.db")
+
+    assert report.mean == 1.0
+    assert report.spec.config["agent"] == {"name": "mine", "identity": "mine 1"}
+    assert agent.closes == 1
 
 
 def test_a_plain_function_runs_in_a_thread_and_its_own_time_is_taken() -> None:

@@ -4,6 +4,7 @@ import inspect
 import json
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeGuard
 from urllib.parse import parse_qsl, urlsplit
@@ -15,7 +16,7 @@ from assay.scorers import import_code_ref, is_code_ref
 from assay.types import Endpoint
 
 from .agent import COMMAND_PREFIX, Agent
-from .function_agent import FunctionAgent
+from .function_agent import FunctionAgent, ObjectAgent
 
 AgentRef = Agent | Endpoint | str | Callable[..., object]
 """An agent, or something that names one: see `resolve_agent`."""
@@ -40,7 +41,8 @@ def resolve_agent(
 ) -> Agent | Endpoint:
     """Return the agent that `ref` names, or the endpoint of a model.
 
-    `ref` is an `Agent`, an `Endpoint`, a function that takes the sample, or a string:
+    `ref` is an `Agent`, whose `run` may also block or take the sample alone, an `Endpoint`, a
+    function that takes the sample, or a string:
     `provider:model[@URL]`, `cmd:COMMAND`, `http://host/v1` (a server with the chat-completions
     protocol), `http://host/ask#answer=PATH` (any JSON service), `FILE.py:function`,
     `module:function`, a coding agent as `claude-code` or `claude-code:ARGUMENTS`, or a plug-in as
@@ -50,8 +52,7 @@ def resolve_agent(
     if isinstance(ref, Endpoint):
         return ref
     if is_agent(ref):
-        _check_run_method(ref, where)
-        return ref
+        return _adapt_run_method(ref)
     if isinstance(ref, str):
         return _resolve_agent_string(ref.strip(), where, folders)
     if callable(ref) and not isinstance(ref, type):
@@ -63,29 +64,27 @@ def resolve_agent(
             hint=f"pass an object, such as agent = {ref.__name__}()",
         )
     if callable(getattr(ref, "run", None)):
+        texts = [
+            each for each in ("name", "identity") if not isinstance(getattr(ref, each, 0), str)
+        ]
         raise ConfigError(
-            f"the agent of type `{type(ref).__name__}` has `run`, but not `name` and `identity`",
+            f"the agent of type `{type(ref).__name__}` has `run`, but no text as "
+            + " and ".join(f"`{each}`" for each in texts),
             where=where,
-            hint="give it both attributes, as texts",
+            hint="set `name` and `identity`, or pass a function that calls the object",
         )
     raise ConfigError(
         f"`agent` cannot be of type `{type(ref).__name__}`", where=where, hint=_AGENT_HINT
     )
 
 
-def _check_run_method(agent: Agent, where: str) -> None:
-    # Otherwise every sample would fail with the words of Python.
-    try:
-        inspect.signature(agent.run).bind(None, None)
-    except TypeError as error:
-        raise ConfigError(
-            f"`run` of the agent {agent.name} cannot be called with a sample and its context: "
-            f"{error}",
-            where=where,
-            hint="write it as async def run(self, sample, context)",
-        ) from None
-    except ValueError:
-        pass  # some callables have no signature
+def _adapt_run_method(agent: Agent) -> Agent:
+    """Return the agent, or one that calls its `run` as a function if it is not of the protocol."""
+    if inspect.iscoroutinefunction(agent.run):
+        with suppress(TypeError):
+            inspect.signature(agent.run).bind(None, None)
+            return agent
+    return ObjectAgent(agent)
 
 
 def is_model_ref(ref: object) -> bool:
@@ -151,8 +150,10 @@ def _build_plugin_agent(text: str) -> Agent | Endpoint:
             raise plugin.build_error(problem) from error
     elif colon:
         raise plugin.build_error("the agent takes no settings")
-    if isinstance(found, Endpoint) or is_agent(found):
+    if isinstance(found, Endpoint):
         return found
+    if is_agent(found):
+        return _adapt_run_method(found)
     if callable(found) and not isinstance(found, type):
         return FunctionAgent(found, name)
     raise plugin.build_error(f"the plug-in returned a `{type(found).__name__}`, not an agent")

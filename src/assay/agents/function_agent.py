@@ -11,7 +11,7 @@ from assay.errors import ConfigError
 from assay.providers import CallThreads
 from assay.types import Sample, Trajectory, compute_code_sha256, describe_error
 
-from .agent import AgentFault, RunContext
+from .agent import Agent, AgentFault, RunContext
 from .agent_answer import build_trajectory
 from .agent_thread import AgentLoop
 from .identity import describe_globals, identify
@@ -26,9 +26,15 @@ class FunctionAgent:
     The function takes the sample, and the `RunContext` if it has a second parameter.
     """
 
-    def __init__(self, function: Callable[..., object], name: str | None = None) -> None:
+    def __init__(
+        self,
+        function: Callable[..., object],
+        name: str | None = None,
+        *,
+        identity: str | None = None,
+    ) -> None:
         self.name = name or name_function(function)
-        self.identity = f"{self.name} {identify(function)}"
+        self.identity = identity or f"{self.name} {identify(function)}"
         # Now: a cache that the function fills is empty when the run is resumed.
         self.globals = describe_globals(function)
         """Digests of the module-level constants and functions that the function uses."""
@@ -88,6 +94,24 @@ class FunctionAgent:
         """Stop the threads."""
         self._threads.close()
         self._loop.close()
+
+
+class ObjectAgent(FunctionAgent):
+    """Calls `run` of an object with `name` and `identity` as a function is called.
+
+    For objects whose `run` blocks, or takes the sample alone.
+    """
+
+    def __init__(self, wrapped: Agent) -> None:
+        super().__init__(wrapped.run, wrapped.name, identity=wrapped.identity)
+        self._wrapped = wrapped
+
+    async def close(self) -> None:
+        """Stop the threads, and close the object if it can be closed."""
+        await super().close()
+        close = getattr(self._wrapped, "close", None)
+        if close is not None and inspect.isawaitable(closing := close()):
+            await closing
 
 
 def name_function(function: object) -> str:

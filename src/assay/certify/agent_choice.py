@@ -98,7 +98,9 @@ def choose_agent(
     if isinstance(runner, str):
         return _choose_named_runner(case, runner)
     if is_agent(runner):
-        return ChosenAgent(runner)
+        agent = resolve_agent(runner, where=where)
+        assert not isinstance(agent, Endpoint)
+        return ChosenAgent(agent)
     assert callable(runner)
     name = _get_runner_name(runner)
     return ChosenAgent(FunctionAgent(runner, name), code=_find_runner_code(runner, case.code))
