@@ -13,6 +13,7 @@ from assay.errors import ConfigError, RunStopped
 from assay.providers import ClientSettings
 from assay.runner import EvalConfig, Shard, ShardReport, run_shard
 from assay.runner.peers import Peers
+from assay.runner.shared_budget import BudgetLedger, SharedBudget
 from assay.store import Store
 from assay.types import Sample
 from runner_runs import ECHO, NO_RETRIES, right, rows, run, scripted
@@ -261,3 +262,35 @@ def test_the_cost_of_other_shards_counts_towards_the_limit(store: Path, tmp_path
         totals = opened.run("nightly").totals
     assert totals.cost_usd is not None
     assert 0.7 * whole < totals.cost_usd < 0.9 * whole
+
+
+@pytest.mark.parametrize("spent", [0.0, 2.0])
+def test_a_worker_ends_when_all_its_samples_failed_or_the_budget_is_spent(
+    spent: float, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prices = tmp_path / "prices.json"
+    prices.write_text('{"models": {"mock:echo": {"input": 1, "output": 1}}}')
+
+    def fail(sample: Sample) -> float:
+        raise ValueError(sample.id)
+
+    budget = SharedBudget()
+    ledger = BudgetLedger(1.0, spent, send=lambda worker, message: budget.receive(message))
+    budget.open(lambda message: ledger.receive(1, message))
+    monkeypatch.setattr("assay.runner.peers.BUDGET", budget)
+    # Without the end of probing after a while, which would wake tasks that wait for their turn.
+    monkeypatch.setattr("assay.runner.early_stop._PROBE_S", 60.0)
+    client = ClientSettings(prices=prices)
+    config = replace(CONFIG, score_fn=fail, client=client, max_cost_usd=1.0, concurrency=20)
+    part = Shard("nightly", 1, 1, is_worker=True)
+
+    async def execute() -> ShardReport:
+        async with asyncio.timeout(10):
+            return await run_shard(rows(3), config, part, store=store)
+
+    if spent:
+        with pytest.raises(RunStopped, match="max_cost_usd"):
+            asyncio.run(execute())
+    else:
+        assert asyncio.run(execute()).failed == 3
+    assert not ledger._in_flight.total()

@@ -45,7 +45,7 @@ class Recorder:
         self._resets = list(resets)
         self._answer = answer
 
-    async def answer(self, request: web.Request) -> web.Response:
+    async def answer(self, request: web.Request) -> web.StreamResponse:
         json = request.content_type == "application/json" and request.can_read_body
         body = await (request.json() if json else request.read())
         self.requests.append((request.method, request.path_qs, body))
@@ -223,6 +223,28 @@ def test_vllm_stays_paused_when_it_keeps_prefixes_of_the_old_weights(tmp_path: P
 
     assert "restart" in str(caught.value)
     assert [path for _, path, _ in server.requests][-1] == "/reset_prefix_cache"
+
+
+class SlowRecorder(Recorder):
+    """Answers `/reset_prefix_cache` in two parts."""
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        if request.path != "/reset_prefix_cache":
+            return await super().answer(request)
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for part in (b'{"success": ', b"false}"):
+            await response.write(part)
+            await asyncio.sleep(0.05)
+        return response
+
+
+@pytest.mark.usefixtures("no_waiting")
+def test_a_refusal_that_arrives_in_parts_is_read_to_its_end(tmp_path: Path) -> None:
+    update, server = ReloadVLLM(tmp_path / "weights"), SlowRecorder()
+
+    with pytest.raises(TrainingError, match=r"old weights.*false"):
+        server.run(lambda endpoint: update(policy_weights(3), endpoint))
 
 
 @pytest.mark.parametrize(("failures", "waits"), [(0, []), (2, [1, 2]), (7, [1, 2, 4, 8, 16, 32])])

@@ -306,7 +306,8 @@ class Admission:
                 try:
                     is_granted = await budget.request()
                 finally:
-                    self._granted -= not is_granted
+                    if not is_granted:
+                        self._leave_queue()
                 if is_granted:
                     break
                 continue
@@ -316,7 +317,7 @@ class Admission:
 
     def start(self) -> None:
         self._in_flight += 1
-        self._granted -= self._granted > 0
+        self._granted -= self._early.budget is not None
 
     def end(self) -> None:
         self._in_flight -= 1
@@ -326,10 +327,15 @@ class Admission:
             budget.end(was_executed=True)
 
     def withdraw(self) -> None:
-        """Give back what `enter` admitted: no sample is left."""
-        if (budget := self._early.budget) is not None and self._granted:
-            self._granted -= 1
+        """Give back what `enter` admitted, for which there is no sample."""
+        if (budget := self._early.budget) is not None:
+            self._leave_queue()
             budget.end(was_executed=False)
+
+    def _leave_queue(self) -> None:
+        self._granted -= 1
+        # Others may wait for its place, and no sample in flight would wake them.
+        self._changed.set()
 
     def close(self) -> None:
         if self._timer is not None:

@@ -204,8 +204,11 @@ class _Requests:
         try:
             # No redirects: a server must not choose who gets the weights and the key.
             async with self._http.request(method, url, allow_redirects=False, **content) as answer:
-                body = await answer.content.read(_MAX_ANSWER_BYTES)
-                cut = len(body) == _MAX_ANSWER_BYTES
+                body = b""
+                # One read returns the part that has arrived, which may lack the end of an answer.
+                while len(body) < _MAX_ANSWER_BYTES and (part := await answer.content.readany()):
+                    body += part
+                cut = len(body) >= _MAX_ANSWER_BYTES
                 text = make_excerpt(
                     body.decode("utf-8", "replace"), self._template.redactor, cut=cut
                 )

@@ -209,25 +209,23 @@ class EvalEngine:
     async def _work(self, todo: Iterator[RolloutJob]) -> None:
         early, admission = self._early, self._admission
         while not self._is_ending():
-            reason = None
+            reason, job = None, None
             if self._probes and not early.is_settled:
                 reason = await admission.enter()
-                if self._is_ending():
-                    return
             if reason is None and self._spending is not None:
                 reason = self._spending.find_error()
             try:
-                job = next(todo, None)
+                job = None if self._is_ending() else next(todo, None)
             except Exception as error:
                 # The dataset failed: no worker can continue, but the others finish their samples.
                 self._fatal = error
+            if reason is not None:
+                # Checked after reading a job: a run without further jobs was not cut short.
+                if job is not None:
+                    self._fatal = reason
                 return
             if job is None:
                 admission.withdraw()
-                return
-            if reason is not None:
-                # Checked after reading a job: a run without further jobs was not cut short.
-                self._fatal = reason
                 return
             await self._execute(job)
 

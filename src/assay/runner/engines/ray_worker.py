@@ -180,6 +180,7 @@ class RayWorker:
         self._connected: EvalConfig | None = None
         """The configuration with its agent behind a gateway; None before the first run."""
 
+        self._connection = asyncio.Lock()
         self._weight_version: str | None = None
         self._runs: dict[str, OpenRun] = {}
 
@@ -242,8 +243,10 @@ class RayWorker:
 
     async def open_run(self, run_id: str, concurrency: int) -> None:
         """Start as many loops as samples of a run may be in progress."""
-        if self._connected is None:
-            self._connected = await self._connect()
+        async with self._connection:
+            # Several runs are opened at once on a worker in place of a dead one.
+            if self._connected is None:
+                self._connected = await self._connect()
         run, source = self._store.run(run_id), None
         if (rescored := run.spec.config.get("rescored")) is not None:
             source = self._store.run(str(rescored))
