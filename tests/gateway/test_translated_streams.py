@@ -25,7 +25,7 @@ from model_apis import (
     answer_responses,
     chat_events,
 )
-from streamed_answers import WRITERS, event, write_chat, write_messages
+from streamed_answers import WRITERS, event, write_chat, write_messages, write_responses
 
 PROVIDERS = ("openai", "openai-responses", "anthropic", "gemini")
 DIALECTS = ("openai", "openai-responses", "anthropic")
@@ -237,6 +237,24 @@ def test_pieces_of_two_calls_in_turn_are_sorted(dialect: str) -> None:
 
 
 def test_text_after_a_call_stays_after_it() -> None:
+@pytest.mark.parametrize("dialect", ["openai", "anthropic"])
+def test_a_call_that_waits_is_written_once(dialect: str) -> None:
+    def events() -> Iterator[bytes]:
+        calls = [['{"city":', ' "Ulm"}'], ['{"city": "Bonn"}']]
+        (start, first, cut, rest, done, second, other, *end) = write_responses([], [], calls)
+        yield from (start, first, cut, second, other, rest, done, *end)
+
+    async def scenario() -> dict[str, list[str]]:
+        async with serve("openai-responses") as (api, _, session):
+            api.behave(behave(events))
+            return await collect(READERS[dialect](session))
+
+    found = asyncio.run(scenario())
+
+    assert json.loads("".join(found["tool_0"])) == {"city": "Ulm"}
+    assert json.loads("".join(found["tool_1"])) == {"city": "Bonn"}
+
+
     def events() -> Iterator[bytes]:
         for each in write_messages([], ["later"], [["{}"]]):
             # The call becomes the first block, the text the second.
