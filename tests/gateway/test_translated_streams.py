@@ -19,6 +19,7 @@ from assay.gateway import Gateway, GatewaySession
 from assay.providers import connect
 from assay.types import Trajectory
 from model_apis import (
+    UPSTREAM_KEY,
     ModelApi,
     answer_chat,
     answer_messages,
@@ -236,7 +237,6 @@ def test_pieces_of_two_calls_in_turn_are_sorted(dialect: str) -> None:
     assert json.loads("".join(found["tool_1"])) == {"city": "Bonn"}
 
 
-def test_text_after_a_call_stays_after_it() -> None:
 @pytest.mark.parametrize("dialect", ["openai", "anthropic"])
 def test_a_call_that_waits_is_written_once(dialect: str) -> None:
     def events() -> Iterator[bytes]:
@@ -255,6 +255,7 @@ def test_a_call_that_waits_is_written_once(dialect: str) -> None:
     assert json.loads("".join(found["tool_1"])) == {"city": "Bonn"}
 
 
+def test_text_after_a_call_stays_after_it() -> None:
     def events() -> Iterator[bytes]:
         for each in write_messages([], ["later"], [["{}"]]):
             # The call becomes the first block, the text the second.
@@ -358,6 +359,23 @@ def test_an_error_as_the_first_event_has_a_status_that_clients_retry_after() -> 
     error = asyncio.run(scenario())
 
     assert error.status_code == 529
+
+
+def test_a_key_in_an_error_of_the_stream_does_not_reach_the_agent() -> None:
+    problem = {"type": "authentication_error", "message": f"the key {UPSTREAM_KEY} is invalid"}
+
+    async def scenario() -> Any:
+        async with serve("anthropic") as (api, _, session):
+            api.behave(behave(lambda: iter([event({"type": "error", "error": problem}, "error")])))
+            with pytest.raises(APIError) as caught:
+                await collect(read_chat(session))
+            return caught.value
+
+    error = asyncio.run(scenario())
+
+    assert error.status_code == 401
+    assert "is invalid" in error.message
+    assert UPSTREAM_KEY not in error.message
 
 
 @pytest.mark.parametrize(("dialect", "provider"), OTHER_PAIRS)
