@@ -11,6 +11,7 @@ import pytest
 
 from assay.agents.agent import AgentFault, RunContext
 from assay.agents.command_agent import CommandAgent, render_prompt
+from assay.agents.program_run import ProgramEnd
 from assay.errors import ConfigError
 from assay.types import Sample, Trajectory
 from make import asked, said
@@ -231,6 +232,8 @@ def test_a_program_that_cannot_be_started_is_refused_with_its_cure(
 def test_the_signal_that_killed_a_program_is_named() -> None:
     with pytest.raises(AgentFault, match="the program was killed by SIGKILL; its output is empty"):
         answer("import os; os.kill(os.getpid(), 9)")
+    with pytest.raises(AgentFault, match="the program was killed by signal 40; its output"):
+        ProgramEnd(-40, b"", b"").raise_for_status()
 
 
 def test_output_that_is_not_utf_8_is_counted() -> None:
@@ -241,3 +244,12 @@ def test_output_that_is_not_utf_8_is_counted() -> None:
     assert wrong.messages[-1].text == "L\ufffdma ?"
     assert (wrong.model_extra or {}).get("dropped") == {"output that is not UTF-8": 1}
     assert not (right.model_extra or {}).get("dropped")
+
+
+def test_output_that_is_not_utf_8_is_counted_beside_dropped_fields() -> None:
+    text = '[{"role": "assistant", "content": "L\\xe9ma", "unknown": 1}, 7]'
+    found = run_command(command(f"import sys; sys.stdout.buffer.write('{text}'.encode('latin-1'))"))
+
+    dropped = (found.model_extra or {})["dropped"]
+    assert dropped["output that is not UTF-8"] == 1
+    assert len(dropped) > 1

@@ -75,6 +75,7 @@ def test_an_item_is_found_by_its_id() -> None:
         ("conversation", "conv_1"),
         ("background", True),
         ("input", [{"type": "item_reference", "id": "msg_unknown"}]),
+        ("input", [{"type": "item_reference", "id": ["msg_unknown"]}]),
     ],
 )
 def test_state_that_is_not_recorded_is_refused(field: str, value: Any) -> None:

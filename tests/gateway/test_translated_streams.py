@@ -19,13 +19,14 @@ from assay.gateway import Gateway, GatewaySession
 from assay.providers import connect
 from assay.types import Trajectory
 from model_apis import (
+    UPSTREAM_KEY,
     ModelApi,
     answer_chat,
     answer_messages,
     answer_responses,
     chat_events,
 )
-from streamed_answers import WRITERS, event, write_chat, write_messages
+from streamed_answers import WRITERS, event, write_chat, write_messages, write_responses
 
 PROVIDERS = ("openai", "openai-responses", "anthropic", "gemini")
 DIALECTS = ("openai", "openai-responses", "anthropic")
@@ -236,6 +237,24 @@ def test_pieces_of_two_calls_in_turn_are_sorted(dialect: str) -> None:
     assert json.loads("".join(found["tool_1"])) == {"city": "Bonn"}
 
 
+@pytest.mark.parametrize("dialect", ["openai", "anthropic"])
+def test_a_call_that_waits_is_written_once(dialect: str) -> None:
+    def events() -> Iterator[bytes]:
+        calls = [['{"city":', ' "Ulm"}'], ['{"city": "Bonn"}']]
+        (start, first, cut, rest, done, second, other, *end) = write_responses([], [], calls)
+        yield from (start, first, cut, second, other, rest, done, *end)
+
+    async def scenario() -> dict[str, list[str]]:
+        async with serve("openai-responses") as (api, _, session):
+            api.behave(behave(events))
+            return await collect(READERS[dialect](session))
+
+    found = asyncio.run(scenario())
+
+    assert json.loads("".join(found["tool_0"])) == {"city": "Ulm"}
+    assert json.loads("".join(found["tool_1"])) == {"city": "Bonn"}
+
+
 def test_text_after_a_call_stays_after_it() -> None:
     def events() -> Iterator[bytes]:
         for each in write_messages([], ["later"], [["{}"]]):
@@ -340,6 +359,23 @@ def test_an_error_as_the_first_event_has_a_status_that_clients_retry_after() -> 
     error = asyncio.run(scenario())
 
     assert error.status_code == 529
+
+
+def test_a_key_in_an_error_of_the_stream_does_not_reach_the_agent() -> None:
+    problem = {"type": "authentication_error", "message": f"the key {UPSTREAM_KEY} is invalid"}
+
+    async def scenario() -> Any:
+        async with serve("anthropic") as (api, _, session):
+            api.behave(behave(lambda: iter([event({"type": "error", "error": problem}, "error")])))
+            with pytest.raises(APIError) as caught:
+                await collect(read_chat(session))
+            return caught.value
+
+    error = asyncio.run(scenario())
+
+    assert error.status_code == 401
+    assert "is invalid" in error.message
+    assert UPSTREAM_KEY not in error.message
 
 
 @pytest.mark.parametrize(("dialect", "provider"), OTHER_PAIRS)

@@ -193,3 +193,12 @@ def test_a_wish_without_an_equivalent_is_not_used() -> None:
     _, used = upstream.choose_client(ModelRequest(ASK, settings=settings))
 
     assert used == {"temperature": 0.5}
+
+
+def test_a_seed_is_that_of_the_request_the_session_or_the_endpoint() -> None:
+    upstream = open_upstream(seed=7)
+    asked, plain = ModelRequest(ASK, settings={"seed": 3}), ModelRequest(ASK)
+
+    assert upstream.choose_seed(asked, 5) == 3
+    assert upstream.choose_seed(plain, 5) == 5
+    assert upstream.choose_seed(plain, None) == 7

@@ -68,11 +68,11 @@ class CommandAgent:
         text = end.stdout.decode("utf-8", "replace").rstrip("\r\n")
         trajectory = build_trajectory(_parse_messages(text) or text, context, seconds)
         wrong = text.count("\ufffd") - end.stdout.count("\ufffd".encode())
-        return (
-            trajectory.model_copy(update={"dropped": {"output that is not UTF-8": wrong}})
-            if wrong
-            else trajectory
-        )
+        if not wrong:
+            return trajectory
+        dropped = (trajectory.model_extra or {}).get("dropped", {})
+        more = {"dropped": {**dropped, "output that is not UTF-8": wrong}}
+        return trajectory.model_copy(update=more)
 
 
 def _parse_messages(text: str) -> object | None:

@@ -46,7 +46,9 @@ class ProgramEnd:
             shown = "its output is empty"
         ended = f"exited with status {self.status}"
         if self.status < 0:
-            ended = f"was killed by {signal.Signals(-self.status).name}"
+            # Real-time signals have a number only.
+            names = {each.value: each.name for each in signal.Signals}
+            ended = f"was killed by {names.get(-self.status, f'signal {-self.status}')}"
         raise AgentFault(f"the program {ended}; {shown}")
 
 

@@ -130,6 +130,8 @@ class AnswerWriter(ABC):
             is_known, text = key in self._keys, self._open.text if self._open and is_open else ""
             if is_known and not is_open:
                 return
+            # Pieces of it that wait would be written beside it.
+            self._waiting = [each for each in self._waiting if (each.kind, each.place) != key]
             self.add(part._replace(text=part.text[len(text) :], is_whole=False))
             part = AnswerPart("end", place=part.place)
         if part.kind == "end":

@@ -87,7 +87,7 @@ class Relay:
             # Without it, a stream has no usage.
             options = body.get("stream_options")
             kept = options if isinstance(options, dict) else {}
-            if not kept.get("include_usage"):
+            if not asks_for_usage(body):
                 sent["stream_options"] = {**kept, "include_usage": True}
         call.sampling = self._upstream.read_sampling(sent)
         return sent
@@ -203,10 +203,8 @@ class Relay:
         # The headers are sent alone only where the model makes the agent wait for the first event.
         await response.start(at_once=upstream.content.total_bytes == 0)
         reader, stream = EventReader(), call.dialect.make_stream()
-        options = asked.get("stream_options")
-        shown = isinstance(options, Mapping) and options.get("include_usage")
         # The gateway asks for the usage of chat completions, also where the agent does not.
-        hides_usage = call.dialect.protocol == "openai" and not shown
+        hides_usage = call.dialect.protocol == "openai" and not asks_for_usage(asked)
         try:
             with translate_stream_errors():
                 async for chunk in upstream.content.iter_any():
@@ -277,6 +275,12 @@ def build_streamed_answer(stream: AnswerStream) -> dict[str, Any]:
             502, "the stream of the model ended without its last event", code="upstream_error"
         )
     return stream.build_answer()
+
+
+def asks_for_usage(body: Mapping[str, Any]) -> bool:
+    """Whether an agent asks for the usage at the end of a stream of chat completions."""
+    options = body.get("stream_options")
+    return isinstance(options, Mapping) and bool(options.get("include_usage"))
 
 
 def _is_usage(event: StreamEvent) -> bool:

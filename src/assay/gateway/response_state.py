@@ -36,12 +36,14 @@ def resolve_response_state(body: dict[str, Any], calls: Sequence[RecordedCall]) 
     answered = [
         call for call in calls if call.dialect is OPENAI_RESPONSES and call.answer is not None
     ]
-    known = {item.get("id"): item for call in answered for item in _list_output(call)}
+    recorded = (item for call in answered for item in _list_output(call) if references)
+    known = {item["id"]: item for item in recorded if isinstance(item.get("id"), str)}
     items = list(items)
     for place in references:
-        if items[place].get("id") not in known:
+        # As text: an id of another type is unknown, not a failure of the gateway.
+        if (found := known.get(str(items[place].get("id")))) is None:
             raise _build_state_refusal(f"input[{place}]", "refers to an item that is not recorded")
-        items[place] = known[items[place]["id"]]
+        items[place] = found
     resolved = {key: value for key, value in body.items() if key != _PREVIOUS}
     if previous is None:
         return {**resolved, "input": items}

@@ -23,13 +23,14 @@ from assay.formats import (
     to_openai_chat,
     to_openai_responses,
 )
-from assay.providers import Client, ModelClient, Reply
+from assay.providers import Client, ModelClient, Reply, RequestTemplate
 from assay.types import DataBlock, Message
 
 from .http_answers import CallRefused, EventResponse, keep_alive, respond_json, stream_answer
 from .recorded_call import RecordedCall
 from .relay import (
     Relay,
+    asks_for_usage,
     build_streamed_answer,
     receive_answer,
     translate_stream_errors,
@@ -93,9 +94,7 @@ class Translator:
         source = self._upstream.find_stream()
         if source is None or not isinstance(asked.client, Client):
             return await stream_answer(request, call, body, self._fetch(call, asked, answers))
-        options = body.get("stream_options")
-        shows_usage = isinstance(options, Mapping) and bool(options.get("include_usage"))
-        writer = call.dialect.make_writer(asked.head, include_usage=shows_usage)
+        writer = call.dialect.make_writer(asked.head, include_usage=asks_for_usage(body))
         response = EventResponse(request)
         try:
             async with keep_alive(response):
@@ -115,10 +114,7 @@ class Translator:
             check_representable(wanted.messages, self._upstream.protocol)
             client, settings = self._upstream.choose_client(wanted)
         except WireError as error:
-            hint = f" ({error.hint})" if error.hint else ""
-            named = not error.where or error.where in error.message
-            message = error.message if named else f"{error.where}: {error.message}"
-            raise CallRefused(400, f"{message}{hint}", code="untranslatable") from None
+            raise _build_wire_refusal(error) from None
         except (TypeError, ValueError) as error:
             raise CallRefused(400, f"the request is invalid: {error}") from None
         call.sampling = {name: value for name, value in settings.items() if value is not None}
@@ -185,7 +181,7 @@ class Translator:
                         for event in reader.feed(chunk):
                             stream.add(event)
                             if stream.error is not None:
-                                raise _build_stream_refusal(stream.error)
+                                raise _build_stream_refusal(stream.error, template)
                             for part in source.read_parts(event):
                                 writer.add(part)
                         if written := writer.take():
@@ -228,7 +224,14 @@ def _refuse_faults() -> Iterator[None]:
     except ConfigError as error:
         raise CallRefused(400, error.message) from None
     except WireError as error:
-        raise CallRefused(400, f"{error.where}: {error.message}", code="untranslatable") from None
+        raise _build_wire_refusal(error) from None
+
+
+def _build_wire_refusal(error: WireError) -> CallRefused:
+    hint = f" ({error.hint})" if error.hint else ""
+    named = not error.where or error.where in error.message
+    message = error.message if named else f"{error.where}: {error.message}"
+    return CallRefused(400, f"{message}{hint}", code="untranslatable")
 
 
 def _complete_answer(head: ModelAnswer, reply: Reply) -> ModelAnswer:
@@ -318,11 +321,12 @@ def _name_calls(reply: Reply, ids: Sequence[str] = ()) -> Reply:
     return reply._replace(message=reply.message.model_copy(update={"tool_calls": named}))
 
 
-def _build_stream_refusal(error: object) -> CallRefused:
+def _build_stream_refusal(error: object, template: RequestTemplate) -> CallRefused:
     """Return the refusal for an error in the stream of the model, with its usual status."""
     given = error if isinstance(error, Mapping) else {}
     message = given.get("message")
     kinds = [str(given.get(name)) for name in ("type", "code", "status")]
     status = next((_STREAM_ERRORS[kind] for kind in kinds if kind in _STREAM_ERRORS), 502)
-    text = message if isinstance(message, str) else str(error)
+    # Cleaned: servers quote the key that they refuse.
+    text = template.redactor.clean(message if isinstance(message, str) else str(error), cut=True)
     return CallRefused(status, text[:2000], code="upstream_error")

@@ -175,12 +175,12 @@ class Upstream:
         return self._find_client(self._build_endpoint(given)), given
 
     def choose_seed(self, request: ModelRequest, session_seed: int | None) -> int | None:
-        """Return the sampling seed of a request: its own, else that of the session."""
+        """Return the seed of a request: its own, else that of the session or of the endpoint."""
         own: int | None = request.settings.get("seed")
-        if session_seed is None or (own is not None and self._is_ours):
-            return own
-        # Also in place of the agent's own: all rollouts of a training would be equal with that.
-        return session_seed
+        if session_seed is not None and (own is None or not self._is_ours):
+            # Also in place of the agent's own: all rollouts of a training would be equal with that.
+            return session_seed
+        return self.endpoint.seed if own is None else own
 
     def _build_endpoint(self, given: Mapping[str, Any]) -> Endpoint:
         fields = {name: value for name, value in given.items() if name in _SETTING_FIELDS}

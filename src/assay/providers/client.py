@@ -118,8 +118,7 @@ class Client:
 
         The counts are those of fields that the provider's format cannot represent.
         """
-        own = self.endpoint.seed
-        body, lost = self._adapter.write(messages, tools, own if seed is None else seed)
+        body, lost = self._adapter.write(messages, tools, seed)
         assert isinstance(body, bytes)
         return body, lost
 
