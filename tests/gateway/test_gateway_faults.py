@@ -236,6 +236,43 @@ def test_a_broken_body_is_refused_in_the_agents_api(body: bytes, path: str) -> N
     assert (answer.get("type") == "error") == (path == "/messages")
 
 
+@pytest.mark.parametrize("path", ["/chat/completions", "/messages"])
+def test_a_body_that_cannot_be_decompressed_is_refused(
+    path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> tuple[int, Any, int]:
+        async with serve() as (_, _, session):
+            headers = {"Content-Encoding": "gzip"}
+            url = session.base_url + path
+            status, _, answer = await post(url, b"\x1f\x8bxx", key=session.key, headers=headers)
+            return status, json.loads(answer), len(session.calls)
+
+    status, answer, calls = asyncio.run(scenario())
+
+    assert (status, calls) == (400, 0)
+    assert answer["error"]["message"] == "the body cannot be decoded; check its Content-Encoding"
+    assert caplog.records == []  # no traceback for a fault of the agent
+
+
+def test_a_web_page_instead_of_a_stream_is_a_bad_gateway() -> None:
+    async def send_page(request: web.Request, body: dict[str, Any]) -> web.Response:
+        return web.Response(text="<html>Welcome</html>", content_type="text/html")
+
+    async def scenario() -> tuple[int, Any, Trajectory]:
+        async with serve() as (api, _, session):
+            api.behave(send_page)
+            url = f"{session.base_url}/chat/completions"
+            body = {"model": "x", "messages": HELLO, "stream": True}
+            status, _, answer = await post(url, body, key=session.key)
+            return status, json.loads(answer), await session.seal()
+
+    status, answer, trajectory = asyncio.run(scenario())
+
+    assert status == 502
+    assert "HTML page" in answer["error"]["message"]
+    assert trajectory.calls[0].error == answer["error"]["message"]
+
+
 def test_a_body_that_is_too_large_is_refused() -> None:
     async def scenario() -> tuple[int, int]:
         settings = GatewaySettings(max_body_bytes=1000)

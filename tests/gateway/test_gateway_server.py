@@ -415,6 +415,16 @@ def test_a_port_in_use_is_a_usage_error() -> None:
     asyncio.run(scenario())
 
 
+def test_a_port_that_does_not_exist_is_a_usage_error() -> None:
+    async def scenario() -> None:
+        async with connect("mock:echo") as client:
+            with pytest.raises(ConfigError, match="ports end at 65535"):
+                async with Gateway(client, GatewaySettings(port=99999)):
+                    pass
+
+    asyncio.run(scenario())
+
+
 def test_a_gateway_that_stops_ends_its_sessions() -> None:
     async def scenario() -> bool:
         async with serve() as (_, gateway, session):

@@ -217,6 +217,20 @@ def test_a_failed_call_is_in_the_branch_but_is_not_continued() -> None:
     assert [call.parent for call in trajectory.calls] == [None, 0, 0]
 
 
+def test_a_first_call_that_failed_is_in_the_conversation_of_its_retry() -> None:
+    recording = Recording()
+    recording.ask([user("a")], None)
+    recording.ask([user("a")], None)
+    recording.ask([user("a")], "b")
+    recording.ask([user("a")], "c")
+
+    trajectory = build(recording)
+
+    assert [call.branch for call in trajectory.calls[:3]] == [0, 0, 0]
+    assert branch_reasons(trajectory) == ["root", "resampled"]
+    assert len(recording.session.split_conversations()) == 1
+
+
 CLAUDE = {"X-Claude-Code-Session-Id": "s1"}
 CHILD = {**CLAUDE, "x-claude-code-agent-id": "a1"}
 GRANDCHILD = {

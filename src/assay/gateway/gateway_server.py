@@ -91,10 +91,11 @@ class Gateway:
         site = web.TCPSite(self._runner, settings.host, settings.port, backlog=_BACKLOG)
         try:
             await site.start()
-        except OSError as error:
+        except (OSError, OverflowError) as error:
             await self._stack.aclose()
+            reason = error.strerror if isinstance(error, OSError) else "ports end at 65535"
             raise ConfigError(
-                f"the gateway cannot listen on {settings.host}:{settings.port}: {error.strerror}",
+                f"the gateway cannot listen on {settings.host}:{settings.port}: {reason}",
                 hint="choose another port, or 0 for any free one",
             ) from None
         assert self._runner.server is not None
@@ -172,6 +173,8 @@ class Gateway:
             except web.HTTPRequestEntityTooLarge:
                 most = self._settings.max_body_bytes
                 refused = CallRefused(413, f"the request has more than {most:,} bytes")
+            except web.HTTPBadRequest as error:
+                refused = CallRefused(400, error.text or error.reason)
             except web.HTTPRequestTimeout:
                 refused = CallRefused(408, "the request did not arrive in time")
             return await respond_error(request, refused, _find_dialect(request))

@@ -116,6 +116,7 @@ class Lineage:
         self._latest: dict[str, CallBranch] = {}
         self._summaries: list[tuple[str, CallBranch | None, RecordedCall]] = []
         self._continued: set[RecordedCall] = set()
+        self._failed: dict[tuple[Key, ...], CallBranch] = {}
 
     def add(self, call: RecordedCall) -> None:
         """Place the next call."""
@@ -137,6 +138,8 @@ class Lineage:
                 self._index.add(turn)
                 if turn.branch.name is not None:
                     self._named.setdefault(turn.branch.name, _PrefixIndex()).add(turn)
+            else:
+                self._failed[request] = place.branch
             self.places[call] = place
             return
         branch = self._find_declared(declared) or (self._turns[-1].branch if self._turns else None)
@@ -228,6 +231,10 @@ class Lineage:
 
     def _fork(self, call: RecordedCall, request: tuple[Key, ...]) -> CallPlace:
         """Place a call that continues no other one exactly."""
+        # Clients try a failed call again: without an answer, it started no conversation yet.
+        failed = self._failed.get(request)
+        if failed is not None and failed.last is None:
+            return CallPlace(failed, None, failed.decided_by)
         texts = [key[-1] for key in request if len(key) == 2]
         for summary, branch, summed in reversed(self._summaries):
             if len(summary) >= _MIN_PROMPT_CHARS and any(summary in text for text in texts):

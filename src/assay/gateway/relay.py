@@ -185,6 +185,9 @@ class Relay:
         asked: Mapping[str, Any],
     ) -> web.StreamResponse:
         async with self.request(template, data, like=request) as response:
+            if response.content_type == "text/html":
+                # The page of a web server at a wrong address: no client can read it as events.
+                raise CallRefused(502, "the model answered with an HTML page; check its address")
             if "json" not in response.content_type:
                 return await self._pass_events(request, call, response, asked)
             # Some servers ignore `stream`.

@@ -108,11 +108,16 @@ class Connections:
 
 
 async def read_body(request: "web.Request") -> bytes:
-    """Read the body of a request. A timeout is answered with 408."""
-    if request.content.is_eof():
-        return await request.read()  # it has arrived
+    """Read the body of a request. A timeout is answered with 408, an undecodable body with 400."""
     try:
+        if request.content.is_eof():
+            return await request.read()  # it has arrived
         async with asyncio.timeout(_BODY_TIMEOUT_S):
             return await request.read()
     except TimeoutError:
         raise web.HTTPRequestTimeout from None
+    except web.RequestPayloadError:
+        # Otherwise aiohttp reads the rest, and logs the same error with a traceback.
+        request.content.feed_eof()
+        text = "the body cannot be decoded; check its Content-Encoding"
+        raise web.HTTPBadRequest(text=text) from None
