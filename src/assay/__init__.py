@@ -11,7 +11,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from assay.datasets import load_samples
     from assay.pytest_plugin import evaluation_test
-    from assay.runner import EvalConfig, evaluate, evaluate_sync
+    from assay.runner import EvalConfig, evaluate, evaluate_sync, rescore
+    from assay.stats import compare
     from assay.types import (
         Endpoint,
         EvaluateResult,
@@ -44,18 +45,22 @@ __all__ = [
     "StepOutput",
     "Trajectory",
     "__version__",
+    "compare",
     "evaluate",
     "evaluate_sync",
     "evaluation_test",
     "load_samples",
+    "rescore",
 ]
 
 _UNIT_OF = dict.fromkeys(__all__, "assay.types") | {
     "EvalConfig": "assay.runner",
+    "compare": "assay.stats",
     "evaluate": "assay.runner",
     "evaluate_sync": "assay.runner",
     "evaluation_test": "assay.pytest_plugin",
     "load_samples": "assay.datasets",
+    "rescore": "assay.runner",
 }
 del _UNIT_OF["__version__"]
 

@@ -5,7 +5,7 @@ PUBLIC = {
     "assay": """
         Endpoint EvalConfig EvaluateResult EvaluationRow Manifest Message Metric MetricResult
         Sample Score Status StepOutput Trajectory __version__ evaluate evaluate_sync evaluation_test
-        load_samples
+        compare load_samples rescore
     """,
     "assay.agents": """
         Agent AgentFault CodingAgent CommandAgent FunctionAgent HttpAgent Limits ModelAgent

@@ -44,7 +44,7 @@ COMMANDS = {
     "check": "run rule-based checks on recorded conversations (no model calls)",
     "judge": "grade samples by a rubric with a model as judge",
     "certify": "certify an agent against its manifest",
-    "runs": "list the recorded runs; delete, prune, import, back up or record them for replay",
+    "runs": "list the recorded runs; delete, copy, import or wait for them",
     "sessions": "list, show and continue stored conversations with models",
     "show": "show a run, or the transcript of one of its samples",
     "compare": "compare two runs sample by sample",
@@ -56,7 +56,7 @@ COMMANDS = {
     "env": "serve environments to rollouts elsewhere",
     "gateway": "record the model calls of any agent as sessions",
     "doctor": "check the installation, the store and the endpoints",
-    "docs": "open the documentation of this version in a browser, or print a page",
+    "docs": "open the documentation of this version, or print a page",
 }
 """Each command is the module of its name in this folder."""
 

@@ -20,7 +20,7 @@ from assay.store import Run, RunRow, Store
 
 from .arguments import add_flag, add_report_options
 from .output import Line, Styled, format_field, measure_text_width, print_report
-from .run_summary import format_score_lines
+from .run_summary import describe_status, format_score_lines
 from .store_option import add_store_option, build_next_command, open_store
 from .worst_samples import format_samples
 
@@ -129,9 +129,7 @@ def _judge_recorded_run(
     row = _find_unfinished(store, run)
     if row is None or args.allow_unfinished:
         return verdict
-    total = row.spec.total
-    of = "" if total is None else f" of {total * row.spec.repeats}"
-    state = f"is {row.status}, with {row.totals.recorded}{of} results"
+    state = f"is {describe_status(row)}"
     finished = Check(
         name="finished",
         outcome=Outcome.COULD_NOT_TELL,

@@ -95,7 +95,7 @@ def main(args: Namespace) -> int:
     if args.output not in (None, "-"):
         refuse_to_overwrite(Path(args.output), [Path(args.target)])
     if is_sample_file(args.target):
-        stream = _open_samples(args)
+        stream = load_samples(args.target, args.max_samples)
         # Reads the whole file once, so that a bad row is found before a call is paid for.
         if not sum(1 for _ in stream):
             raise ConfigError("the file has no samples", where=args.target)
@@ -134,14 +134,10 @@ def _build_calibrator(args: Namespace, scorer: Judge | VertexJudge) -> Calibrato
 def judge_shard(args: Namespace, shard: Shard) -> tuple[SkippedRows | None, Spending]:
     """Judge one part of the samples, in a worker process. Return also what the judge cost."""
     scorer = build_judge(args)
-    stream = _open_samples(args) if is_sample_file(args.target) else None
+    stream = load_samples(args.target, args.max_samples) if is_sample_file(args.target) else None
     with RunTrackingStore.open(find_store_location(args), create=False) as store:
         request = _build_judge_request(args, scorer, stream)
         return score_recorded_shard(request, shard, store, within=scorer), scorer.spending
-
-
-def _open_samples(args: Namespace) -> SampleStream:
-    return load_samples(args.target, args.max_samples)
 
 
 def _judge_samples(
