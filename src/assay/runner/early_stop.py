@@ -327,7 +327,7 @@ class Admission:
             budget.end(was_executed=True)
 
     def withdraw(self) -> None:
-        """Give back what `enter` admitted, for which there is no sample."""
+        """Return an admission of `enter` that no sample uses."""
         if (budget := self._early.budget) is not None:
             self._leave_queue()
             budget.end(was_executed=False)
