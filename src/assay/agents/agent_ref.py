@@ -17,6 +17,7 @@ from assay.types import Endpoint
 
 from .agent import COMMAND_PREFIX, Agent
 from .function_agent import FunctionAgent, ObjectAgent
+from .model_agent import ModelAgent
 
 AgentRef = Agent | Endpoint | str | Callable[..., object]
 """An agent, or something that names one: see `resolve_agent`."""
@@ -80,6 +81,9 @@ def resolve_agent(
 
 def _adapt_run_method(agent: Agent) -> Agent:
     """Return the agent, or one that calls its `run` as a function if it is not of the protocol."""
+    # The run of a model agent is a plain function that returns a coroutine.
+    if isinstance(agent, ModelAgent):
+        return agent
     if inspect.iscoroutinefunction(agent.run):
         with suppress(TypeError):
             inspect.signature(agent.run).bind(None, None)

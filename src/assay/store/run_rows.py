@@ -255,8 +255,8 @@ def check_same_config(
         return
     stored_config = _omit_settings(stored.config, PROVENANCE)
     given_config = _omit_settings(json.loads(given.config_json()), PROVENANCE)
-    if _AGENT_GLOBALS not in stored_config:
-        given_config.pop(_AGENT_GLOBALS, None)
+    if _AGENT_GLOBALS in given_config and _AGENT_GLOBALS not in stored_config:
+        del given_config[_AGENT_GLOBALS]
         if given_config == stored_config:
             return
     differing = list(describe_differences(stored_config, given_config))
