@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from assay.stats import RunSummary
 from assay.store import Run, Store, TableQuery
-from assay.types import DataBlock, Message, Sample, build_label
+from assay.types import DataBlock, Failure, Message, Sample, build_label
 
 from .attachments import find_image_problem, read_file
 from .conversations import MAIN, ConversationNode, ShownConversation, list_conversations
@@ -286,16 +286,7 @@ def read_sample(store: Store, request: Request) -> SampleView:
         answer=_show_field(sample.response, "answer"),
         expected=_show_field(_to_text(sample.ground_truth), "expected"),
         score=score,
-        failure=None
-        if failure is None
-        else FailureView(
-            boundary=str(failure.boundary),
-            kind=failure.kind,
-            message=failure.message[:_MAX_FIELD_CHARS],
-            retryable=failure.retryable,
-            # The end of a traceback names the error.
-            traceback=(failure.traceback or "")[-_MAX_FIELD_CHARS:],
-        ),
+        failure=None if failure is None else _show_failure(failure),
         figures=_read_figures(sample),
         conversation=conversation.node,
         conversations=tuple(each.node for each in conversations),
@@ -311,6 +302,17 @@ def read_sample(store: Store, request: Request) -> SampleView:
         parameters={
             name: value for name in _KEPT if (value := read_parameter(request, name)) != ""
         },
+    )
+
+
+def _show_failure(failure: Failure) -> FailureView:
+    return FailureView(
+        boundary=str(failure.boundary),
+        kind=failure.kind,
+        message=failure.message[:_MAX_FIELD_CHARS],
+        retryable=failure.retryable,
+        # The end of a traceback names the error.
+        traceback=(failure.traceback or "")[-_MAX_FIELD_CHARS:],
     )
 
 
