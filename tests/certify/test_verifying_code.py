@@ -92,10 +92,12 @@ def test_a_changed_file_is_named(certified: Path, file: str, check: str) -> None
     assert named(verified(certified)) == {check: file}
 
 
+@pytest.mark.parametrize("first", [None, "", "elsewhere"])
 @pytest.mark.parametrize("inside", [".", "manifests/deep"])
 def test_it_is_verified_from_any_folder_and_in_any_copy(
     folder: Path,
     inside: str,
+    first: str | None,
     tmp_path_factory: pytest.TempPathFactory,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -104,13 +106,14 @@ def test_it_is_verified_from_any_folder_and_in_any_copy(
     golden(folder / inside, rows=3)
     path = sys.path.copy()
     issued(folder / inside, profile(RIGHT), runner="agent_here:answer")
-    sys.path[:] = path  # as in another process
     copy = tmp_path_factory.mktemp("another place") / "copy"
     shutil.copytree(folder, copy)
     # A file in the folder of the verifier is not the agent's.
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     for name in ("agent_here.py", "prompt.txt"):
         (elsewhere / name).write_text("# of something else\n")
+    # As in another process: an interactive one searches its current folder, a script its own.
+    sys.path[:] = path if first is None else [first and str(elsewhere), *path]
 
     for place in (folder, elsewhere, copy / inside):
         monkeypatch.chdir(place)
@@ -119,6 +122,33 @@ def test_it_is_verified_from_any_folder_and_in_any_copy(
 
     (copy / "prompt.txt").write_text("ramble\n")
     assert named(verified(copy / inside)) == {"runner code": "prompt.txt"}
+
+
+@pytest.mark.parametrize("first", ["", "{folder}"])
+@pytest.mark.parametrize(
+    ("file", "check"),
+    [
+        ("agent_here.py", "runner code"),
+        ("helper_here.py", "runner code"),
+        ("own_metric_here.py", "own: metric code"),
+        ("scale_here.py", "own: metric code"),
+        ("rule_here.py", "checked: check file"),
+    ],
+)
+def test_the_certified_files_beside_the_verifier_do_not_hide_changed_ones(
+    certified: Path,
+    first: str,
+    file: str,
+    check: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """The verifier runs in the original folder, or is a script there."""
+    sys.path.insert(0, first.format(folder=certified))
+    copy = tmp_path_factory.mktemp("another place") / "copy"
+    shutil.copytree(certified, copy)
+    (copy / file).write_text((copy / file).read_text() + "# another\n")
+
+    assert named(verified(copy)) == {check: file}
 
 
 def test_no_code_is_imported(certified: Path) -> None:

@@ -4,6 +4,7 @@ Imported code could change the computation of further digests, or the files them
 """
 
 import shlex
+from copy import copy
 from pathlib import Path
 from typing import Literal
 
@@ -28,10 +29,10 @@ class CodeIndex:
     def __init__(
         self, root: Path, manifest: Manifest | None = None, *, run_from: Path | None = None
     ) -> None:
-        """`run_from` is the folder in which the agent is run, by default the current one."""
+        """`run_from` is the folder in which another process ran the code; None: this one does."""
         self._root = root
-        self._run_from = run_from or Path.cwd()
-        self._manifest = manifest
+        self._run_from = run_from
+        self._folder = run_from or Path.cwd()
         self._leave_out = frozenset() if manifest is None else _list_certified_files(root, manifest)
         self._read: dict[tuple[CodeKind, str], CodeFiles | None] = {}
 
@@ -55,21 +56,22 @@ class CodeIndex:
         return self._read[kind, name]
 
     def _find_files(self, kind: CodeKind, name: str) -> CodeFiles | None:
-        root = self._root
-        folders = (self._run_from, root) if kind == "runner" else (root,)
+        root, run_from, leave_out = self._root, self._run_from, self._leave_out
+        folders = (self._folder, root) if kind == "runner" else (root,)
         if kind == "check":
             path = (root / name.partition("#")[0]).resolve()
             inside = path.is_relative_to(root.resolve()) and path.is_file()
-            return find_file_code(path, folders, self._leave_out) if inside else None
+            return find_file_code(path, folders, leave_out, run_from=run_from) if inside else None
         if kind == "runner" and name.startswith(COMMAND_PREFIX):
             try:
                 words = shlex.split(name.removeprefix(COMMAND_PREFIX))
             except ValueError:
                 words = []
-            return find_command_code(words, folders, self._leave_out)
+            return find_command_code(words, folders, leave_out, run_from=run_from)
         if kind == "runner" and (named := find_ref_file(name, folders)) is not None:
-            return find_file_code(named, folders, self._leave_out) if named.is_file() else None
-        return find_module_code(name.partition(":")[0], folders, self._leave_out)
+            is_file = named.is_file()
+            return find_file_code(named, folders, leave_out, run_from=run_from) if is_file else None
+        return find_module_code(name.partition(":")[0], folders, leave_out, run_from=run_from)
 
     def code_sha256(self) -> str:
         """Return the digest of all code, without data files."""
@@ -90,7 +92,8 @@ class CodeIndex:
 
     def find_changed_files(self) -> tuple[set[str], set[str]]:
         """Return the code files and the data files that changed since they were read."""
-        again = CodeIndex(self._root, self._manifest, run_from=self._run_from)
+        again = copy(self)
+        again._read = {}
         code: set[str] = set()
         data: set[str] = set()
         for (kind, name), before in self._read.items():

@@ -70,18 +70,29 @@ class CodeFiles:
 
 
 def find_module_code(
-    name: str, folders: tuple[Path, ...], leave_out: frozenset[Path] = frozenset()
+    name: str,
+    folders: tuple[Path, ...],
+    leave_out: frozenset[Path] = frozenset(),
+    *,
+    run_from: Path | None = None,
 ) -> CodeFiles | None:
-    """Find the files of a module by its dotted name; None when it has no file."""
-    scan = _CodeScan(folders, leave_out)
+    """Find the files of a module by its dotted name; None when it has no file.
+
+    `run_from` is the folder in which another process runs the code; None: this process runs it.
+    """
+    scan = _CodeScan(folders, leave_out, run_from)
     return scan.collect() if scan.add_module(name, root=True) else None
 
 
 def find_command_code(
-    argv: Iterable[str], folders: tuple[Path, ...], leave_out: frozenset[Path] = frozenset()
+    argv: Iterable[str],
+    folders: tuple[Path, ...],
+    leave_out: frozenset[Path] = frozenset(),
+    *,
+    run_from: Path | None = None,
 ) -> CodeFiles | None:
     """Find the project files that a command line refers to; None without any."""
-    scan, words = _CodeScan(folders, leave_out), list(argv)
+    scan, words = _CodeScan(folders, leave_out, run_from), list(argv)
     for before, word in zip(["", *words], words, strict=False):
         if before == "-m" or word.startswith("-m"):
             module = word if before == "-m" else word.removeprefix("-m")
@@ -99,10 +110,14 @@ def find_command_code(
 
 
 def find_file_code(
-    file: Path, folders: tuple[Path, ...], leave_out: frozenset[Path] = frozenset()
+    file: Path,
+    folders: tuple[Path, ...],
+    leave_out: frozenset[Path] = frozenset(),
+    *,
+    run_from: Path | None = None,
 ) -> CodeFiles:
     """Find the modules and files that a data file, such as a check file, refers to."""
-    scan = _CodeScan((file.absolute().parent, *folders), leave_out)
+    scan = _CodeScan((file.absolute().parent, *folders), leave_out, run_from)
     scan.add_named(str(file.absolute()))
     return scan.collect()
 
@@ -170,6 +185,9 @@ class _CodeScan:
     leave_out: frozenset[Path] = frozenset()
     """Files with digests of their own: the manifest and the dataset."""
 
+    run_from: Path | None = None
+    """The current folder of the process that runs the code; None: it is this process."""
+
     found: dict[Path, str] = field(default_factory=dict)
     modules: set[Path] = field(default_factory=set)
     entries: set[Path] = field(default_factory=set)
@@ -194,9 +212,17 @@ class _CodeScan:
 
     def __post_init__(self) -> None:
         self.folders = tuple(dict.fromkeys(Path(os.path.abspath(each)) for each in self.folders))
-        self.path = build_import_path(self.folders)
+        self.path = self._list_import_path()
         self.todo: list[tuple[Path, Path, str]] = []
         self._listings: dict[Path, frozenset[str]] = {}
+
+    def _list_import_path(self) -> list[str]:
+        if self.run_from is None:
+            return build_import_path(self.folders)
+        # `sys.path` also has the current folder and the program of this process: a file in them is
+        # never used in place of one of the project.
+        path = (os.path.abspath(self.run_from / entry) for entry in sys.path)
+        return list(dict.fromkeys([*map(str, self.folders), *path]))
 
     def collect(self) -> CodeFiles:
         """Follow all references, and digest every file."""

@@ -94,8 +94,10 @@ def verify_certificate(
         statement = read_statement(decode_base64(statement.payload, where=where), where=where)
     loaded = Manifest.load(manifest)
     definition = _select_definition(loaded, agent, where=str(manifest))
-    expected = _build_requirements(definition, loaded, policy, where=f"{manifest}: {definition.id}")
-    expected = replace(expected, code=_digest_runner_files(statement.certification, loaded))
+    index = _build_code_index(statement.certification, loaded)
+    where = f"{manifest}: {definition.id}"
+    expected = _build_requirements(definition, loaded, index, policy, where=where)
+    expected = replace(expected, code=_digest_runner_files(statement.certification, index))
     findings = (first, *check_certificate(statement, expected, now=now()))
     return Verification(
         verified=all(each.status != "mismatch" for each in findings),
@@ -149,15 +151,27 @@ def _select_definition(manifest: Manifest, wanted: str | None, *, where: str) ->
     return found[0]
 
 
+def _build_code_index(certification: Certification, manifest: Manifest) -> CodeIndex:
+    root, named = manifest.root or Path.cwd(), certification.manifest.run_from
+    # Independent of the current folder: files are looked up where the agent was run.
+    run_from = None if named is None else root.resolve() / named
+    return CodeIndex(root, manifest, run_from=run_from)
+
+
 def _build_requirements(
-    definition: AgentDefinition, manifest: Manifest, policy: VerifyPolicy, *, where: str
+    definition: AgentDefinition,
+    manifest: Manifest,
+    index: CodeIndex,
+    policy: VerifyPolicy,
+    *,
+    where: str,
 ) -> CertificateRequirements:
     profile = definition.evaluation
     assert profile is not None  # chosen for having one
     root = manifest.root or Path.cwd()
     if profile.golden_dataset_uri is None:
         raise ConfigError("`golden_dataset_uri` is missing", where=f"{where}: evaluation")
-    criteria = _resolve_all_criteria(profile, CodeIndex(root, manifest), root=root, where=where)
+    criteria = _resolve_all_criteria(profile, index, root=root, where=where)
     judged = any(criterion.graded_by.by == "judge" for criterion in criteria)
     uri, fetched = profile.golden_dataset_uri, None
     if policy.refetch_dataset:
@@ -180,14 +194,10 @@ def _build_requirements(
 
 
 def _digest_runner_files(
-    certification: Certification, manifest: Manifest
+    certification: Certification, index: CodeIndex
 ) -> Mapping[str, str] | None:
     """Digest the current files of the certified runner; None for a runner that is not code."""
-    agent, root = certification.agent, manifest.root or Path.cwd()
-    named = certification.manifest.run_from
-    # Independent of the current folder: files are looked up where the agent was run.
-    run_from = None if named is None else root.resolve() / named
-    index = CodeIndex(root, manifest, run_from=run_from)
+    agent = certification.agent
     name = agent.tools or agent.runner
     if not (agent.tools or name.startswith(COMMAND_PREFIX) or is_code_ref(name)):
         return None
