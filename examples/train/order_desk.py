@@ -17,7 +17,7 @@ from typing import Any
 
 from assay.agents import Limits
 from assay.environments import ToolEnvironment, tool
-from assay.providers.in_process import LocalModel
+from assay.providers import LocalModel
 from assay.train import (
     GRPOConfig,
     GRPOResult,

@@ -36,10 +36,10 @@ from .eval_record import to_eval_record as to_eval_record
 from .eval_turns import TEXT_SEPARATOR as TEXT_SEPARATOR
 from .eval_turns import EvalTurn as EvalTurn
 from .eval_turns import EvalTurns as EvalTurns
-from .event_stream import KEEP_ALIVE as KEEP_ALIVE
-from .event_stream import EventReader as EventReader
-from .event_stream import StreamEvent as StreamEvent
-from .event_stream import write_event as write_event
+from .server_sent_events import KEEP_ALIVE as KEEP_ALIVE
+from .server_sent_events import EventReader as EventReader
+from .server_sent_events import StreamEvent as StreamEvent
+from .server_sent_events import write_event as write_event
 from .fireworks import from_fireworks_rft as from_fireworks_rft
 from .fireworks import to_fireworks_rft as to_fireworks_rft
 from .foreign_content import read_tool_outcome as read_tool_outcome

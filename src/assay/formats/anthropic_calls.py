@@ -18,7 +18,7 @@ from .conversion import (
     read_items,
     validate_wire,
 )
-from .event_stream import StreamEvent, parse_event_json, write_event
+from .server_sent_events import StreamEvent, parse_event_json, write_event
 from .model_request import (
     FinishReason,
     ModelAnswer,

@@ -5,7 +5,7 @@ from typing import Any
 
 from .answer_writer import AnswerPart, write_json_text
 from .conversion import expect_mapping, expect_sequence
-from .event_stream import StreamEvent, parse_event_json
+from .server_sent_events import StreamEvent, parse_event_json
 
 
 def read_gemini_parts(event: StreamEvent) -> Iterator[AnswerPart]:

@@ -7,7 +7,7 @@ from assay.types import Message, ToolSpec, Usage
 
 from .answer_writer import AnswerPart, AnswerPartKind, AnswerSection, AnswerWriter
 from .conversion import Dropped, expect_mapping, expect_text, read_items, validate_wire
-from .event_stream import StreamEvent, parse_event_json, write_event
+from .server_sent_events import StreamEvent, parse_event_json, write_event
 from .model_request import (
     ModelAnswer,
     ModelRequest,

@@ -13,7 +13,7 @@ from assay.runner import build_run_report, describe_run
 from assay.stats import NOISE, RunSummary, find_score_range
 from assay.store import Run, RunRow, Store, TableQuery
 
-from .event_stream import Change, stream_changes
+from .live_updates import Change, stream_changes
 from .figures import FigureCache
 from .page import (
     PageModel,

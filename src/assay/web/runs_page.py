@@ -13,7 +13,7 @@ from assay.runner import build_run_label
 from assay.stats import estimate_interval, read_recorded_bounds
 from assay.store import RunRow, RunStatus, Store
 
-from .event_stream import Change, stream_changes
+from .live_updates import Change, stream_changes
 from .page import (
     PageModel,
     build_page_routes,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from assay.errors import WireError
 from assay.formats import KEEP_ALIVE, EventReader, StreamEvent, write_event
-from assay.formats.event_stream import parse_event_json
+from assay.formats.server_sent_events import parse_event_json
 
 STREAM = (
     b'data: {"a": 1}\n\n'
@@ -66,7 +66,7 @@ def test_a_lone_surrogate_in_an_event_is_replaced() -> None:
 
 
 def test_an_endless_event_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("assay.formats.event_stream._MAX_EVENT_BYTES", 100)
+    monkeypatch.setattr("assay.formats.server_sent_events._MAX_EVENT_BYTES", 100)
     reader = EventReader()
 
     with pytest.raises(WireError, match="more than 100 bytes"):

@@ -18,9 +18,9 @@ from store_runs import record, scored, spec
 
 @pytest.fixture(autouse=True)
 def _look_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("assay.web.event_stream._POLL_S", 0.02)
-    monkeypatch.setattr("assay.web.event_stream._STOP_POLL_S", 0.01)
-    monkeypatch.setattr("assay.web.event_stream._REST_FACTOR", 1)
+    monkeypatch.setattr("assay.web.live_updates._POLL_S", 0.02)
+    monkeypatch.setattr("assay.web.live_updates._STOP_POLL_S", 0.01)
+    monkeypatch.setattr("assay.web.live_updates._REST_FACTOR", 1)
 
 
 def events(url: str, **headers: str) -> Generator[tuple[str, str, Any], None, None]:
@@ -105,7 +105,7 @@ def test_an_unknown_run_has_no_stream(viewer: ViewServer) -> None:
 def test_too_many_streams_are_refused(
     viewer: ViewServer, pages: RecordedPages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("assay.web.event_stream._MAX_STREAMS", 0)
+    monkeypatch.setattr("assay.web.live_updates._MAX_STREAMS", 0)
 
     assert ask(viewer, f"/api/run/{pages.baseline}/events").status == 503
 
