@@ -18,7 +18,6 @@ from .conversion import (
     read_items,
     validate_wire,
 )
-from .server_sent_events import StreamEvent, parse_event_json, write_event
 from .model_request import (
     FinishReason,
     ModelAnswer,
@@ -26,6 +25,7 @@ from .model_request import (
     build_translation_error,
     collect_settings,
 )
+from .server_sent_events import StreamEvent, parse_event_json, write_event
 
 _SETTINGS = {
     "temperature": "temperature",

@@ -8,7 +8,6 @@ from assay.types import Message, ToolSpec, Usage
 
 from .answer_writer import AnswerPart, AnswerPartKind, AnswerSection, AnswerWriter
 from .conversion import Dropped, expect_mapping, expect_text, read_items, validate_wire
-from .server_sent_events import StreamEvent, parse_event_json, write_event
 from .model_request import (
     ModelAnswer,
     ModelRequest,
@@ -21,6 +20,7 @@ from .model_request import (
     wrap_free_text_calls,
 )
 from .openai_chat import from_openai_chat, to_openai_chat
+from .server_sent_events import StreamEvent, parse_event_json, write_event
 
 _STREAM_END = b"[DONE]"
 

@@ -13,8 +13,8 @@ from assay.runner import build_run_report, describe_run
 from assay.stats import NOISE, RunSummary, find_score_range
 from assay.store import Run, RunRow, Store, TableQuery
 
-from .live_updates import Change, stream_changes
 from .figures import FigureCache
+from .live_updates import Change, stream_changes
 from .page import (
     PageModel,
     build_api_route,
