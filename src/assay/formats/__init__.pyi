@@ -36,10 +36,6 @@ from .eval_record import to_eval_record as to_eval_record
 from .eval_turns import TEXT_SEPARATOR as TEXT_SEPARATOR
 from .eval_turns import EvalTurn as EvalTurn
 from .eval_turns import EvalTurns as EvalTurns
-from .server_sent_events import KEEP_ALIVE as KEEP_ALIVE
-from .server_sent_events import EventReader as EventReader
-from .server_sent_events import StreamEvent as StreamEvent
-from .server_sent_events import write_event as write_event
 from .fireworks import from_fireworks_rft as from_fireworks_rft
 from .fireworks import to_fireworks_rft as to_fireworks_rft
 from .foreign_content import read_tool_outcome as read_tool_outcome
@@ -87,6 +83,10 @@ from .openai_responses_calls import write_responses_events as write_responses_ev
 from .openenv_trace import from_openenv_trace as from_openenv_trace
 from .openenv_trace import to_openenv_trace as to_openenv_trace
 from .output_limits import cut_outputs as cut_outputs
+from .server_sent_events import KEEP_ALIVE as KEEP_ALIVE
+from .server_sent_events import EventReader as EventReader
+from .server_sent_events import StreamEvent as StreamEvent
+from .server_sent_events import write_event as write_event
 from .sharegpt import from_sharegpt as from_sharegpt
 from .sharegpt import to_sharegpt as to_sharegpt
 from .tool_schemas import find_tools as find_tools

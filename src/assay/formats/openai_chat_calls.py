@@ -8,7 +8,6 @@ from assay.types import Message, ToolSpec, Usage
 
 from .answer_writer import AnswerPart, AnswerPartKind, AnswerSection, AnswerWriter
 from .conversion import Dropped, expect_mapping, expect_text, read_items, validate_wire
-from .server_sent_events import StreamEvent, parse_event_json, write_event
 from .model_request import (
     ModelAnswer,
     ModelRequest,
@@ -21,6 +20,7 @@ from .model_request import (
     wrap_free_text_calls,
 )
 from .openai_chat import from_openai_chat, to_openai_chat
+from .server_sent_events import StreamEvent, parse_event_json, write_event
 
 _STREAM_END = b"[DONE]"
 
@@ -202,15 +202,13 @@ class ChatWriter(AnswerWriter):
             kind, key, text = "function", "arguments", section.text
             if self.holds_back(section):
                 kind, key, text = "custom", "input", section.free_text
-            at = {"index": section.call_index}
+            at = {"index": section.kind_index}
             first = {"id": section.call_id, "type": kind, kind: {"name": section.name, key: ""}}
             yield False, {"delta": {"tool_calls": [{**at, **first}]}}
             yield True, {"delta": {"tool_calls": [{**at, kind: {key: text}}]}}
             return
         key = {"reasoning": "reasoning_content", "refusal": "refusal"}.get(section.kind, "content")
-        if section.kind == "reasoning" and any(
-            each.kind == "reasoning" for each in self.sections[: section.index]
-        ):
+        if section.kind == "reasoning" and section.kind_index:
             # One text here, which is joined as `Message.reasoning` is.
             yield False, {"delta": {key: "\n\n"}}
         yield True, {"delta": {key: section.text}}

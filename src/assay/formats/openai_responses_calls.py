@@ -7,7 +7,6 @@ from assay.types import Message, ToolSpec, Usage
 
 from .answer_writer import AnswerPart, AnswerPartKind, AnswerSection, AnswerWriter
 from .conversion import Dropped, expect_mapping, expect_text, read_items, validate_wire
-from .server_sent_events import StreamEvent, parse_event_json, write_event
 from .model_request import (
     ModelAnswer,
     ModelRequest,
@@ -21,6 +20,7 @@ from .model_request import (
     wrap_free_text_calls,
 )
 from .openai_responses import read_responses_items
+from .server_sent_events import StreamEvent, parse_event_json, write_event
 
 _SETTINGS = {
     "temperature": "temperature",
