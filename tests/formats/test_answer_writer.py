@@ -1,11 +1,8 @@
 """Parts of an answer as events of another API: whatever a server sends, the stream is valid."""
 
 import json
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from random import Random
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -20,6 +17,7 @@ from assay.formats import (
 )
 from assay.gateway.dialects import DIALECTS, Dialect
 from assay.types import Message, ToolCall, Usage
+from line_counts import count_lines
 from streamed_answers import WRITERS, event
 
 SHAPE_ERRORS = (WireError, AttributeError, IndexError, KeyError, TypeError, ValueError)
@@ -194,21 +192,3 @@ def test_many_sections_and_pieces_are_written_with_linear_work(dialect: Dialect)
         steps[number] = lines()
 
     assert steps[1] < 2.2 * steps[0]
-
-
-@contextmanager
-def count_lines() -> Iterator[Callable[[], int]]:
-    """Count the lines of Python that run, those of comprehensions for each element."""
-    count = 0
-
-    def trace(_frame: FrameType, event: str, _argument: object) -> Any:
-        nonlocal count
-        count += event == "line"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        yield lambda: count
-    finally:
-        sys.settrace(before)
