@@ -42,6 +42,12 @@ def test_the_separators_of_spreadsheets_are_read(mark: str, declared: bool, tmp_
     assert rows(tmp_path, content) == [(line, {"question": f"a{mark}\nb", "an,sw;er": "2"})]
 
 
+def test_the_separator_of_a_header_over_several_lines_is_found(tmp_path: Path) -> None:
+    found = rows(tmp_path, b'"id, as in\nthe sheet";question;answer\r\n1;a, b;c\r\n')
+
+    assert found == [(3, {"id, as in\nthe sheet": "1", "question": "a, b", "answer": "c"})]
+
+
 def test_unused_rows_and_columns_of_a_sheet_are_ignored(tmp_path: Path) -> None:
     found = rows(
         tmp_path, b"question, answer ,,\r\n1+1,2,,\r\n,,,\r\n2+2,,,\r\n3+3,6,,x\r\n,,,\r\n"

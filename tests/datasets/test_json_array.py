@@ -1,7 +1,12 @@
 """A JSON array of any size: elements, places, and broken files."""
 
 import json
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -26,6 +31,39 @@ def rows(tmp_path: Path, content: bytes, **limits: int) -> list[tuple[int, RowOu
     path = tmp_path / "a.json"
     path.write_bytes(content)
     return list(JsonArray(path, ReadLimits(**limits)))
+
+
+@contextmanager
+def at_most_calls(most: int) -> Iterator[None]:
+    """Raise once more functions were called: an endless loop ends as a failure, without a clock."""
+    count = 0
+
+    def count_call(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event == "call"
+        if count > most:
+            raise RuntimeError(f"more than {most} calls")
+
+    before = sys.getprofile()
+    sys.setprofile(count_call)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
+
+
+def rows_and_end(tmp_path: Path, content: bytes, **limits: int) -> tuple[list[RowOutcome], str]:
+    """The rows as far as they can be read, and the error that ended them."""
+    path, found = tmp_path / "a.json", []
+    path.write_bytes(content)
+    try:
+        # A few calls for each byte: a chunk of one byte is read and scanned on its own.
+        with at_most_calls(500 + 30 * len(content)):
+            for _, row in JsonArray(path, ReadLimits(**limits)):
+                found.append(row)
+    except DatasetError as error:
+        return found, f"{Path(str(error.where)).name}: {error.message}"
+    return found, ""
 
 
 def shown(problem: RowOutcome) -> str:
@@ -123,3 +161,108 @@ def test_a_file_that_is_no_array_is_refused_with_line_and_column(
 @pytest.mark.parametrize("content", [b"[]", b" [ \n ] \n", b"\xef\xbb\xbf[]"])
 def test_an_empty_array_has_no_rows(tmp_path: Path, content: bytes) -> None:
     assert rows(tmp_path, content) == []
+
+
+_NO_SEPARATOR = "expected `,` or `]` after an element"
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 100_000])
+@pytest.mark.parametrize(
+    ("content", "rows_and_problems", "end"),
+    [
+        (b"\x00[]", "", "a.json:1:1: the file does not begin with `[`, so it is not a JSON array"),
+        (b'[\x00{"a": 1}]', "problem", f"a.json:1:3: {_NO_SEPARATOR}"),
+        (b'[{"a": 1}\x0b, {"b": 1}]', "row", f"a.json:1:10: {_NO_SEPARATOR}"),
+        (b'[{"a": 1}, \x1f, {"b": 1}]', "row problem row", ""),
+        (b'[{"a": 1}, \x0c]', "row problem", ""),
+        (b'[{"a": 1}]\x00', "row", "a.json:1:11: the file continues after the end of the array"),
+        (b'[{"a": 1}, }]', "row", "a.json:1:12: expected an element after `,`"),
+    ],
+)
+def test_a_control_character_ends_in_an_error_and_not_in_a_loop(
+    tmp_path: Path,
+    content: bytes,
+    rows_and_problems: str,
+    end: str,
+    chunk: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(json_array, "_CHUNK", chunk)
+
+    found, message = rows_and_end(tmp_path, content)
+
+    kinds = ["problem" if isinstance(row, BadRow) else "row" for row in found]
+    assert " ".join(kinds) == rows_and_problems
+    assert message == end
+
+
+_DAMAGE = b'\x00\n\x0b "[]{},\\-\x80\xff'
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'[{"a": 1}, {"b": "x\\"]"}, {"c": [1, {"d": 2}]},\n{"e": "\\ud83d\\ude00"}]',
+        '\ufeff[ {"é": "😀"} ,\r\n{"a": -1e9, "b": [[], {}]}]\n'.encode(),
+    ],
+    ids=["one line", "spaced"],
+)
+def test_any_damaged_byte_keeps_the_rows_before_it_and_ends(
+    tmp_path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elements = json.loads(content)
+    ends = [found.end() for found in re.finditer(rb"\}[ \r\n]*(?=[,\]]\s*(?:\{|$))", content)]
+    assert len(ends) == len(elements)
+
+    for at in range(len(content)):
+        kept = elements[: sum(end < at for end in ends)]
+        for damaged in {
+            content[:at],
+            content[:at] + content[at + 1 :],
+            *(content[:at] + bytes([byte]) + content[at + 1 :] for byte in _DAMAGE),
+        }:
+            outcomes = []
+            for chunk in (1, 1000):
+                monkeypatch.setattr(json_array, "_CHUNK", chunk)
+                outcomes.append(rows_and_end(tmp_path, damaged))
+
+            (found, end), other = outcomes
+            assert (str(found), end) == (str(other[0]), other[1]), damaged
+            assert found[: len(kept)] == kept, damaged
+            assert not end or re.match(r"a\.json:\d+:\d+: ", end)
+
+
+@pytest.mark.parametrize(
+    "element",
+    [
+        b'{"a": "%s"}' % (b"x" * 4000),
+        b'{"a": [%s]}' % b",".join([b"[]"] * 1000),
+        b'{"a": "%s' % (b"\\\\" * 2000),
+        b"\x01" * 4000,
+        b"[" * 4000,
+        b" " * 4000,
+        b'"' * 4000,
+        b"[{}] " * 800,
+    ],
+    ids=["text", "lists", "escapes", "word", "open", "space", "quotes", "no comma"],
+)
+@pytest.mark.parametrize("longest", [100, 100_000])
+def test_each_byte_is_scanned_a_bounded_number_of_times(
+    tmp_path: Path, element: bytes, longest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scanned = 0
+    match = json_array._match
+
+    def count_bytes(pattern: re.Pattern[bytes], data: bytearray, at: int = 0) -> re.Match[bytes]:
+        nonlocal scanned
+        found = match(pattern, data, at)
+        scanned += found.end() - at
+        return found
+
+    monkeypatch.setattr(json_array, "_match", count_bytes)
+    monkeypatch.setattr(json_array, "_CHUNK", 10)
+    content = b"[%s, %s]" % (element, element)
+
+    rows_and_end(tmp_path, content, max_row_bytes=longest)
+
+    assert scanned <= 2 * len(content)

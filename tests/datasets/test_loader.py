@@ -2,11 +2,13 @@
 
 import gzip
 import os
+from collections.abc import Callable
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 
 from assay.datasets import load_samples, named_rows
 from assay.errors import ConfigError, DatasetError, MissingExtra
@@ -20,14 +22,15 @@ CONTENT = {
 }
 
 
-@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize(
+    ("suffix", "compress"), [("", bytes), (".gz", gzip.compress), (".zst", zstandard.compress)]
+)
 @pytest.mark.parametrize("form", [*CONTENT, "JSONL"])
 def test_every_text_format_gives_the_same_sample(
-    tmp_path: Path, form: str, compressed: bool
+    tmp_path: Path, form: str, suffix: str, compress: Callable[[bytes], bytes]
 ) -> None:
-    path = tmp_path / (f"data.{form}.gz" if compressed else f"data.{form}")
-    content = CONTENT[form.lower()].encode()
-    path.write_bytes(gzip.compress(content) if compressed else content)
+    path = tmp_path / f"data.{form}{suffix}"
+    path.write_bytes(compress(CONTENT[form.lower()].encode()))
 
     for source in (path, str(path)):
         (sample,) = load_samples(source)
@@ -103,7 +106,9 @@ def test_an_empty_path_is_refused() -> None:
         load_samples("")
 
 
-@pytest.mark.parametrize("name", ["data.txt", "data", "data.gz", "data.parquet.gz", "data.pkl"])
+@pytest.mark.parametrize(
+    "name", ["data.txt", "data", "data.gz", "data.zst", "data.parquet.gz", "data.pkl"]
+)
 def test_a_file_of_unknown_format_lists_the_known_ones(tmp_path: Path, name: str) -> None:
     (tmp_path / name).touch()
 
@@ -121,7 +126,8 @@ def test_a_pipe_is_refused_because_it_cannot_be_read_again(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("spec", [None, ModuleSpec("a mere folder of that name", None)])
 @pytest.mark.parametrize(
-    ("source", "extra"), [("data.parquet", "parquet"), (".", "hf"), ("org/name", "hf")]
+    ("source", "extra"),
+    [("data.parquet", "parquet"), (".", "hf"), ("org/name", "hf"), ("data.csv.zst", "zstd")],
 )
 def test_a_missing_library_is_named_at_the_call(
     tmp_path: Path,
@@ -131,7 +137,8 @@ def test_a_missing_library_is_named_at_the_call(
     spec: ModuleSpec | None,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "data.parquet").touch()
+    for name in ("data.parquet", "data.csv.zst"):
+        (tmp_path / name).touch()
     monkeypatch.setattr(named_rows, "find_spec", lambda name: spec)
 
     with pytest.raises(MissingExtra, match=rf"pip install 'assay-eval\[{extra}\]'"):

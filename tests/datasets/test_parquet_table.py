@@ -83,3 +83,32 @@ def test_damage_inside_the_data_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(DatasetError, match="the file is not valid Parquet"):
         list(ParquetTable(path, ReadLimits()))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pyarrow.array([2**62, 1], pyarrow.timestamp("us")),
+        pyarrow.array([10**8, 1], pyarrow.int32()).cast(pyarrow.date32()),
+    ],
+)
+def test_a_value_python_has_no_word_for_is_a_bad_row_and_the_others_are_read(
+    tmp_path: Path, values: Any
+) -> None:
+    found = rows(tmp_path, pyarrow.table({"a": [1, 2], "at": values}))
+
+    assert shown(found[0][1]) == (
+        "a.parquet[0]: the row has a value that cannot be read: date value out of range"
+    )
+    assert isinstance(found[1][1], dict)
+
+
+def test_text_that_is_not_utf_8_and_repeated_fields_are_bad_rows(tmp_path: Path) -> None:
+    bits = [pyarrow.py_buffer(bytes([0, 0, 0, 0, 1, 0, 0, 0])), pyarrow.py_buffer(b"\xff")]
+    text = pyarrow.Array.from_buffers(pyarrow.string(), 1, [None, *bits])
+    number = pyarrow.array([1])
+    fields = pyarrow.StructArray.from_arrays([number, number], names=["k", "k"])
+
+    for column in (text, fields):
+        ((_, problem),) = rows(tmp_path, pyarrow.table({"a": column}))
+        assert "a.parquet[0]: the row has a value that cannot be read: " in shown(problem)

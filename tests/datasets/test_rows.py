@@ -1,12 +1,14 @@
 """Rows that never were JSON text: what is refused of them, and rows in memory."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from assay.datasets import ReadLimits
-from assay.datasets.rows import MemoryRows, check_row
+from assay.datasets.rows import MemoryRows, check_json_form, check_row
 from assay.errors import BadRow, DatasetError
 from assay.types import Sample
 
@@ -84,3 +86,29 @@ def test_nan_is_refused_as_it_is_in_a_file() -> None:
 
     assert isinstance(found, BadRow)
     assert found.where == "item 0"
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        (b"\x89PNG\xff", "invalid utf-8 sequence"),
+        (object(), "Unable to serialize unknown type"),
+        ({"a": ["\ud83d"]}, "it contains a lone surrogate"),
+        ({"a": [float("nan")]}, "it contains NaN"),
+    ],
+)
+@pytest.mark.parametrize("place", ["input", "metadata"])
+def test_a_value_that_no_result_could_hold_is_refused_by_its_name(
+    value: Any, problem: str, place: str
+) -> None:
+    given = {"fine": 'NaN "Infinity"', "photo": value}
+    sample = Sample.model_validate({"id": "1", "prompt": "a", place: given})
+
+    with pytest.raises(BadRow, match=f"'photo' cannot be written as JSON: .*{problem}"):
+        check_json_form(sample)
+
+
+def test_values_that_are_written_as_text_are_accepted() -> None:
+    day = datetime(2026, 1, 2, tzinfo=UTC)
+
+    check_json_form(Sample(prompt="a", input={"day": day, "n": Decimal(1)}, ground_truth=b"x"))

@@ -276,3 +276,26 @@ def test_a_limited_stream_ends_after_the_smaller_limit(
 
     assert len(list(stream.with_limit(limit))) == left
     assert len(list(stream)) == (3 if own is None else own)
+
+
+PHOTO = {"id": "1", "prompt": "a", "photo": b"\x89PNG\xff"}
+
+
+@pytest.mark.parametrize("item", [PHOTO, Sample(id="1", prompt="a", input=PHOTO)])
+def test_a_row_whose_result_could_not_be_recorded_is_refused_before_it_is_asked(item: Any) -> None:
+    stream = load_samples([item, {"prompt": "b"}], on_bad_row="skip")
+
+    assert [sample.prompt for sample in stream] == ["b"]
+    assert "item 0: 'photo' cannot be written as JSON" in str(stream.skipped)
+
+
+def test_an_adapter_may_replace_a_value_that_has_no_json_form() -> None:
+    def replace_photo(row: dict[str, Any]) -> dict[str, Any]:
+        return {**row, "photo": row["photo"].hex()}
+
+    (sample,) = load_samples([PHOTO], adapter=replace_photo)
+    (made,) = load_samples([PHOTO], adapter=lambda row: Sample(prompt=row["prompt"]))
+
+    assert sample.input == replace_photo(PHOTO)
+    assert made.input == {}
+    assert Sample.from_json(sample.to_json()) == sample

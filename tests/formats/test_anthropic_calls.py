@@ -13,6 +13,7 @@ from assay.formats import (
     from_anthropic,
     read_messages_conversation,
     read_messages_request,
+    write_event,
     write_messages_answer,
     write_messages_error,
     write_messages_events,
@@ -148,3 +149,36 @@ def test_errors_have_the_type_that_clients_know(status: int, kind: str) -> None:
     body = write_messages_error(status, "broken", None)
 
     assert body["error"] == {"type": kind, "message": "broken"}
+
+
+def test_long_texts_and_arguments_in_many_pieces_are_joined_once() -> None:
+    stream, piece = MessagesStream(), "x" * 1000
+    blocks = {0: "text", 1: "thinking", 2: "tool_use"}
+    deltas = {0: ("text_delta", "text"), 1: ("thinking_delta", "thinking")}
+    for index, kind in blocks.items():
+        name, key = deltas.get(index, ("input_json_delta", "partial_json"))
+        block = {"type": kind, "id": "c0"}
+        parts = [{"type": "content_block_start", "index": index, "content_block": block}]
+        delta = {"type": "content_block_delta", "index": index, "delta": {"type": name, key: piece}}
+        # Copied with each piece, it would be 600 GB for each block: this test would not end.
+        for part in [*parts, *[delta] * 35_000]:
+            (event,) = EventReader().feed(write_event(part))
+            stream.add(event)
+
+    for _ in range(2):
+        content = stream.build_answer()["content"]
+        assert [len(content[0]["text"]), len(content[1]["thinking"])] == [35_000_000] * 2
+        assert len(content[2]["partial_json"]) == 35_000_000
+
+
+def test_citations_are_collected_and_a_block_that_starts_again_is_empty() -> None:
+    start = {"type": "content_block_start", "content_block": {"type": "text", "text": "a"}}
+    text = {"type": "content_block_delta", "delta": {"type": "text_delta", "text": "b"}}
+    events = [start, text, start, text]
+    for number in range(3):
+        cited = {"type": "citations_delta", "citation": number}
+        events.append({"type": "content_block_delta", "delta": cited})
+
+    (block,) = read_stream(b"".join(map(write_event, events))).build_answer()["content"]
+
+    assert block == {"type": "text", "text": "ab", "citations": [0, 1, 2]}

@@ -14,6 +14,7 @@ from assay.formats import (
     write_chat_answer,
     write_chat_error,
     write_chat_events,
+    write_event,
 )
 from model_answers import ANSWERS
 
@@ -161,3 +162,28 @@ def test_errors_have_the_type_that_clients_know(status: int, kind: str) -> None:
     error = write_chat_error(status, "broken", "why")["error"]
 
     assert error == {"message": "broken", "type": kind, "param": None, "code": "why"}
+
+
+def test_long_arguments_in_many_pieces_are_joined_once() -> None:
+    stream, piece = ChatStream(), "x" * 1000
+    function = {"name": "write", "arguments": ""}
+    # Copied with each piece, it would be 1,800 GB: this test would not end.
+    for _ in range(60_000):
+        call = {"index": 0, "id": "c0", "type": "function", "function": function}
+        chunk = {"choices": [{"delta": {"tool_calls": [call]}}]}
+        (event,) = EventReader().feed(write_event(chunk))
+        stream.add(event)
+        function = {"arguments": piece}
+
+    for _ in range(2):
+        (call,) = stream.build_answer()["choices"][0]["message"]["tool_calls"]
+        assert call["id"] == "c0"
+        assert call["function"] == {"name": "write", "arguments": piece * 59_999}
+
+
+@pytest.mark.parametrize("name", ["name", "arguments"])
+def test_a_piece_of_a_call_that_is_no_text_is_refused(name: str) -> None:
+    chunk = {"choices": [{"delta": {"tool_calls": [{"index": 0, "function": {name: 3}}]}}]}
+
+    with pytest.raises(WireError, match=f"the {name} of a tool call is not text"):
+        read_stream(write_event(chunk))

@@ -83,3 +83,50 @@ def test_a_large_event_in_many_pieces_is_read_in_one_pass() -> None:
 
     assert len(event.data) == 60_000_000
     assert reader.rest == b"da"
+
+
+def test_every_line_end_of_the_standard_ends_an_event() -> None:
+    lines = ["data: 1", "", "data: 2", "", ": x", "", "event: e", "data: 3", "data: 4", "", ""]
+    for end in ("\n", "\r\n", "\r"):
+        stream = end.join(lines).encode()
+        for size in (1, 2, 3, 5, 1000):
+            reader = EventReader()
+            found = [
+                event
+                for at in range(0, len(stream), size)
+                for event in reader.feed(stream[at : at + size])
+            ]
+
+            assert b"".join(event.raw for event in found) + reader.rest == stream
+            known = [(event.name, event.data) for event in found if event.data]
+            assert known == [(None, b"1"), (None, b"2"), ("e", b"3\n4")]
+
+
+def test_a_large_incomplete_event_after_a_carriage_return_is_read_in_one_pass() -> None:
+    reader = EventReader()
+
+    # Searched again from each of its bytes, it would take hours.
+    (event,) = reader.feed(b"data: 1\r\n\r\ndata: " + b"x" * 10_000_000)
+
+    assert event.data == b"1"
+    assert len(reader.feed(b"\r\n\r\n")[0].data) == 10_000_000
+
+
+def test_the_lines_of_a_large_event_are_read_in_one_pass() -> None:
+    reader, line = EventReader(), b"data: " + b"x" * 1000 + b"\n"
+    # Joined with each line, it would be 3 TB: this test would not end.
+    for _ in range(60_000):
+        assert reader.feed(line) == []
+    (event,) = reader.feed(b"\n")
+
+    assert len(event.data) == 60_000 * 1001 - 1
+
+
+def test_a_stream_that_does_not_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("assay.formats.server_sent_events._MAX_STREAM_BYTES", 100)
+    reader = EventReader()
+    for _ in range(10):
+        assert len(reader.feed(b"data: xx\n\n")) == 1
+
+    with pytest.raises(WireError, match="the stream has more than 100 bytes"):
+        reader.feed(b"data: xx\n\n")

@@ -83,6 +83,17 @@ def test_metrics_that_all_weigh_nothing_give_no_score() -> None:
     assert result.reason == "no metric counts towards the score"
 
 
+@pytest.mark.parametrize("weight", [None, 1e308])
+def test_metrics_that_add_up_to_no_finite_number_give_no_score(weight: float | None) -> None:
+    given = [Metric("a", 1e308, weight=weight), Metric("b", 1e308, weight=weight)]
+
+    result = EvaluateResult(metrics=given)
+
+    assert (result.score, result.is_score_valid, result.reward) == (None, False, None)
+    assert result.reason == "the metrics add up to no finite number"
+    assert EvaluateResult.from_json(result.to_json()) == result
+
+
 def test_claiming_validity_without_a_score_is_refused() -> None:
     with pytest.raises(ValidationError, match="a result without a score cannot be valid"):
         EvaluateResult(is_score_valid=True)

@@ -19,7 +19,7 @@ from assay.types import Sample, check_file_target
 from .exit_status import InconclusiveError
 from .store_option import open_store
 
-SAMPLE_FILE_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".gz")
+SAMPLE_FILE_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".gz", ".zst")
 
 # A larger .json file is a dataset: reading it whole only to look for keys would waste memory.
 _MAX_SUMMARY_BYTES = 50_000_000

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -182,6 +182,7 @@ class BundleRows:
 
     path: Path
     limits: ReadLimits
+    is_text: ClassVar[bool] = True
 
     def where(self, position: int) -> str:
         return f"{self.path}:{RESULTS}:{position}"

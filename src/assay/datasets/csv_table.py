@@ -37,7 +37,7 @@ class CsvTable(FileRows):
                 next(lines)
                 mark = declared[1].decode()
             else:
-                names = _QUOTED_NAME.sub(b"", head.partition(b"\n")[0])
+                names = _QUOTED_NAME.sub(b"", head).partition(b"\n")[0]
                 mark = max(_SEPARATORS, key=lambda each: names.count(each.encode()))
             # Strict: otherwise an unclosed quote would silently swallow the rest of the file.
             reader = csv.reader(lines, delimiter=mark, strict=True)
@@ -45,9 +45,8 @@ class CsvTable(FileRows):
             while (cells := self._read_cells(reader, lines)) is not None:
                 if isinstance(cells, BadRow):
                     yield lines.row_line, cells
-                elif any(
-                    cells
-                ):  # an empty line has no cells, the unused row of a sheet only empty ones
+                # An empty line has no cells, the unused row of a sheet only empty ones.
+                elif any(cells):
                     yield lines.row_line, self._build_row(header, cells, lines.row_line)
 
     def _read_cells(

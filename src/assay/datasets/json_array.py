@@ -11,14 +11,18 @@ from .open_file import open_bytes
 from .rows import FileRows, RowOutcome
 
 _CHUNK = 256 * 1024
-_SPACE = re.compile(rb"[ \t\r\n]*")
+_SPACE = re.compile(rb"[ \t\r\n]*+")
 # Possessive quantifiers: input that does not match must not backtrack for ever.
 _STRING_INSIDE = rb'(?:[^"\\]++|\\.)*+'
-_NO_BRACKET = rb'(?:[^"\[\]{}]++|"' + _STRING_INSIDE + rb'")*+'
-_IN_STRING = re.compile(_STRING_INSIDE, re.S)
-_TO_BRACKET = re.compile(_NO_BRACKET + rb"(?:([\[{])|[\]}])", re.S)
-_TO_LAST_STRING = re.compile(_NO_BRACKET, re.S)
-_BARE_WORD = re.compile(rb"[^\s,\[\]{}]*")
+# To the next place that matters, which is the group that matches: none where the data ends.
+_IN_WORD = re.compile(rb"[^ \t\r\n,\[\]{}]*+(?=([ \t\r\n,\[\]{}]))?")
+_IN_STRING = re.compile(_STRING_INSIDE + rb'(?P<quote>")?', re.S)
+# Over whole strings: most elements are a few brackets with strings between them.
+_IN_BRACKETS = re.compile(
+    rb'(?:[^"\[\]{}]++|"' + _STRING_INSIDE + rb'")*+'
+    rb'(?:(?P<open>[\[{])|(?P<close>[\]}])|(?P<quote>"))?',
+    re.S,
+)
 
 
 class JsonArray(FileRows):
@@ -39,7 +43,7 @@ class JsonArray(FileRows):
             if window.peek() == b"]":
                 separator = b"]"
             while separator != b"]":
-                if window.peek() in (b",", b"]"):
+                if window.peek() in (b",", b"]", b"}"):
                     message = f"expected an element after `{separator.decode()}`"
                     raise self._build_error(window, message)
                 yield number, self._parse_element(window)
@@ -105,9 +109,9 @@ class _FileWindow:
         """Move to the next byte that is not white space, and return it; b"" at the end."""
         while True:
             first = bytes(self._data[:1])
-            if first > b" ":
+            if first and first not in b" \t\r\n":
                 return first
-            self.advance(_find_end(_SPACE, self._data))
+            self.advance(_match(_SPACE, self._data).end())
             if not self._data and not self._read_chunk():
                 return b""
 
@@ -123,55 +127,34 @@ class _FileWindow:
     def read_element(self, longest: int) -> tuple[bytes | None, int]:
         """Return the bytes of one element, or None if it is over the limit, and its length."""
         first = self.peek()
-        at, depth, quoted = int(first == b'"'), 0, first == b'"'
-        dropped = 0
+        is_word, quoted = first not in (b'"', b"[", b"{"), first == b'"'
+        at, depth, dropped = int(quoted), 0, 0
         while True:
-            if first in (b'"', b"[", b"{"):
-                at, depth, quoted = self._scan(at, depth, quoted)
-                whole = depth <= 0 and not quoted
-            else:
-                at = _find_end(_BARE_WORD, self._data, at)
-                # A word may end with the file, but the array around it is still not closed.
-                whole = at < len(self._data)
-            if whole:
-                break
-            # Too long: from here on the bytes are only counted, so that memory stays bounded.
-            if dropped + at > longest:
-                self.advance(at)
-                at, dropped = 0, dropped + at
-            if not self._read_chunk():
+            pattern = _IN_WORD if is_word else _IN_STRING if quoted else _IN_BRACKETS
+            found = _match(pattern, self._data, at)
+            at, place = found.end(), found.lastgroup
+            if found.lastindex is None:
+                # Too long: from here on the bytes are only counted, so that memory stays bounded.
+                if dropped + at > longest:
+                    self.advance(at)
+                    at, dropped = 0, dropped + at
+                if self._read_chunk():
+                    continue
                 self.is_truncated = True
                 at = len(self._data)
+                break
+            if place == "open":
+                depth += 1
+            elif place == "close":
+                depth -= 1
+            elif place == "quote":
+                quoted = not quoted
+            if depth == 0 and not quoted:
                 break
         length = dropped + at
         data = bytes(self._data[:at]) if length <= longest else None
         self.advance(at)
         return data, length
-
-    def _scan(self, at: int, depth: int, quoted: bool) -> tuple[int, int, bool]:
-        """Scan to the end of the element, which is at depth 0 and not quoted, or of the data."""
-        data = self._data
-        while True:
-            if quoted:
-                at = _find_end(_IN_STRING, data, at)
-                if data[at : at + 1] != b'"':  # the string, or an escape in it, is unfinished
-                    return at, depth, True
-                at, quoted = at + 1, False
-                if depth == 0:
-                    return at, depth, False
-            # The hot path: most elements are a few brackets with whole strings between them.
-            while found := _TO_BRACKET.match(data, at):
-                at = found.end()
-                if found.lastindex == 1:
-                    depth += 1
-                elif depth > 1:
-                    depth -= 1
-                else:
-                    return at, 0, False
-            at = _find_end(_TO_LAST_STRING, data, at)
-            if at == len(data):
-                return at, depth, False
-            at, quoted = at + 1, True
 
     def _read_chunk(self) -> bool:
         chunk = self._file.read(_CHUNK)
@@ -179,6 +162,7 @@ class _FileWindow:
         return bool(chunk)
 
 
-def _find_end(pattern: re.Pattern[bytes], data: bytearray, at: int = 0) -> int:
+def _match(pattern: re.Pattern[bytes], data: bytearray, at: int = 0) -> re.Match[bytes]:
     found = pattern.match(data, at)
-    return found.end() if found else at
+    assert found is not None, "each of the patterns matches nothing, too"
+    return found

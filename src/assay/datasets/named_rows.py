@@ -31,7 +31,9 @@ _OTHER_FILE_SUFFIXES = frozenset(
 )
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?(:[\w.-]+)?")
 _MAX_HUB_NAME_CHARS = 200
-_FORMAT_HINT = f"supported are {', '.join(_ROW_FILE_SUFFIXES)}, and all but the last with .gz"
+_FORMAT_HINT = (
+    f"supported are {', '.join(_ROW_FILE_SUFFIXES)}, and all but the last with .gz or .zst"
+)
 
 
 def open_named_rows(source: str | PathLike[str], split: str | None, limits: ReadLimits) -> Rows:
@@ -77,11 +79,13 @@ def _open_file_rows(path: Path, limits: ReadLimits) -> Rows:
 
         return BundleRows(path, limits)
     suffix = path.suffix.lower()
-    zipped = suffix == ".gz"
+    zipped = suffix in (".gz", ".zst")
     if zipped:
         suffix = Path(path.stem).suffix.lower()
-    # Parquet compresses its own pages and needs random access, so that .gz is not supported.
+    # Parquet compresses its own pages and needs random access, so that neither is supported.
     if reader := _TEXT_FILES.get(suffix):
+        if path.suffix.lower() == ".zst":
+            _require_package("zstandard", "zstd", f"reading {path.name}")
         return reader(path, limits)
     if suffix == ".parquet" and not zipped:
         _require_package("pyarrow", "parquet", "reading Parquet")

@@ -16,6 +16,7 @@ class ParquetTable(FileRows):
     """The rows of one file, numbered from 0."""
 
     by_line = False
+    is_text = False
 
     def __iter__(self) -> Iterator[tuple[int, RowOutcome]]:
         # Not above: pyarrow is an extra, and its import sets environment variables.
@@ -58,6 +59,24 @@ class ParquetTable(FileRows):
             where = self.where(position)
             yield position, BadRow(f"the row is {problem}", where=where, hint=hint)
             return
-        for number, row in enumerate(batch.to_pylist(), start=position):
+        try:
+            rows = batch.to_pylist()
+        # Python has no years over 9999, and no text that is not UTF-8.
+        except (ArithmeticError, ValueError, NotImplementedError) as error:
+            if batch.num_rows > 1:
+                for number in range(batch.num_rows):
+                    yield from self._read_piece(batch.slice(number, 1), position + number)
+                return
+            why = " ".join(str(error).split())
+            yield (
+                position,
+                BadRow(
+                    f"the row has a value that cannot be read: {why}",
+                    where=self.where(position),
+                    hint="leave its column out of the file, or write it as text",
+                ),
+            )
+            return
+        for number, row in enumerate(rows, start=position):
             where = self.where(number)
             yield number, check_row(row, where=where, max_depth=self.limits.max_depth)

@@ -1,9 +1,12 @@
 """The interface between the sources of rows and the stream of samples, and rows in memory."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
+
+from pydantic_core import to_json
 
 from assay.errors import BadRow, DatasetError
 from assay.types import Sample
@@ -35,6 +38,8 @@ class FileRows:
     path: Path
     limits: ReadLimits
     by_line: ClassVar[bool] = True
+    is_text: ClassVar[bool] = True
+    """Whether the values come from text, so that each of them can be written as JSON."""
 
     def where(self, position: int) -> str:
         return f"{self.path}:{position}" if self.by_line else f"{self.path}[{position}]"
@@ -54,6 +59,40 @@ def check_row(row: dict[str, Any], *, where: str, max_depth: int) -> RowOutcome:
             "the row contains NaN or an infinity", where=where, hint="write None for unknown"
         )
     return row
+
+
+def check_json_form(sample: Sample) -> None:
+    """Raise `BadRow` if a value of the sample's data cannot be written as JSON.
+
+    Its result could not be recorded: that must be known before an agent is asked.
+    """
+    given = {"ground_truth": sample.ground_truth, **sample.metadata, **sample.input}
+    if _find_json_problem(given) is None:
+        return
+    for key, value in given.items():
+        if (problem := _find_json_problem({key: value})) is not None:
+            raise BadRow(
+                f"{key!r:.80} cannot be written as JSON: {problem}",
+                hint="leave the value out, or turn it into text or numbers with adapter=",
+            )
+
+
+def is_json_form(row: dict[str, Any]) -> bool:
+    """Return whether the row can be written as JSON."""
+    return _find_json_problem(row) is None
+
+
+def _find_json_problem(values: dict[str, Any]) -> str | None:
+    try:
+        data = to_json(values)
+    except (ValueError, RecursionError) as error:
+        problem = " ".join(str(error).split())
+        return "it contains a lone surrogate" if "surrogates not allowed" in problem else problem
+    constants: list[str] = []
+    if b"NaN" in data or b"Infinity" in data:
+        # Parsed, because "NaN" may also be part of a string.
+        json.loads(data, parse_constant=constants.append)
+    return f"it contains {constants[0]}" if constants else None
 
 
 @dataclass

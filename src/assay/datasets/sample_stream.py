@@ -14,7 +14,7 @@ from .layouts import Layout, is_generated_id, read_row
 from .prompt_template import PromptTemplate
 from .read_limits import ReadLimits
 from .row_ids import SeenIds
-from .rows import RowOutcome, Rows
+from .rows import RowOutcome, Rows, check_json_form, is_json_form
 
 Adapter = Callable[[dict[str, Any]], Sample | dict[str, Any]]
 """Converts a row to a sample, or to a row of a known layout."""
@@ -143,6 +143,7 @@ class SampleStream:
 
 
 def _read_samples(plan: StreamPlan, skipped: SkippedRows) -> Iterator[Sample]:
+    is_written = plan.adapter is None and getattr(plan.rows, "is_text", False)
     with SeenIds() as seen:
         for position, found in plan.rows:
             index = skipped.read
@@ -157,6 +158,8 @@ def _read_samples(plan: StreamPlan, skipped: SkippedRows) -> Iterator[Sample]:
                         hint="the text was cut inside a character; replace the surrogate with "
                         "\\ufffd",
                     )
+                if not is_written:
+                    check_json_form(sample)
                 if not plan.repeats:
                     sample = _claim_id(sample, plan.rows, seen, position)
                 if plan.metadata is not None:
@@ -197,11 +200,13 @@ def _convert_row(plan: StreamPlan, found: RowOutcome, index: int) -> Sample:
             f"the adapter returned {type(adapted).__name__}, not a Sample or a dict",
             hint="return a Sample, or a dict of a known layout",
         )
+    # An adapter may be there to take the place of an image, say, which has no JSON form.
+    original = found if is_json_form(found) else None
     if not isinstance(adapted, Sample):
-        return read_row(adapted, index=index, original=found, fallback=plan.fallback)
+        return read_row(adapted, index=index, original=original, fallback=plan.fallback)
     if adapted.index is None:
         adapted.index = index
-    adapted.input = adapted.input or found
+    adapted.input = adapted.input or original or {}
     return adapted
 
 

@@ -2,6 +2,7 @@
 
 import secrets
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
@@ -14,6 +15,7 @@ from assay.types import ToolCall
 from .model_request import ModelAnswer, get_free_text
 
 AnswerPartKind = Literal["start", "text", "reasoning", "refusal", "call", "end"]
+_Key = tuple[AnswerPartKind, int]
 
 
 class AnswerPart(NamedTuple):
@@ -44,8 +46,8 @@ class AnswerSection:
     index: int
     """Its position in the answer that is written."""
 
-    call_index: int
-    """The position among the calls."""
+    kind_index: int
+    """The position among the sections of its kind."""
 
     call_id: str = ""
     name: str = ""
@@ -77,9 +79,11 @@ class AnswerWriter(ABC):
         self.include_usage = include_usage
         self.sections: list[AnswerSection] = []
         self._open: AnswerSection | None = None
-        self._open_key: tuple[AnswerPartKind, int] = ("start", 0)
-        self._keys: set[tuple[AnswerPartKind, int]] = set()
-        self._waiting: list[AnswerPart] = []
+        self._open_key: _Key = ("start", 0)
+        # The sections so far, with the id of each call as the model's server sent it.
+        self._begun_ids: dict[_Key, str | None] = {}
+        self._waiting: dict[_Key, list[AnswerPart]] = {}
+        self._counts: Counter[AnswerPartKind] = Counter()
         self._events: list[bytes] = []
         self._taken = 0
         self._started = False
@@ -127,11 +131,11 @@ class AnswerWriter(ABC):
         key = (part.kind, part.place)
         is_open = self._open is not None and key == self._open_key
         if part.is_whole:
-            is_known, text = key in self._keys, self._open.text if self._open and is_open else ""
-            if is_known and not is_open:
+            if key in self._begun_ids and not is_open:
                 return
             # Pieces of it that wait would be written beside it.
-            self._waiting = [each for each in self._waiting if (each.kind, each.place) != key]
+            self._waiting.pop(key, None)
+            text = self._open.text if self._open and is_open else ""
             self.add(part._replace(text=part.text[len(text) :], is_whole=False))
             part = AnswerPart("end", place=part.place)
         if part.kind == "end":
@@ -139,10 +143,10 @@ class AnswerWriter(ABC):
                 self._close()
         elif is_open:
             self._extend(part.text)
-        elif part.kind != "start" and (part.text or part.name):
+        elif part.kind != "start" and (part.text or part.name) and not self._is_late(part, key):
             if self._waiting or not self._is_closable():
-                self._waiting.append(part)
-            elif part.kind != "call" or part.name or key not in self._keys:
+                self._waiting.setdefault(key, []).append(part)
+            else:
                 self._close()
                 self._begin(part)
 
@@ -151,10 +155,7 @@ class AnswerWriter(ABC):
         if not self._started:
             self.add(AnswerPart("start", answer.model))
         self._close()
-        waiting: dict[object, list[AnswerPart]] = {}
-        for part in self._waiting:
-            waiting.setdefault((part.kind, part.place), []).append(part)
-        for parts in waiting.values():
+        for parts in self._waiting.values():
             self._begin(parts[0]._replace(text="".join(part.text for part in parts)))
             self._close()
         for part in self._list_missing(answer):
@@ -164,14 +165,22 @@ class AnswerWriter(ABC):
 
     def _list_missing(self, answer: ModelAnswer) -> Iterator[AnswerPart]:
         # Some servers send short answers, or calls, in the last event only.
-        message, kinds = answer.message, [section.kind for section in self.sections]
+        message, counts = answer.message, self._counts
         text = "".join(section.text for section in self.sections if section.kind == "text")
-        if message.reasoning and "reasoning" not in kinds:
+        if message.reasoning and not counts["reasoning"]:
             yield AnswerPart("reasoning", message.reasoning)
         if message.text.startswith(text) and message.text != text:
             yield AnswerPart("text", message.text[len(text) :])
-        for call in message.tool_calls[kinds.count("call") :]:
+        for call in message.tool_calls[counts["call"] :]:
             yield AnswerPart("call", call.arguments_text, call_id=call.id, name=call.name)
+
+    def _is_late(self, part: AnswerPart, key: _Key) -> bool:
+        """Whether a piece belongs to a call whose arguments were complete and written."""
+        if part.kind != "call" or key not in self._begun_ids or key in self._waiting:
+            return False
+        # A server that repeats the name in each piece also repeats the id. The calls of Gemini
+        # share one place: each has a name.
+        return not part.name or (part.call_id is not None and part.call_id == self._begun_ids[key])
 
     def _is_closable(self) -> bool:
         section = self._open
@@ -184,13 +193,18 @@ class AnswerWriter(ABC):
         return True
 
     def _begin(self, part: AnswerPart) -> None:
-        calls = sum(section.kind == "call" for section in self.sections)
         given = part.call_id if isinstance(part.call_id, str) else None
-        call_id = given or f"call_{secrets.token_hex(8)}"
-        section = AnswerSection(part.kind, len(self.sections), calls, call_id, part.name)
+        section = AnswerSection(
+            kind=part.kind,
+            index=len(self.sections),
+            kind_index=self._counts[part.kind],
+            call_id=given or f"call_{secrets.token_hex(8)}",
+            name=part.name,
+        )
         self.sections.append(section)
+        self._counts[part.kind] += 1
         self._open, self._open_key = section, (part.kind, part.place)
-        self._keys.add(self._open_key)
+        self._begun_ids[self._open_key] = given
         for is_text, fields in self.write_section(section):
             if is_text:
                 break

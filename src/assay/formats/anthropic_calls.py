@@ -56,9 +56,14 @@ _ERROR_KINDS = {
     504: "timeout_error",
     529: "overloaded_error",
 }
-_TEXT_DELTAS = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
-# The input of a tool while it arrives. It is not a key of the API.
+# The input of a tool while it arrives. It is not a key of a block.
 _PARTIAL_INPUT = "partial_json"
+_DELTA_KEYS = {
+    "text_delta": "text",
+    "thinking_delta": "thinking",
+    "signature_delta": "signature",
+    "input_json_delta": _PARTIAL_INPUT,
+}
 
 
 def read_messages_request(body: Mapping[str, Any]) -> ModelRequest:
@@ -277,6 +282,8 @@ class MessagesStream:
     def __init__(self) -> None:
         self._message: dict[str, Any] = {}
         self._blocks: dict[int, dict[str, Any]] = {}
+        # Joined at the end: a longer and longer text would be copied with each event.
+        self._pieces: dict[int, dict[str, list[str]]] = {}
         self.error: object = None
         """The error object that the server sent instead of the rest."""
 
@@ -291,14 +298,17 @@ class MessagesStream:
             return
         data = parse_event_json(event.data)
         kind = data.get("type")
-        index = data.get("index") if type(data.get("index")) is int else 0
+        index = data["index"] if type(data.get("index")) is int else 0
         if kind == "message_start":
             self._message = dict(expect_mapping(data.get("message"), "message"))
         elif kind == "content_block_start":
-            self._blocks[index or 0] = dict(expect_mapping(data.get("content_block"), str(kind)))
+            block = dict(expect_mapping(data.get("content_block"), str(kind)))
+            if block.get("citations") is not None:
+                block["citations"] = list(expect_sequence(block["citations"], "citations"))
+            self._blocks[index] = block
+            self._pieces.pop(index, None)
         elif kind == "content_block_delta":
-            delta = expect_mapping(data.get("delta"), "delta")
-            _merge_block_delta(self._blocks.setdefault(index or 0, {"type": "text"}), delta)
+            self._add_delta(index, expect_mapping(data.get("delta"), "delta"))
         elif kind == "message_delta":
             self._message |= expect_mapping(data.get("delta") or {}, "delta")
             usage = {**(self._message.get("usage") or {}), **(data.get("usage") or {})}
@@ -308,19 +318,23 @@ class MessagesStream:
 
     def build_answer(self) -> dict[str, Any]:
         """Return the body of the response."""
-        blocks = [_close_block(self._blocks[index]) for index in sorted(self._blocks)]
+        blocks = []
+        for index, block in sorted(self._blocks.items()):
+            pieces = self._pieces.get(index, {})
+            texts = {key: (block.get(key) or "") + "".join(pieces[key]) for key in pieces}
+            blocks.append(_close_block({**block, **texts}))
         return {**self._message, "content": blocks}
 
-
-def _merge_block_delta(block: dict[str, Any], delta: Mapping[str, Any]) -> None:
-    kind = delta.get("type")
-    if kind in _TEXT_DELTAS:
-        key = _TEXT_DELTAS[kind]
-        block[key] = (block.get(key) or "") + (delta.get(key) or "")
-    elif kind == "input_json_delta":
-        block[_PARTIAL_INPUT] = block.get(_PARTIAL_INPUT, "") + (delta.get(_PARTIAL_INPUT) or "")
-    elif kind == "citations_delta":
-        block["citations"] = [*(block.get("citations") or []), delta.get("citation")]
+    def _add_delta(self, index: int, delta: Mapping[str, Any]) -> None:
+        block = self._blocks.setdefault(index, {"type": "text"})
+        kind = delta.get("type")
+        if kind == "citations_delta":
+            block["citations"] = block.get("citations") or []
+            block["citations"].append(delta.get("citation"))
+        elif kind in _DELTA_KEYS:
+            key = _DELTA_KEYS[kind]
+            piece = expect_text(delta.get(key) or "", f"delta.{key}")
+            self._pieces.setdefault(index, {}).setdefault(key, []).append(piece)
 
 
 def _close_block(block: dict[str, Any]) -> dict[str, Any]:

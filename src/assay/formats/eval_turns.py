@@ -1,13 +1,14 @@
 """Merges messages into turns of user and model, and assigns tool calls to them."""
 
-from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from assay.types import DataBlock, Message, ToolCall
 
 from .conversion import Dropped
+from .open_calls import OpenCalls
 
 UNANSWERED_RESPONSE = "[Tool execution was interrupted]"
 """The response that is written for an unanswered call."""
@@ -16,7 +17,6 @@ EVENT_DETAIL_KEYS = ("status", "is_error", "exit_code", "raw_tool", "part_id", "
 """Details of a tool message that an event includes."""
 
 TEXT_SEPARATOR = "\n\n"
-CallT = TypeVar("CallT")
 
 
 @dataclass
@@ -35,37 +35,6 @@ class EvalTurn:
     @property
     def content(self) -> dict[str, Any]:
         return {"role": self.role, "parts": [{"text": self.text}]}
-
-
-class OpenCalls(Generic[CallT]):
-    """Calls without an answer, in order."""
-
-    def __init__(self) -> None:
-        self._count = 0
-        self._open: dict[int, CallT] = {}
-        # A second index keeps the lookup by id fast in sessions of thousands of calls.
-        self._by_id: dict[str | None, deque[int]] = {}
-
-    def __iter__(self) -> Iterator[CallT]:
-        return iter(self._open.values())
-
-    def add(self, call_id: str | None, call: CallT) -> None:
-        """Add a call that waits for its answer."""
-        self._open[self._count] = call
-        self._by_id.setdefault(call_id, deque()).append(self._count)
-        self._count += 1
-
-    def take(self, call_id: str | None) -> CallT | None:
-        """Remove and return the call of an answer; without an id, the first open one."""
-        same = self._by_id.get(call_id, deque())
-        while same:
-            # Skips calls that an answer without an id has closed.
-            found = self._open.pop(same.popleft(), None)
-            if found is not None:
-                return found
-        if call_id is not None or not self._open:
-            return None
-        return self._open.pop(next(iter(self._open)))
 
 
 class EvalTurns:

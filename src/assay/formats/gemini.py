@@ -177,12 +177,9 @@ class _GeminiWriter(TurnWriter):
 
     def _resolve_tool_name(self, message: Message) -> str | None:
         # A function response must have the name of its tool. The call then counts as answered.
-        for position, (identifier, name) in enumerate(self.pending):
-            by_id = identifier is not None and message.tool_call_id is not None
-            if message.tool_call_id == identifier if by_id else message.name in (None, name):
-                del self.pending[position]
-                return message.name if message.name is not None else name
-        return message.name if message.name is not None else self.called.get(message.tool_call_id)
+        call = self.pending.take_named(message.tool_call_id, message.name)
+        name = self.called.get(message.tool_call_id) if call is None else call[1]
+        return message.name if message.name is not None else name
 
     def _write_content(self, message: Message, where: str) -> None:
         role = "model" if message.role == "assistant" else "user"

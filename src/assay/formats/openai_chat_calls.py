@@ -202,15 +202,13 @@ class ChatWriter(AnswerWriter):
             kind, key, text = "function", "arguments", section.text
             if self.holds_back(section):
                 kind, key, text = "custom", "input", section.free_text
-            at = {"index": section.call_index}
+            at = {"index": section.kind_index}
             first = {"id": section.call_id, "type": kind, kind: {"name": section.name, key: ""}}
             yield False, {"delta": {"tool_calls": [{**at, **first}]}}
             yield True, {"delta": {"tool_calls": [{**at, kind: {key: text}}]}}
             return
         key = {"reasoning": "reasoning_content", "refusal": "refusal"}.get(section.kind, "content")
-        if section.kind == "reasoning" and any(
-            each.kind == "reasoning" for each in self.sections[: section.index]
-        ):
+        if section.kind == "reasoning" and section.kind_index:
             # One text here, which is joined as `Message.reasoning` is.
             yield False, {"delta": {key: "\n\n"}}
         yield True, {"delta": {key: section.text}}
@@ -302,13 +300,13 @@ class ChatStream:
         """Return the body of the response."""
         choices = []
         for index, choice in sorted(self._choices.items()):
-            message = {
+            message: dict[str, Any] = {
                 key: "".join(value) if key in _TEXT_KEYS and value is not None else value
                 for key, value in choice["message"].items()
             }
             calls = message.pop("tool_calls", {})
             if calls:
-                message["tool_calls"] = [calls[place] for place in sorted(calls)]
+                message["tool_calls"] = [_join_call(calls[place]) for place in sorted(calls)]
             choices.append({**choice, "index": index, "message": message})
         return {**self._head, "object": "chat.completion", "choices": choices}
 
@@ -366,11 +364,23 @@ def _merge_call(calls: dict[int, Any], part: Mapping[str, Any], position: int) -
     call = calls.setdefault(index, {"type": "function"})
     for key, value in part.items():
         if key in _CALL_TEXTS and isinstance(value, Mapping):
-            whole = call.setdefault(key, {"name": "", _CALL_TEXTS[key]: ""})
-            for name in whole:
-                whole[name] += value.get(name) or ""
+            whole = call.setdefault(key, {"name": [], _CALL_TEXTS[key]: []})
+            for name, pieces in whole.items():
+                piece = value.get(name) or ""
+                if type(piece) is not str:
+                    raise WireError(f"the {name} of a tool call is not text", where="tool_calls")
+                pieces.append(piece)
         elif key != "index" and key not in _CALL_TEXTS and value is not None:
             call[key] = value
+
+
+def _join_call(call: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: {name: "".join(pieces) for name, pieces in value.items()}
+        if key in _CALL_TEXTS
+        else value
+        for key, value in call.items()
+    }
 
 
 def write_chat_error(status: int, message: str, code: str | None) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from .agent_turns import (
     split_training_turns,
 )
 from .conversion import Converted, Dropped, expect_mapping, expect_sequence, read_items
+from .open_calls import OpenCalls
 from .openai_chat import from_openai_chat, to_openai_chat
 from .tool_schemas import find_tools
 
@@ -175,7 +176,7 @@ def _keep_allowed_keys(wire: dict[str, Any], where: str, dropped: list[Dropped])
 def _add_call_ids(messages: Sequence[Message]) -> list[Message]:
     # Rollouts of models without native tool calls have no ids.
     found: list[Message] = []
-    open_ids: list[str] = []
+    open_ids: OpenCalls[str] = OpenCalls()
     for place, message in enumerate(messages):
         changed: dict[str, Any] = {}
         if message.tool_calls:
@@ -183,12 +184,12 @@ def _add_call_ids(messages: Sequence[Message]) -> list[Message]:
                 call if call.id else call.model_copy(update={"id": f"call_{place}_{n}"})
                 for n, call in enumerate(message.tool_calls)
             )
-            open_ids = [call.id or "" for call in calls]
+            open_ids = OpenCalls()
+            for call in calls:
+                open_ids.add(call.id, call.id or "")
             changed["tool_calls"] = calls
         elif message.role == "tool":
-            known = message.tool_call_id or (open_ids[0] if open_ids else None)
-            if known in open_ids:
-                open_ids.remove(known)
-            changed["tool_call_id"] = known
+            answered = open_ids.take(message.tool_call_id or None)
+            changed["tool_call_id"] = message.tool_call_id or answered
         found.append(message.model_copy(update=changed) if changed else message)
     return found

@@ -36,6 +36,7 @@ from .foreign_content import (
     drop_unreadable,
     write_answer_text,
 )
+from .open_calls import OpenCalls
 
 _TEXT_PARTS = ("input_text", "output_text", "text", "summary_text", "reasoning_text")
 _FILE_PARTS = ("input_image", "input_file", "input_audio", "computer_screenshot")
@@ -332,13 +333,18 @@ class _ItemWriter:
     def __init__(self) -> None:
         self.items: list[dict[str, Any]] = []
         self.dropped: list[Dropped] = []
-        self._unanswered: list[str] = []
+        self._unanswered: OpenCalls[str] = OpenCalls()
+        self._custom_ids: set[str] = set()
 
     def write(self, message: Message, where: str) -> None:
         """Write the items of one message."""
         if message.role == "assistant" and (kept := _find_kept_items(message)):
             self.items += kept
-            self._unanswered += [call.id for call in message.tool_calls if call.id is not None]
+            customs = (item for item in kept if item.get("type") == "custom_tool_call")
+            self._custom_ids.update(str(item.get("call_id")) for item in customs)
+            for call in message.tool_calls:
+                if call.id is not None:
+                    self._unanswered.add(call.id, call.id)
             return
         report_unsupported_fields(message, where, self.dropped)
         report_extras(message.__pydantic_extra__, RESPONSES_FORMAT, where, self.dropped)
@@ -363,27 +369,24 @@ class _ItemWriter:
         for position, call in enumerate(message.tool_calls):
             # A call must have an id, also where another provider gave none.
             call_id = call.id if call.id is not None else f"call_{len(self.items)}"
-            self._unanswered.append(call_id)
+            self._unanswered.add(call_id, call_id)
             at = f"{where}.tool_calls[{position}]"
             arguments = call.raw_arguments
             if arguments is None:
                 arguments = write_json_object(call.arguments, at)
             own = (call.__pydantic_extra__ or {}).get("type") == "custom"
             kind, key = ("custom_tool_call", "input") if own else ("function_call", "arguments")
+            if own:
+                self._custom_ids.add(call_id)
             self.items.append({"type": kind, "call_id": call_id, "name": call.name, key: arguments})
 
     def _write_output(self, message: Message, where: str) -> None:
         names = ("tool_calls", "reasoning")
         report_unsupported_by_role(message, where, self.dropped, names)
-        call_id = message.tool_call_id
-        if call_id is None:
-            call_id = self._unanswered[0] if self._unanswered else "unknown"
-        if call_id in self._unanswered:
-            self._unanswered.remove(call_id)
-        custom = any(
-            item.get("type") == "custom_tool_call" and item.get("call_id") == call_id
-            for item in self.items
-        )
+        answered = self._unanswered.take(message.tool_call_id)
+        call_id = message.tool_call_id if message.tool_call_id is not None else answered
+        call_id = "unknown" if call_id is None else call_id
+        custom = call_id in self._custom_ids
         kind = "custom_tool_call_output" if custom else "function_call_output"
         output = self._write_content(message, where, "input_text")
         self.items.append({"type": kind, "call_id": call_id, "output": output})

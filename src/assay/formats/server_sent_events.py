@@ -10,9 +10,12 @@ from assay.errors import WireError
 
 from .conversion import make_storable
 
-_EVENT = re.compile(rb".*?(?:\n\n|\r\n\r\n)", re.DOTALL)
+# An empty line: two line ends in a row, of which `\r\n` is one.
+_EVENT_END = re.compile(rb"(?>\r\n|\n|\r){2}")
 # One event contains at most one answer, such as the last event of the Responses API.
 _MAX_EVENT_BYTES = 64 * 1024 * 1024
+# The longest answers with the log probabilities of each token have some tens of MB.
+_MAX_STREAM_BYTES = 256 * 1024 * 1024
 KEEP_ALIVE = b": keep-alive\n\n"
 """A comment, which readers of a stream ignore."""
 
@@ -35,6 +38,7 @@ class EventReader:
         # In pieces: joined with each chunk, a large event would be copied over and over.
         self._pieces: list[bytes] = []
         self._size = 0
+        self._total = 0
 
     @property
     def rest(self) -> bytes:
@@ -42,16 +46,29 @@ class EventReader:
         return b"".join(self._pieces)
 
     def feed(self, chunk: bytes) -> list[StreamEvent]:
-        """Return the events that the chunk completes. Raises `WireError` for a huge event."""
+        """Return the events that the chunk completes.
+
+        Raises `WireError` for a huge event, and for a stream that does not end.
+        """
+        self._total += len(chunk)
+        if self._total > _MAX_STREAM_BYTES:
+            raise WireError(f"the stream has more than {_MAX_STREAM_BYTES:,} bytes")
         events: list[StreamEvent] = []
         rest = chunk
-        if b"\n" in chunk:
+        # The empty line may begin in the chunk before. Only here is it looked for: a search in
+        # all pieces would read a large event over and over.
+        seam = self._pieces[-1][-1:] + chunk if self._pieces else chunk
+        has_return = b"\r" in seam
+        if b"\n\n" in seam or (has_return and _EVENT_END.search(seam)):
             data = b"".join([*self._pieces, chunk]) if self._pieces else chunk
             self._pieces, self._size = [], 0
             # Split at once: a stream has thousands of events, many of them in one chunk.
-            if b"\r" in data:
-                events = list(map(_parse_event, _EVENT.findall(data)))
-                rest = data[sum(len(event.raw) for event in events) :]
+            if has_return or b"\r" in data:
+                start = 0
+                for found in _EVENT_END.finditer(data):
+                    events.append(_parse_event(data[start : found.end()]))
+                    start = found.end()
+                rest = data[start:]
             else:
                 *pieces, rest = data.split(b"\n\n")
                 events = [

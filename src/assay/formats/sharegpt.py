@@ -73,9 +73,11 @@ def to_sharegpt(sample: Sample) -> Converted[dict[str, Any]]:
     taken = _merge_turns(messages, dropped)
     for before, turn in pairwise(taken):
         # Turns have no ids, so answers are matched to calls by their order.
-        calls = [call.id for call in before.messages[-1].tool_calls]
-        if turn.speaker == "observation" and all(m.tool_call_id in calls for m in turn.messages):
-            turn.messages.sort(key=lambda message: calls.index(message.tool_call_id))
+        calls = before.messages[-1].tool_calls
+        # Reversed: of calls with the same id, the first one counts.
+        places = {calls[n].id: n for n in reversed(range(len(calls)))}
+        if turn.speaker == "observation" and all(m.tool_call_id in places for m in turn.messages):
+            turn.messages.sort(key=lambda message: places[message.tool_call_id])
     written = [_write_sharegpt_turn(turn, dropped) for turn in taken]
     return Converted({"conversations": written, "tools": write_tools_json(tools)}, tuple(dropped))
 

@@ -24,6 +24,7 @@ from .conversion import (
     report_unsupported_fields,
     validate_wire,
 )
+from .open_calls import OpenCalls
 
 _Content = str | tuple[ContentBlock, ...] | None
 
@@ -38,7 +39,7 @@ class TurnWriter:
     messages: list[Message]
     turns: list[dict[str, Any]] = field(default_factory=list)
     dropped: list[Dropped] = field(default_factory=list)
-    pending: list[tuple[str | None, str]] = field(default_factory=list)
+    pending: OpenCalls[tuple[str | None, str]] = field(default_factory=OpenCalls)
     """Ids and names of the calls that no tool message has answered yet."""
 
     called: dict[str | None, str] = field(default_factory=dict)
@@ -87,7 +88,7 @@ class TurnWriter:
 
     def track_call(self, call_id: str | None, name: str) -> None:
         """Remember a call until a tool message answers it."""
-        self.pending.append((call_id, name))
+        self.pending.add(call_id, (call_id, name), name=name)
         if call_id is not None:
             self.called[call_id] = name
 
@@ -96,7 +97,8 @@ class TurnWriter:
         for message in messages:
             for call in message.tool_calls:
                 self.track_call(call.id, call.name)
-            self._mark_answered(message.tool_call_id)
+            if message.tool_call_id is not None:
+                self.pending.close(message.tool_call_id)
 
     def choose_call_id(self, call: ToolCall, place: str, where: str) -> str:
         """Return the id of a call, or a new one for an API that requires it."""
@@ -118,17 +120,14 @@ class TurnWriter:
         identifier = message.tool_call_id
         if identifier is None:
             # That of the first open call of the same tool.
-            answered = (key for key, name in self.pending if message.name in (None, name))
-            identifier = next(answered, None) or self._make_call_id(str(index))
+            first = self.pending.get_named(message.name)
+            identifier = (first and first[0]) or self._make_call_id(str(index))
             note = f"none is set; {identifier!r} written"
             self.dropped.append(Dropped(f"{where}.tool_call_id", note))
         if message.name is not None and self.called.get(identifier) != message.name:
             self.dropped.append(Dropped(f"{where}.name", "no place for the tool's name; left out"))
-        self._mark_answered(identifier)
+        self.pending.close(identifier)
         return identifier
-
-    def _mark_answered(self, identifier: str | None) -> None:
-        self.pending = [call for call in self.pending if call[0] != identifier]
 
     def _make_call_id(self, place: str) -> str:
         # Derived from the position, so that the same input gives the same request and cache key.

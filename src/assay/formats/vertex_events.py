@@ -25,8 +25,9 @@ from .conversion import (
     validate_wire,
     write_plain_arguments,
 )
-from .eval_turns import UNANSWERED_RESPONSE, OpenCalls, format_block_marker
+from .eval_turns import UNANSWERED_RESPONSE, format_block_marker
 from .gemini import from_gemini
+from .open_calls import OpenCalls
 from .output_limits import cut_text
 
 # Recorded sessions may refer to each other in a circle.

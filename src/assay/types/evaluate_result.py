@@ -1,6 +1,7 @@
 """The result of a scorer: one type for a turn, a trajectory and a training step."""
 
 from collections.abc import Iterable, Mapping
+from math import isfinite
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import (
@@ -218,7 +219,9 @@ def combine_metrics(metrics: Iterable[Metric]) -> tuple[float | None, str]:
         terms.append((1.0 if metric.weight is None else metric.weight, metric.score))
     gain = sum(weight for weight, _ in terms if weight > 0)
     base = sum(weight * value for weight, value in terms if weight > 0) / gain if gain else 0.0
-    return base + sum(weight * value for weight, value in terms if weight < 0), ""
+    score = base + sum(weight * value for weight, value in terms if weight < 0)
+    # Finite numbers may add up to an infinite one, or to none at all.
+    return (score, "") if isfinite(score) else (None, "the metrics add up to no finite number")
 
 
 MetricResult = Metric
