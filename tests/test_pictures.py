@@ -46,7 +46,7 @@ def test_the_terminal_shows_the_labels_of_the_commands(
 
     labels = read_labels(read_lines(TERMINAL.read_text("utf-8")))
 
-    assert {"score", "not judged", "cost", "gate", "minimum", "baseline"} <= labels
+    assert {"score", "not judged", "cost", "gate", "threshold", "baseline"} <= labels
     assert labels - read_labels(printed) == set()
 
 

@@ -129,7 +129,7 @@ def test_json_has_every_check(store: Path, capsys: pytest.CaptureFixture[str]) -
 
     said = json.loads(capsys.readouterr().out)
     assert (said["outcome"], said["exit_status"]) == ("failed", 1)
-    assert [check["name"] for check in said["checks"]] == ["judged", "minimum"]
+    assert [check["name"] for check in said["checks"]] == ["judged", "threshold"]
 
 
 def test_what_has_no_score_is_told_of_a_run_that_passes(

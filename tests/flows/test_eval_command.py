@@ -128,7 +128,7 @@ def test_a_run_is_recorded_shown_compared_and_gated(tmp_path: Path) -> None:
 
     gates = [run_process(tmp_path, "gate", "latest", "--min", bar) for bar in ("0.75", "0.8")]
     assert [gate.returncode for gate in gates] == [0, 1]
-    assert "minimum       failed: mean 0.750 is below 0.800" in gates[1].stdout
+    assert "threshold     failed: mean 0.750 is below 0.800" in gates[1].stdout
     assert call_main(tmp_path, "gate", "latest", "--baseline", before).returncode == 0
 
 

@@ -99,7 +99,7 @@ def test_the_text_fits_a_terminal_and_shows_an_honest_gate(tmp_path: Path) -> No
 
     assert (done.returncode, done.stderr) == (0, "")
     assert "3. Is it better?" in done.stdout
-    assert "minimum" in done.stdout
+    assert "threshold     " in done.stdout
     assert all(len(line) <= 80 for line in done.stdout.split("\nnext:")[0].splitlines())
 
 

@@ -29,7 +29,7 @@ def test_a_rule_without_a_minimum_or_with_a_tolerance_is_refused(rule: GateRule)
 
 
 def test_an_infinite_threshold_is_refused() -> None:
-    with pytest.raises(AssayError, match="minimum is inf"):
+    with pytest.raises(AssayError, match="threshold is inf"):
         read_gate_rule(float("inf"))
 
 

@@ -52,6 +52,14 @@ RIGHT = {
     "a fraction of LaTeX": (r"\boxed{\dfrac{1}{2}}", "1/2"),
     "a short fraction of LaTeX": (r"\boxed{-\frac12}", "-1/2"),
     "thousands, with a space that does not break": ("1\u00a0234", 1234),
+    "a box without a frame": (r"\fbox{29}", 29),
+    "an empty box after a sentence": (r"The answer is 29. $\boxed{\,}$", 29),
+    "a tag with other signs": ("<answer>5 < 6</answer>", "5 < 6"),
+    "a tag with other tags": ("<answer>\n<b>x</b>\n</answer>", "<b>x</b>"),
+    "a heading without a colon": ("**Final Answer**\n\n29", 29),
+    "a correct option": ("So the correct option is (B).", "B"),
+    "a fraction of a float": (r"\boxed{\frac{1}{3}}", 1 / 3),
+    "price in LaTeX": (r"She pays 18. The answer is $\$18.00$.", 18),
 }
 
 WRONG = {
@@ -82,6 +90,11 @@ WRONG = {
     "two options": ("(A) 41 or (B) 42", "A"),
     "an option in a sentence": ("It is not (B) 42", "B"),
     "another option": ("(B) 42", "A"),
+    "spacing": (r"\boxed{\,}", "29"),
+    "spacing, as a formula": (r"$\ $", "29"),
+    "an answer in the middle of a line": ("This answer\n29 is a number", 29),
+    "every answer, in nested tags": ("<answer>1<answer>2<answer>3</answer>", 2),
+    "options of a wrong one": ("The correct option is not B", "B"),
 }
 
 
@@ -105,6 +118,8 @@ def test_a_wrong_answer_scores_zero(response: str, ground_truth: Any) -> None:
         (None, "no ground truth"),
         ([], "ground truth is an empty list"),
         ("  ", "ground truth is empty"),
+        (r"\boxed{\,}", "ground truth is empty"),
+        (["a", r"$\ $"], "ground truth is empty"),
         (float("nan"), "ground truth nan is not a number"),
         ({"a": 1}, "ground truth contains dict {'a': 1}, not an answer"),
         (["a", None], "ground truth contains NoneType None, not an answer"),
@@ -131,6 +146,25 @@ def test_the_reason_quotes_both_sides() -> None:
     assert judged("x", list("abcde")).reason == (
         "answer 'x' is not the expected 'a' or 'b' or 'c' or 2 more"
     )
+
+
+@pytest.mark.parametrize("response", [r"\boxed{\,}", r"$\ $", "<answer>\\;</answer>", ""])
+def test_a_response_of_spacing_gives_no_answer(response: str) -> None:
+    assert judged(response, "29").reason == "the response gives no answer"
+
+
+@pytest.mark.parametrize(
+    ("response", "ground_truth"),
+    [("1/2", "1/2"), (r"\boxed{\frac12}", "1/2"), ("0.5", r"\frac{1}{2}"), ("5 m", "5 km")],
+)
+def test_a_number_is_compared_with_the_number_of_the_ground_truth(
+    response: str, ground_truth: str
+) -> None:
+    scorer = exact_answer(extract=extract_number)
+
+    assert scorer(answered(response, ground_truth)).score == 1.0
+    assert scorer(answered("7", ground_truth)).score == 0.0
+    assert scorer(answered("4", "between 3 and 4")).score == 0.0
 
 
 def test_a_long_answer_is_cut_visibly_in_the_reason() -> None:
@@ -163,7 +197,22 @@ def test_an_extract_that_returns_no_text_is_reported() -> None:
 
 @pytest.mark.parametrize(
     "piece",
-    ["answer ", "answer is ", "\\boxed{", "{", "#### ", "1,", "1.111", "1 ", "1/", ".*", "("],
+    [
+        "<answer>",
+        "answer\n",
+        "\n# ",
+        "answer ",
+        "answer is ",
+        "\\boxed{",
+        "{",
+        "#### ",
+        "1,",
+        "1.111",
+        "1 ",
+        "1/",
+        ".*",
+        "(",
+    ],
 )
 def test_a_hostile_response_costs_little_time(piece: str) -> None:
     started = time.process_time()

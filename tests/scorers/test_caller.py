@@ -11,6 +11,7 @@ import pytest
 
 from assay.scorers import ScoreCaller
 from assay.types import EvaluateResult, Sample
+from make import asked, said, sample
 
 ASKED = Sample(id="a", prompt="2+2?")
 
@@ -43,6 +44,39 @@ async def _called(caller: ScoreCaller) -> EvaluateResult:
         return await caller(ASKED)
     finally:
         caller.close()
+
+
+def test_a_scorer_does_not_change_the_recorded_conversation() -> None:
+    def append(given: Sample) -> float:
+        messages: list[Any] = given.messages
+        messages.append({"role": "user", "content": "Rate the answer."})
+        return 1.0
+
+    def remove(given: Sample) -> float:
+        given.messages.clear()
+        raise ValueError("unreadable")
+
+    async def replace(given: Sample) -> Sample:
+        given.messages = [said("other")]
+        given.score = EvaluateResult(score=0.5)
+        return given
+
+    async def run() -> list[object]:
+        callers = [ScoreCaller(score) for score in (append, remove, replace)]
+        found: list[object] = []
+        for caller in callers:
+            found += await asyncio.gather(caller(judged), return_exceptions=True)
+            assert [message.text for message in judged.messages] == ["?", "4"]
+            caller.close()
+        return found
+
+    judged = sample(asked("?"), said("4"))
+    first, second, third = asyncio.run(run())
+
+    assert isinstance(first, EvaluateResult)
+    assert isinstance(second, ValueError)
+    assert isinstance(third, EvaluateResult)
+    assert (first.reward, third.reward) == (1.0, 0.5)
 
 
 def test_a_blocking_scorer_does_not_stall_the_loop() -> None:

@@ -1,6 +1,8 @@
 """Metrics by name: what each measures, and what it leaves unjudged."""
 
 import asyncio
+import math
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ import pytest
 from assay.errors import ConfigError
 from assay.scorers import CombinedScorer
 from assay.scorers.metrics import METRICS, find_metric, require_metric
-from assay.types import EvaluateResult
+from assay.types import EvaluateResult, Sample
 from make import asked, said, sample
 from plugin_package import install_package
 
@@ -28,6 +30,11 @@ def reward(name: str, response: str, truth: Any = None) -> float | None:
         ("contains_answer", "Lyon", ["Paris", "lyon"], 1.0),
         ("contains_answer", "Rome", "Paris", 0.0),
         ("contains_answer", "It is 42 now", 42, 1.0),
+        ("contains_answer", "It is 42.", 42, 1.0),
+        ("contains_answer", "42, or 142", "42", 1.0),
+        ("contains_answer", "It is 142", 42, 0.0),
+        ("contains_answer", "It is 1,424 or 42.5", 42, 0.0),
+        ("contains_answer", "cats", "cat", 1.0),
         ("json_valid", '{"a": 1}', None, 1.0),
         ("json_valid", 'Sure: {"a": 1}', None, 0.0),
         ("json_valid", "NaN", None, 0.0),
@@ -136,6 +143,48 @@ def test_a_list_of_scorers_takes_names_as_well() -> None:
     assert result.reward == 0.25
     with pytest.raises(ConfigError, match="no metric is named 'json'"):
         CombinedScorer(["json"])
+
+
+def test_scorers_of_a_list_do_not_see_what_another_one_changes() -> None:
+    together = threading.Barrier(2, timeout=180)
+
+    def append(given: Sample) -> float:
+        given.messages.append(said("42"))
+        together.wait()
+        given.ground_truth = "changed"
+        return 1.0
+
+    def read(given: Sample) -> float:
+        together.wait()
+        given.metadata["note"] = 1
+        return float(given.response == "4")
+
+    judged = sample(asked("?"), said("4"), ground_truth="4")
+    combined = CombinedScorer([append, read, "exact_answer"])
+    try:
+        result = asyncio.run(combined(judged))
+    finally:
+        combined.close()
+
+    assert {name: metric.score for name, metric in result.metrics.items()} == {
+        "append": 1.0,
+        "read": 1.0,
+        "exact_answer": 1.0,
+    }
+    assert [message.text for message in judged.messages] == ["?", "4"]
+    assert judged.metadata == {"note": 1}
+
+
+@pytest.mark.parametrize("weight", [math.nan, math.inf, "2", [1]])
+def test_a_weight_that_is_no_number_is_refused(weight: Any) -> None:
+    with pytest.raises(ConfigError, match=r"the weight of 'exact_answer' is .*, not a finite"):
+        CombinedScorer([("exact_answer", weight)])
+
+
+def test_a_list_in_which_nothing_counts_is_refused() -> None:
+    with pytest.raises(ConfigError, match="all weights in the list of scorers are 0"):
+        CombinedScorer([("exact_answer", 0), "json_valid"])
+    assert CombinedScorer([("exact_answer", 0), ("json_valid", 1)]).direction == "max"
 
 
 def test_a_list_has_one_direction() -> None:

@@ -2,14 +2,19 @@
 
 import math
 from collections.abc import Iterator
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
 
 import pytest
 
 from assay.errors import ConfigError
+from assay.stats import compare, summarise
 from assay.stats.result_types import (
     check_all_finite,
     check_finite,
     group_by_sample,
+    list_metric_values,
     read_valid_score,
 )
 from made_results import Result, run
@@ -59,6 +64,28 @@ def test_many_numbers_are_refused_for_what_one_of_them_is(value: float) -> None:
     assert check_all_finite([], "x") == []
     with pytest.raises(ConfigError, match=r"x is .* not a number to average"):
         check_all_finite([1.0, value, -1.0], "x")
+
+
+@pytest.mark.parametrize("value", ["0.5", [0.5], {"score": 0.5}, None, 1j])
+def test_a_metric_that_is_no_number_counts_as_not_measured(value: Any) -> None:
+    results = [Result("x", 1.0, metrics={"tone": value, "length": 2.0}), *run(0.0)]
+
+    summary = summarise(results)
+
+    assert {name: found.left_out for name, found in summary.metrics.items()} == {"length": 1}
+    assert list(compare(results, results).metrics) == ["length"]
+
+
+def test_metrics_may_be_numbers_of_any_type() -> None:
+    metrics: Any = {"a": True, "b": Decimal("0.5"), "c": Fraction(1, 4), "d": 2}
+
+    assert list_metric_values(Result("x", 1.0, metrics=metrics)) == [
+        ("a", 1.0),
+        ("b", 0.5),
+        ("c", 0.25),
+        ("d", 2.0),
+    ]
+    assert list_metric_values(Result("x", 1.0, metrics=[1])) == []  # type: ignore[arg-type]  # same
 
 
 def test_a_repeat_that_comes_twice_with_another_between_is_refused() -> None:

@@ -10,8 +10,16 @@ from assay.types import EvaluateResult, Sample
 from .normalize import NormalizedAnswer, is_close, list_numbers, normalize_answer, normalize_number
 from .scorer_type import Scorer
 
-_ANSWER_PHRASE = re.compile(r"\banswer\b[*`\"]*\s*(?:is\b|:|=)[:*`]*\s*", re.IGNORECASE)
-_ANSWER_TAG = re.compile(r"<answer>(?P<content>[^<]*)</answer>", re.IGNORECASE)
+# "The answer is", "Answer:", "the correct option is", and "Final answer" as a heading of its own.
+_ANSWER_PHRASE = re.compile(
+    r"\b(?:answer|(?:correct|right|best)\s(?:option|choice))\b[*`\"]*\s*(?:is\b|:|=)[:*`]*\s*"
+    r"|^[ \t#*_]{0,12}(?:final\s)?answer[ \t*_]{0,12}\n\s*",
+    re.IGNORECASE | re.MULTILINE,
+)
+# Up to the next tag of its kind: an answer may contain other ones, and "<".
+_ANSWER_TAG = re.compile(
+    r"<answer>(?P<content>(?:(?!</?answer>).)*)</answer>", re.IGNORECASE | re.DOTALL
+)
 _SENTENCE_END = re.compile(r"[.!?](?=\s)")
 # Where the explanation of an answer begins: "42, since 40 + 2 is 42".
 _EXPLANATION = re.compile(r"[;(]|,\s|\b(?:because|since)\b")
@@ -19,7 +27,7 @@ _EXPLANATION = re.compile(r"[;(]|,\s|\b(?:because|since)\b")
 _OPTION = re.compile(r"\(?\b(?P<letter>[a-j])\**(?:[).:](?=\s|$)|\s(?:-|because|since)\s)")
 _OPTION_WORD = re.compile(r"(?:option|choice)\s")
 _ANSWER_MARK = re.compile(r"^[ \t]*####(?!#)(?P<content>.*)", re.MULTILINE)
-_BOXED = "\\boxed{"
+_BOX = re.compile(r"\\(?:boxed|fbox)\s?\{")
 # Reasons are stored with every result: a long answer must not be stored twice.
 _LONGEST_QUOTE = 120
 
@@ -29,15 +37,17 @@ def exact_answer(*, extract: Callable[[str], str | None] | None = None) -> Score
 
     The final answer is the content of the last `\boxed{...}`, else of the last
     `<answer>...</answer>`, else the text after `####` on the last line or a number after the last
-    `####`, else the text after the last "answer is" or "answer:", else the whole response.
+    `####`, else the text after the last "answer is", "answer:", "correct option is" or heading
+    "Answer", else the whole response.
     `extract` replaces these rules; where it returns None the sample scores 0.0. There is one final
     answer and it must be equal as a whole, so listing every candidate scores nothing.
 
-    Case, spacing, quotes and closing punctuation do not count. Numbers are compared as numbers:
-    "$29.00" is 29 and "1,000" is 1000. A percent sign is a unit like a currency sign: "50%" is
-    50 and is not 0.5. Digits after a leading zero are a code: "007" is not 7. Where the ground
-    truth is the letter of an option, the word "option" may come before it, and the text of the
-    option or "because" and a reason after it.
+    Case, spacing, quotes, closing punctuation and the layout of LaTeX do not count; an answer of
+    spacing only is no answer. Numbers are compared as numbers: "$29.00" is 29 and "1,000" is 1000.
+    A percent or degree sign is a unit like a currency sign: "50%" is 50 and is not 0.5. Digits
+    after a leading zero are a code: "007" is not 7. Where the ground truth is the letter of an
+    option, the word "option" may come before it, and the text of the option or "because" and a
+    reason after it.
 
     The ground truth is a text, a number, or a list of accepted ones. A sample without one, or
     without any turn by the assistant, is not judged.
@@ -56,10 +66,10 @@ def exact_answer(*, extract: Callable[[str], str | None] | None = None) -> Score
         if not any(message.role == "assistant" for message in sample.messages):
             return EvaluateResult(is_score_valid=False, reason="no turn by the assistant")
         readings = _extract_readings(sample.response, extract)
-        if not readings:
+        answers = [normalize_answer(reading) for reading in readings]
+        if not any(answer.text for answer in answers):
             return EvaluateResult(score=0.0, reason="the response gives no answer")
-        for reading in readings:
-            answer = normalize_answer(reading)
+        for reading, answer in zip(readings, answers, strict=True):
             for known in accepted:
                 if isinstance(known, float):
                     # A float is rarely equal to the decimal that a response writes: 0.1 + 0.2 is
@@ -69,6 +79,8 @@ def exact_answer(*, extract: Callable[[str], str | None] | None = None) -> Score
                     same = answer.same_as(normalize_number(known))
                 else:
                     same = answer.same_as(normalize_answer(known)) or _names_option(answer, known)
+                    if extract is extract_number:
+                        same = same or answer.same_as(_read_only_number(known))
                 if same:
                     shown = f"{_quote_answer(reading)} is the expected {_quote_answer(known)}"
                     return EvaluateResult(score=1.0, reason=f"answer {shown}")
@@ -105,6 +117,12 @@ def extract_number(response: str) -> str | None:
     return numbers[-1] if numbers else None
 
 
+def _read_only_number(known: str) -> NormalizedAnswer:
+    """Return the number of a ground truth such as "1/2" or "5 km"; empty without a single one."""
+    numbers = list_numbers(known)
+    return normalize_answer(numbers[0] if len(numbers) == 1 else "")
+
+
 def _names_option(answer: NormalizedAnswer, known: str) -> bool:
     """Whether an answer is one option, by its letter and its text, and this letter is known."""
     letter, named = normalize_answer(known).text, _OPTION_WORD.match(answer.text)
@@ -132,7 +150,7 @@ def _list_accepted_answers(ground_truth: object) -> list[str | int | float] | st
             )
         elif isinstance(value, float) and not math.isfinite(value):
             return f"ground truth {value} is not a number"
-        elif isinstance(value, str) and not value.strip():
+        elif isinstance(value, str) and not normalize_answer(value).text:
             return "ground truth is empty"
         elif isinstance(value, str):
             # Datasets of worked solutions mark their answer the way responses do.
@@ -164,7 +182,7 @@ def _extract_readings(
 
 def _find_marked_answer(text: str) -> tuple[str, ...]:
     """Return the answer that a text marks as its answer; empty when none is marked."""
-    if boxed := _find_last_boxed(text):
+    if normalize_answer(boxed := _find_last_boxed(text)).text:
         return (boxed,)
     tags = [match["content"].strip() for match in _ANSWER_TAG.finditer(text)]
     if tags and tags[-1]:
@@ -185,18 +203,19 @@ def _find_marked_answer(text: str) -> tuple[str, ...]:
 def _find_last_boxed(text: str) -> str:
     """Return the content of the last `\\boxed{...}`; "" when it is missing or never closed."""
     # Braces are counted: a regular expression cannot match \boxed{\frac{1}{2}}.
-    start = text.rfind(_BOXED)
-    if start < 0:
+    boxes = list(_BOX.finditer(text))
+    if not boxes:
         return ""
-    start += len(_BOXED)
+    start = boxes[-1].end()
     depth = 1
     for position in range(start, len(text)):
         depth += {"{": 1, "}": -1}.get(text[position], 0)
         if depth == 0:
-            return text[start:position].strip()
+            # Not stripped: a space after a backslash is a command.
+            return text[start:position]
     return ""
 
 
 def _quote_answer(value: object) -> str:
-    shown = repr(value)
+    shown = repr(value.strip() if isinstance(value, str) else value)
     return shown if len(shown) <= _LONGEST_QUOTE else f"{shown[:_LONGEST_QUOTE]}…"

@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from assay.providers import CallThreads
-from assay.types import EvaluateResult, Sample
+from assay.types import EvaluateResult, Sample, set_unchecked
 
 from .outcome import read_outcome
 
@@ -49,6 +49,17 @@ class ScoreCaller:
         self._threads: CallThreads | None = None
 
     async def __call__(self, sample: Sample) -> EvaluateResult:
+        trajectory = sample.trajectory
+        messages = None if trajectory is None else trajectory.messages.copy()
+        try:
+            return read_outcome(await self._call(sample))
+        finally:
+            # `sample.messages` is the recorded conversation itself: a scorer that appends a prompt
+            # for its judge there must not change what is recorded, or read by the next scorer.
+            if trajectory is not None and trajectory.messages != messages:
+                set_unchecked(trajectory, {"messages": messages})
+
+    async def _call(self, sample: Sample) -> object:
         if self._is_fast():
             value = self._call_timed(sample)
         elif inspect.iscoroutinefunction(self._score_fn):
@@ -57,7 +68,7 @@ class ScoreCaller:
             value = await self._call_untrusted(sample)
         if type(value) not in _PLAIN_RESULTS and inspect.isawaitable(value):
             value = await value
-        return read_outcome(value)
+        return value
 
     def _is_fast(self) -> bool:
         return self._fast_calls >= _TRIALS and not self._slow

@@ -31,6 +31,12 @@ class CombinedScorer:
         low_is_good: list[bool] = []
         for each in scorers:
             given, weight = each if isinstance(each, tuple) else (each, None)
+            if weight is not None and not _is_weight(weight):
+                raise ConfigError(
+                    f"the weight of {given!r} is {weight!r}, not a finite number",
+                    where="score_fn",
+                    hint="list scorers, or pairs of a scorer and its weight",
+                )
             if isinstance(given, str):
                 given = require_metric(given, where="score_fn")
             if isinstance(given, RegisteredMetric):
@@ -51,6 +57,13 @@ class CombinedScorer:
                 number += 1
                 name = f"{base}_{number}"
             self._scorers[name] = scorer, weight
+        weights = [weight for _, weight in self._scorers.values() if weight is not None]
+        if weights and not any(weights):
+            raise ConfigError(
+                "all weights in the list of scorers are 0, so nothing counts towards the score",
+                where="score_fn",
+                hint="give one of the scorers a positive weight",
+            )
         if any(low_is_good) and not all(low_is_good):
             name = list(self._scorers)[low_is_good.index(True)]
             raise ConfigError(
@@ -66,7 +79,9 @@ class CombinedScorer:
     async def __call__(self, sample: Sample) -> EvaluateResult:
         if not self._callers:
             self._callers = {name: ScoreCaller(fn) for name, (fn, _) in self._scorers.items()}
-        results = await asyncio.gather(*(call(sample) for call in self._callers.values()))
+        results = await asyncio.gather(
+            *(call(_copy_conversation(sample)) for call in self._callers.values())
+        )
         weights = [weight for _, weight in self._scorers.values()]
         # With weights of its own on some metric, the others would only be tracked.
         plain = 1.0 if all(weight is None for weight in weights) else None
@@ -89,6 +104,18 @@ class CombinedScorer:
         for caller in self._callers.values():
             caller.close()
         self._callers = {}
+
+
+def _is_weight(value: object) -> bool:
+    return isinstance(value, int | float) and abs(value) < float("inf")
+
+
+def _copy_conversation(sample: Sample) -> Sample:
+    """Copy a sample with its list of messages: scorers that run at once must not share it."""
+    trajectory = sample.trajectory
+    if trajectory is not None:
+        trajectory = trajectory.model_copy(update={"messages": trajectory.messages.copy()})
+    return sample.model_copy(update={"trajectory": trajectory})
 
 
 def name_scorer(scorer: object) -> str:

@@ -1,4 +1,4 @@
-"""Pass or fail a run by a minimum, a baseline, and the share of judged samples."""
+"""Pass or fail a run by a threshold, a baseline, and the share of judged samples."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -23,15 +23,15 @@ class Outcome(StrEnum):
     COULD_NOT_TELL = "could not tell"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class GateRule:
     """The criteria of a gate. Raises `ConfigError` for values that no run can meet or miss."""
 
-    minimum: float | None = None
-    """The lowest mean score that passes."""
+    threshold: float | None = None
+    """The lowest mean score that passes. `minimum` is another name of it."""
 
     proven: bool = False
-    """Require that the one-sided lower bound reaches the minimum, not only the mean."""
+    """Require that the one-sided lower bound reaches the threshold, not only the mean."""
 
     tolerance: float | None = None
     """How much worse than the baseline's the mean may be. None: not by a significant difference."""
@@ -39,17 +39,42 @@ class GateRule:
     max_not_judged: float = 0.05
     """The largest share of unscored results, and of baseline samples without a pair."""
 
-    def __post_init__(self) -> None:
-        if self.minimum is not None:
-            check_finite(self.minimum, "minimum")
-        elif self.proven:
-            raise ConfigError("`proven` needs a minimum", where="gate")
-        if self.tolerance is not None and check_finite(self.tolerance, "tolerance") < 0:
-            raise ConfigError(f"tolerance is {self.tolerance!r}, not 0 or more", where="gate")
-        if not 0 <= self.max_not_judged <= 1:
+    def __init__(
+        self,
+        threshold: float | None = None,
+        proven: bool = False,
+        tolerance: float | None = None,
+        max_not_judged: float = 0.05,
+        *,
+        minimum: float | None = None,
+    ) -> None:
+        if threshold is None:
+            threshold = minimum
+        elif minimum is not None and minimum != threshold:
             raise ConfigError(
-                f"max_not_judged is {self.max_not_judged!r}, not a share within 0..1", where="gate"
+                f"threshold is {threshold!r}, but minimum, another name of it, is {minimum!r}",
+                where="gate",
+                hint="pass `threshold` only",
             )
+        if threshold is not None:
+            check_finite(threshold, "threshold")
+        elif proven:
+            raise ConfigError("`proven` needs a threshold", where="gate")
+        if tolerance is not None and check_finite(tolerance, "tolerance") < 0:
+            raise ConfigError(f"tolerance is {tolerance!r}, not 0 or more", where="gate")
+        if not 0 <= max_not_judged <= 1:
+            raise ConfigError(
+                f"max_not_judged is {max_not_judged!r}, not a share within 0..1", where="gate"
+            )
+        object.__setattr__(self, "threshold", threshold)
+        object.__setattr__(self, "proven", proven)
+        object.__setattr__(self, "tolerance", tolerance)
+        object.__setattr__(self, "max_not_judged", max_not_judged)
+
+    @property
+    def minimum(self) -> float | None:
+        """Another name of `threshold`."""
+        return self.threshold
 
 
 class Check(ReportSection):
@@ -118,13 +143,13 @@ def judge_gate(
     With too few judged samples the gate is inconclusive, regardless of the other checks. Else one
     failed check fails the gate. `comparison` has the baseline first and this run second.
     """
-    if comparison is None and rule.minimum is None:
+    if comparison is None and rule.threshold is None:
         raise ConfigError(
-            "the gate has no criterion", where="gate", hint="give a minimum or a baseline"
+            "the gate has no criterion", where="gate", hint="give a threshold or a baseline"
         )
-    if rule.minimum is not None and summary.direction == "min":
+    if rule.threshold is not None and summary.direction == "min":
         raise ConfigError(
-            "a minimum does not apply: low scores are good in this run",
+            "a threshold does not apply: low scores are good in this run",
             where="gate",
             hint="compare it with a baseline, or score it by a metric whose high values are good",
         )
@@ -140,8 +165,8 @@ def judge_gate(
         )
     evidence = [_check_judged_share(summary, rule)]
     others = []
-    if rule.minimum is not None:
-        others.append(_check_minimum(summary, rule.minimum, proven=rule.proven))
+    if rule.threshold is not None:
+        others.append(_check_mean(summary, rule.threshold, proven=rule.proven))
     if comparison is not None:
         evidence.append(_check_paired_share(comparison, rule))
         others.append(_check_against_baseline(comparison, rule))
@@ -189,17 +214,17 @@ def _check_share(name: str, text: str, share: float, most: float) -> Check:
     return Check(name=name, outcome=outcome, text=f"{text}; at most {format_percent(most)} allowed")
 
 
-def _check_minimum(summary: RunSummary, minimum: float, *, proven: bool) -> Check:
+def _check_mean(summary: RunSummary, threshold: float, *, proven: bool) -> Check:
     interval = summary.score.interval
     value = interval.at_least if proven else interval.mean
     if value is None:
         text = (
             f"the mean has no lower bound: {interval.reason}" if proven else "the run has no mean"
         )
-        return Check(name="minimum", outcome=Outcome.COULD_NOT_TELL, text=text)
-    reached = value >= minimum - NOISE
+        return Check(name="threshold", outcome=Outcome.COULD_NOT_TELL, text=text)
+    reached = value >= threshold - NOISE
     words = "reaches" if reached else "is below"
-    shown, required = format_number(value, beside=minimum), format_number(minimum, beside=value)
+    shown, required = format_number(value, beside=threshold), format_number(threshold, beside=value)
     text = f"mean {shown} {words} {required}"
     if proven:
         confidence = format_percent(interval.confidence)
@@ -209,12 +234,12 @@ def _check_minimum(summary: RunSummary, minimum: float, *, proven: bool) -> Chec
     if proven and not reached and interval.method == "beta":
         # A reader should learn that the run is too small, not search for samples to improve.
         low, high = summary.bounds or (0.0, 1.0)
-        needed = samples_to_prove((minimum - low) / (high - low), confidence=interval.confidence)
+        needed = samples_to_prove((threshold - low) / (high - low), confidence=interval.confidence)
         if needed is None:
             text += "; no number of samples can prove it"
         elif needed > interval.n:
             text += f"; {interval.n} perfect samples could not prove it, {needed} could"
-    return Check(name="minimum", outcome=Outcome.PASSED if reached else Outcome.FAILED, text=text)
+    return Check(name="threshold", outcome=Outcome.PASSED if reached else Outcome.FAILED, text=text)
 
 
 def _check_against_baseline(comparison: Comparison, rule: GateRule) -> Check:

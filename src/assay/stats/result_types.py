@@ -3,7 +3,9 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from itertools import groupby
+from numbers import Real
 from operator import attrgetter
 from typing import Protocol, TypeVar
 
@@ -125,10 +127,27 @@ def read_repeats(
         if score is None:
             continue
         scores.append(score)
-        for name, value in result.metrics.items():
-            if value is not None:
-                metrics.setdefault(name, []).append(check_finite(value, "metric {!r}", name))
+        for name, value in list_metric_values(result):
+            metrics.setdefault(name, []).append(value)
     return scores, metrics
+
+
+def list_metric_values(result: ResultLike) -> list[tuple[str, float]]:
+    """Return the metrics of a result that are numbers. Raises `ConfigError` if one is not finite.
+
+    A metric of another type, which any program may have recorded, counts as not measured.
+    """
+    metrics: object = result.metrics
+    if not isinstance(metrics, Mapping):
+        return []
+    found = []
+    for name, value in metrics.items():
+        # Not an integer, which may be too large for a float: that is refused below.
+        is_other = not isinstance(value, int) and isinstance(value, Real | Decimal)
+        number = float(value) if is_other else value
+        if isinstance(number, int | float):
+            found.append((name, check_finite(number, "metric {!r}", name)))
+    return found
 
 
 def average(values: Sequence[float]) -> float | None:

@@ -30,8 +30,8 @@ from .result_types import (
     ResultLike,
     average,
     check_all_finite,
-    check_finite,
     group_by_sample,
+    list_metric_values,
     read_valid_score,
     read_valid_scores,
 )
@@ -317,9 +317,8 @@ class _SummaryBuilder:
     def _measure(self, repeats: list[ResultLike], scores: list[float | None]) -> None:
         values: dict[str, list[float]] = {}
         for result, score in zip(repeats, scores, strict=True):
-            for name, value in result.metrics.items() if score is not None else ():
-                if value is not None:
-                    values.setdefault(name, []).append(check_finite(value, "metric {!r}", name))
+            for name, value in list_metric_values(result) if score is not None else ():
+                values.setdefault(name, []).append(value)
         for name, measured in values.items():
             if name not in self._metrics:
                 if len(self._metrics) >= MAX_METRICS:

@@ -82,6 +82,7 @@ def test_a_wrapped_or_slightly_broken_answer_is_read(text: str) -> None:
         (json.dumps(answer({"done": opinion(reason=" ")})), 'has no "reason"'),
         (json.dumps(answer({"done": opinion(7)})), "is 7, not from 0 to 1"),
         (json.dumps(answer({"done": opinion(-0.1)})), "not from 0 to 1"),
+        (json.dumps(answer({"done": opinion(10**400)})), "is 10000000000000000000, not from"),
         (json.dumps(answer({"done": opinion("8/10")})), "not a number"),
         (json.dumps(answer({"done": opinion(True)})), "not a number"),
         (json.dumps(answer({"done": opinion(float("nan"))})), "the reply has no JSON object"),

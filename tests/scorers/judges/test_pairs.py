@@ -43,6 +43,16 @@ def test_both_orders_decide(forward: str, backward: str, winner: str, inconsiste
     assert found.reasons == (f"the {forward}", f"the {backward}")
 
 
+def test_a_reply_without_the_key_is_refused_on_request() -> None:
+    judge = Scripted(*[says("first")] * 2)
+    settings = JudgeSettings(require_key=True, retries=0)
+
+    found = asyncio.run(prefer(DONE, judge, settings=settings)(A, B))
+
+    assert found.winner is None
+    assert found.error == 'no majority of usable votes: the "key" is missing'
+
+
 def test_the_samples_do_change_places() -> None:
     judge = Scripted(says("first"), says("second"))
 

@@ -169,10 +169,11 @@ def _parse_opinion(criteria: dict[str, Any], name: str) -> Opinion:
         score = float(score)
     if score is not None:
         is_number = isinstance(score, int | float) and not isinstance(score, bool)
-        if not is_number or not math.isfinite(score):
+        if not is_number or (isinstance(score, float) and not math.isfinite(score)):
             raise UnusableReply(f'the "score" of "{name}" is not a number from 0 to 1')
         if not 0 <= score <= 1:
-            raise UnusableReply(f'the "score" of "{name}" is {score:g}, not from 0 to 1')
+            # The number may have hundreds of digits.
+            raise UnusableReply(f'the "score" of "{name}" is {score!r:.20}, not from 0 to 1')
         score = float(score)
     # Some models write a single quote, or objects with a `quote` in them.
     evidence = given.get("evidence")

@@ -75,6 +75,7 @@ class PairJudge(AsyncCloseable):
         self.rubric = rubric
         self.spending = Spending()
         self._panel = panel
+        self._require_key = settings.require_key
         # Two transcripts share one prompt.
         self._longest = settings.longest_transcript // 2
 
@@ -107,7 +108,11 @@ class PairJudge(AsyncCloseable):
                 # Against both transcripts: a reply without the key may be a quote from either.
                 for material in materials:
                     found = find_reply_object(
-                        text, key=asked.key, material=material, has=("winner",)
+                        text,
+                        key=asked.key,
+                        material=material,
+                        has=("winner",),
+                        require_key=self._require_key,
                     )
                 place = str(found["winner"]).strip().lower()
                 if place not in _WINNER_VALUES:
