@@ -88,9 +88,11 @@ def _parse_messages(text: str) -> object | None:
 
 
 def _keep_importable() -> dict[str, str]:
-    # `python -m agent` finds modules of the folder that the command was given in.
-    paths = [os.getcwd(), os.environ.get("PYTHONPATH", "")]
-    return {"PYTHONPATH": os.pathsep.join(path for path in paths if path)}
+    # `python -m agent` finds modules of the folder that the command was given in. An empty entry
+    # would be the workspace: Python would run a row's `sitecustomize.py` when it starts.
+    entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    paths = [os.getcwd(), *(os.path.abspath(each) for each in entries if each)]
+    return {"PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
 
 
 def render_prompt(messages: list[Message]) -> str:
