@@ -160,5 +160,5 @@ class _ProgramPipes(asyncio.SubprocessProtocol):
         self.ended.set()
 
     def read(self, fd: int) -> bytes:
-        """Return what was written to stdout (1) or stderr (2)."""
+        """Return the output to stdout (1) or stderr (2)."""
         return bytes(self._output[fd])
