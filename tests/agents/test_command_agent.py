@@ -143,6 +143,24 @@ def test_files_and_modules_of_the_current_folder_are_found(
     assert by_script.messages[-1].text == "shell one"
 
 
+def test_modules_are_found_from_the_current_folder_and_never_in_the_workspace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "workspace").mkdir()
+    (tmp_path / "workspace" / "sitecustomize.py").write_text("print('of the row')")
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "my_library.py").write_text("print('of the project')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["", "lib", ""]))
+
+    agent = CommandAgent(f"{sys.executable} -c 'import my_library'")
+    sample = Sample(prompt="?")
+    context = RunContext(messages=sample.messages, workspace=tmp_path / "workspace")
+    found = asyncio.run(agent.run(sample, context))
+
+    assert found.messages[-1].text == "of the project"
+
+
 @pytest.mark.parametrize(
     ("output", "roles", "text"),
     [

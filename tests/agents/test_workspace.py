@@ -1,5 +1,6 @@
 """The folder of a sample: copied and written, and never left."""
 
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -174,10 +175,87 @@ def test_settings_of_agents_in_a_row_are_refused(name: str, tmp_path: Path) -> N
     assert (workspace / name).exists()
 
 
-@pytest.mark.parametrize("name", [".git/config", "sub/.GIT/hooks/post-checkout", ".git"])
-def test_a_file_of_a_row_in_a_git_folder_is_refused(name: str) -> None:
-    with pytest.raises(DatasetError, match="part of a Git repository"):
-        check_workspace_row(sample(files={name: "x"}), dataset_folder=None)
+def test_an_absolute_link_of_the_author_leads_to_the_copy(tmp_path: Path) -> None:
+    shop = tmp_path / "shop"
+    (shop / "v1").mkdir(parents=True)
+    (shop / "v1" / "cart.py").write_text("author")
+    (shop / "absolute.py").symlink_to(shop / "v1" / "cart.py")
+    (shop / "around.py").symlink_to("../shop/v1/cart.py")
+    (shop / "current").symlink_to("v1")
+
+    workspace = prepare(tmp_path, sample(), folder=shop)
+
+    assert os.readlink(workspace / "current") == "v1"
+    for name in ("absolute.py", "around.py", "current/cart.py"):
+        (workspace / name).write_text("agent")
+        assert (workspace / "v1" / "cart.py").read_text() == "agent"
+        assert (shop / "v1" / "cart.py").read_text() == "author"
+
+
+def test_a_row_replaces_files_links_and_folders_of_the_author(tmp_path: Path) -> None:
+    author, task = tmp_path / "author", tmp_path / "data" / "task"
+    for folder in (author / "folder", author / "kept", task):
+        folder.mkdir(parents=True)
+    (author / "folder" / "a").write_text("author")
+    (author / "kept" / "b").write_text("author")
+    (author / "link").symlink_to("kept/b")
+    (author / "file").write_text("author")
+    (task / "folder").write_text("row")
+    (task / "link").write_text("row")
+    (task / "file").symlink_to("link")
+
+    row = sample(workspace="task")
+    workspace = prepare(tmp_path, row, folder=author, dataset_folder=tmp_path / "data")
+
+    assert list_tree(workspace) == {
+        "folder": "row",
+        "kept/b": "author",
+        "link": "row",
+        "file": "row",
+    }
+
+
+def test_special_files_and_repositories_inside_of_the_folder_have_a_digest(tmp_path: Path) -> None:
+    shop = tmp_path / "shop"
+    inner = shop / "inner"
+    inner.mkdir(parents=True)
+    os.mkfifo(shop / "pipe")
+    (inner / "a.txt").write_text("1")
+    without_git = digest_folder(shop)
+    for folder in (inner, shop):
+        subprocess.run(["git", "init", "-q", folder], check=True)
+
+    assert list_author_files(shop) == ["inner/a.txt"]
+    assert digest_folder(shop) == without_git
+    (inner / "a.txt").write_text("2")
+    assert digest_folder(shop) != without_git
+
+
+def test_a_folder_that_git_refuses_is_named_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / ".git").write_text("gitdir: missing")
+
+    with pytest.raises(ConfigError, match="not a git repository"):
+        list_author_files(tmp_path)
+
+
+def test_a_folder_that_cannot_be_read_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(os, "scandir", refuse)
+
+    with pytest.raises(ConfigError, match="the folder cannot be read: Permission denied"):
+        list_author_files(tmp_path)
+
+
+def test_a_link_out_of_the_row_s_folder_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    (tmp_path / "data" / "task").mkdir(parents=True)
+    (tmp_path / "data" / "task" / "link").symlink_to(tmp_path)
+
+    with pytest.raises(DatasetError, match="the link 'link' leads outside"):
+        check_workspace_row(sample(workspace="task"), dataset_folder=tmp_path / "data")
 
 
 def test_the_repository_of_a_row_is_copied_without_the_programs_it_runs(tmp_path: Path) -> None:

@@ -208,3 +208,16 @@ def test_a_coding_agent_without_a_model_is_refused(
 
     with pytest.raises(ConfigError, match="the agent 'codex' needs a model"):
         EvalConfig(agent="codex", check="true")
+
+
+def test_a_refused_row_of_a_list_is_found_before_any_sample_is_paid_for(tmp_path: Path) -> None:
+    rows = [{"question": "Write four"}, {"question": "five", "files": {".git/config": ""}}]
+    called: list[str] = []
+
+    def answer(sample: Sample, context: RunContext) -> str:
+        called.append(sample.id)
+        return "four"
+
+    with pytest.raises(DatasetError, match="part of a Git repository"):
+        run(rows, tmp_path, agent=answer, check="true")
+    assert not called

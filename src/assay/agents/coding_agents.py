@@ -10,7 +10,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -230,7 +229,6 @@ class CodingAgent:
                 path = home / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(text, "utf-8")
-            started = time.perf_counter()
             end = await run_program(
                 [self._program, *recipe.arguments, *self._arguments],
                 render_prompt(context.messages).encode("utf-8", "replace"),
@@ -247,10 +245,9 @@ class CodingAgent:
                     "ASSAY_WORKSPACE": str(workspace),
                 },
             )
-            seconds = time.perf_counter() - started
         end.raise_for_status()
         text = end.stdout.decode("utf-8", "replace").strip()
-        return build_trajectory(text, context, seconds)
+        return build_trajectory(text, context, end.seconds)
 
 
 def read_program_version(program: Path, package: str) -> str:

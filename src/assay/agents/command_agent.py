@@ -4,7 +4,6 @@ import json
 import os
 import shlex
 import shutil
-import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -55,7 +54,6 @@ class CommandAgent:
             ]
             has_prompt = any(_PROMPT_FIELD in each for each in self._argv)
             stdin = b"" if has_prompt else prompt.encode("utf-8", "replace")
-            started = time.perf_counter()
             variables = {"ASSAY_WORKSPACE": workspace, **reach_directly(context.variables)}
             end = await run_program(
                 argv,
@@ -63,10 +61,9 @@ class CommandAgent:
                 cwd=self._cwd or workspace,
                 variables={**os.environ, **variables, **_keep_importable()},
             )
-            seconds = time.perf_counter() - started
         end.raise_for_status()
         text = end.stdout.decode("utf-8", "replace").rstrip("\r\n")
-        trajectory = build_trajectory(_parse_messages(text) or text, context, seconds)
+        trajectory = build_trajectory(_parse_messages(text) or text, context, end.seconds)
         wrong = text.count("\ufffd") - end.stdout.count("\ufffd".encode())
         if not wrong:
             return trajectory
@@ -88,9 +85,11 @@ def _parse_messages(text: str) -> object | None:
 
 
 def _keep_importable() -> dict[str, str]:
-    # `python -m agent` finds modules of the folder that the command was given in.
-    paths = [os.getcwd(), os.environ.get("PYTHONPATH", "")]
-    return {"PYTHONPATH": os.pathsep.join(path for path in paths if path)}
+    # `python -m agent` finds modules of the folder that the command was given in. An empty entry
+    # would be the workspace: Python would run a row's `sitecustomize.py` when it starts.
+    entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    paths = [os.getcwd(), *(os.path.abspath(each) for each in entries if each)]
+    return {"PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
 
 
 def render_prompt(messages: list[Message]) -> str:

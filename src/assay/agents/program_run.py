@@ -4,7 +4,8 @@ import asyncio
 import os
 import re
 import signal
-from asyncio.subprocess import PIPE, Process
+import time
+from asyncio.subprocess import PIPE
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,8 +16,8 @@ from .agent import AgentFault
 # A program that prints without end must not fill the memory.
 _MAX_OUTPUT_BYTES = 10_000_000
 _OUTPUT_TAIL_BYTES = 2000
-# A grandchild that left the process group may keep the pipes open after the kill.
-_DRAIN_TIMEOUT_S = 5.0
+# A process in the background may keep the pipes open long after its program has ended.
+_BACKGROUND_OUTPUT_S = 5.0
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH(?!OR)|COOKIE|DSN", re.IGNORECASE)
 # Variables that point programs to the user's own settings, or to another model.
 _FOREIGN_NAME = re.compile(
@@ -31,6 +32,8 @@ class ProgramEnd:
     status: int
     stdout: bytes
     stderr: bytes
+    seconds: float = 0.0
+    """The time until the program ended, or until its output was complete soon after."""
 
     def raise_for_status(self) -> None:
         """Raise `AgentFault` with the end of the output for a status other than 0."""
@@ -76,11 +79,14 @@ async def run_program(
 ) -> ProgramEnd:
     """Run a program to its end, in a process group that is killed afterwards.
 
-    `variables` are its whole environment. Raises `AgentFault` if it cannot be started or writes
-    too much.
+    `variables` are its whole environment. The output of processes in the background is read for 5
+    seconds after the end of the program. Raises `AgentFault` if it cannot be started or writes too
+    much.
     """
+    started = time.perf_counter()
     try:
-        process = await asyncio.create_subprocess_exec(
+        transport, pipes = await asyncio.get_running_loop().subprocess_exec(
+            _ProgramPipes,
             *argv,
             stdin=PIPE,
             stdout=PIPE,
@@ -93,60 +99,66 @@ async def run_program(
         # A prompt with a NUL byte, or one longer than an argument may be.
         raise AgentFault(f"the program {argv[0]!r} could not be started: {error}") from error
     try:
-        out, err = await _communicate(process, stdin)
+        # A program may end, or close its input, without reading all of it.
+        writing = transport.get_pipe_transport(0)
+        assert isinstance(writing, asyncio.WriteTransport)
+        writing.write(stdin)
+        writing.close()
+        await pipes.ended.wait()
+        seconds = time.perf_counter() - started
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_BACKGROUND_OUTPUT_S):
+                await pipes.closed.wait()
+                seconds = time.perf_counter() - started
     finally:
-        status = await _kill_and_wait(process)
-    return ProgramEnd(status, out, err)
+        try:
+            # The whole process group: children of the program must not outlive the sample.
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(transport.get_pid(), signal.SIGKILL)
+            await pipes.exited.wait()
+        finally:
+            # Without waiting for the pipes: a process that left the group may hold them.
+            transport.close()
+    if pipes.is_full:
+        raise AgentFault(f"the program wrote more than {_MAX_OUTPUT_BYTES:,} bytes")
+    status = transport.get_returncode()
+    assert status is not None
+    return ProgramEnd(status, pipes.read(1), pipes.read(2), seconds)
 
 
-async def _communicate(process: Process, prompt: bytes) -> tuple[bytes, bytes]:
-    # `Process.communicate()` has no limit on the output.
-    assert process.stdin is not None
-    reading = [asyncio.create_task(_read_stream(stream)) for stream in _get_output_streams(process)]
-    writing = asyncio.create_task(_write_stdin(process.stdin, prompt))
-    try:
-        out, err = await asyncio.gather(*reading)
-    finally:
-        for task in (*reading, writing):
-            task.cancel()
-        await asyncio.gather(*reading, writing, return_exceptions=True)
-    await process.wait()
-    return out, err
+class _ProgramPipes(asyncio.SubprocessProtocol):
+    """The output of a program, up to a limit."""
 
+    # `asyncio.subprocess.Process` waits for the end of the output before it knows of the exit.
 
-def _get_output_streams(process: Process) -> tuple[asyncio.StreamReader, asyncio.StreamReader]:
-    assert process.stdout is not None
-    assert process.stderr is not None
-    return process.stdout, process.stderr
+    def __init__(self) -> None:
+        self.exited = asyncio.Event()
+        self.ended = asyncio.Event()
+        """The program has exited, or written too much."""
+        self.closed = asyncio.Event()
+        """The output is complete, or too much."""
+        self.is_full = False
+        self._output = {1: bytearray(), 2: bytearray()}
+        self._open = {1, 2}
 
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        output = self._output[fd]
+        self.is_full = self.is_full or len(output) + len(data) > _MAX_OUTPUT_BYTES
+        if self.is_full:
+            self.ended.set()
+            self.closed.set()
+        else:
+            output += data
 
-async def _write_stdin(stream: asyncio.StreamWriter, data: bytes) -> None:
-    # A program may answer without reading all of its input.
-    with suppress(BrokenPipeError, ConnectionResetError):
-        stream.write(data)
-        await stream.drain()
-        stream.close()
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        self._open.discard(fd)
+        if not self._open:
+            self.closed.set()
 
+    def process_exited(self) -> None:
+        self.exited.set()
+        self.ended.set()
 
-async def _read_stream(stream: asyncio.StreamReader) -> bytes:
-    parts: list[bytes] = []
-    size = 0
-    while part := await stream.read(65536):
-        size += len(part)
-        if size > _MAX_OUTPUT_BYTES:
-            raise AgentFault(f"the program wrote more than {_MAX_OUTPUT_BYTES:,} bytes")
-        parts.append(part)
-    return b"".join(parts)
-
-
-async def _kill_and_wait(process: Process) -> int:
-    # The whole process group: children of the program must not outlive the sample.
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    # asyncio closes a pipe only once it was read to its end.
-    with suppress(TimeoutError):
-        async with asyncio.timeout(_DRAIN_TIMEOUT_S):
-            for stream in _get_output_streams(process):
-                while await stream.read(65536):
-                    pass
-    return await process.wait()
+    def read(self, fd: int) -> bytes:
+        """Return the output to stdout (1) or stderr (2)."""
+        return bytes(self._output[fd])

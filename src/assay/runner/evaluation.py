@@ -388,7 +388,7 @@ def _count_samples(samples: SampleStream, config: EvalConfig, *, must_count: boo
     # Reading the whole file first finds a bad row before any model call is paid for.
     is_mock = config.endpoint is not None and config.endpoint.provider == "mock"
     pays = config.rolls_out and not is_mock
-    in_memory = must_count and samples.total is not None
+    in_memory = (must_count or config.uses_workspace) and samples.total is not None
     must_count = must_count or pays or template is not None or config.uses_workspace
     if in_memory or (samples.file is not None and must_count):
         return sum(1 for _ in checked)
