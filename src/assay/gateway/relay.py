@@ -211,6 +211,7 @@ class Relay:
         try:
             with translate_stream_errors():
                 async for chunk in upstream.content.iter_any():
+                    check_answer_size(upstream)
                     call.note_first_byte()
                     events = reader.feed(chunk)
                     # Whole events only: an error can be written after each of them.
@@ -304,16 +305,20 @@ async def receive_answer(
     return answer
 
 
+def check_answer_size(response: aiohttp.ClientResponse, limit: int = _MAX_ANSWER_BYTES) -> None:
+    """Raise `CallRefused` if more bytes of an answer have arrived than the gateway keeps."""
+    if response.content.total_bytes > limit:
+        raise CallRefused(502, f"the answer of the model has more than {limit:,} bytes")
+
+
 async def _read_limited(response: aiohttp.ClientResponse, limit: int) -> bytes:
     parts: list[bytes] = []
-    size = 0
     async for part in response.content.iter_any():
-        size += len(part)
-        if size > limit:
-            if response.status == 200:
-                raise CallRefused(502, f"the answer of the model has more than {limit:,} bytes")
-            break
         parts.append(part)
+        if response.status == 200:
+            check_answer_size(response, limit)
+        elif response.content.total_bytes > limit:
+            break
     return b"".join(parts)
 
 

@@ -32,6 +32,7 @@ from .relay import (
     Relay,
     asks_for_usage,
     build_streamed_answer,
+    check_answer_size,
     receive_answer,
     translate_stream_errors,
 )
@@ -177,6 +178,7 @@ class Translator:
             else:
                 with translate_stream_errors():
                     async for chunk in upstream.content.iter_any():
+                        check_answer_size(upstream)
                         call.note_first_byte()
                         for event in reader.feed(chunk):
                             stream.add(event)
