@@ -90,6 +90,17 @@ class Translator:
     ) -> web.StreamResponse:
         """Ask the model and respond to the agent. Raises `CallRefused`."""
         asked = self._prepare(call, body, answers)
+        async with self._upstream.keep_open(asked.client):
+            return await self._respond(request, call, body, asked, answers)
+
+    async def _respond(
+        self,
+        request: web.Request,
+        call: RecordedCall,
+        body: Mapping[str, Any],
+        asked: _Question,
+        answers: "AnswerMemory",
+    ) -> web.StreamResponse:
         if not call.streamed:
             return respond_json(await self._fetch(call, asked, answers))
         source = self._upstream.find_stream()
