@@ -55,7 +55,7 @@ class Relay:
             call.sampling.setdefault("seed", sent["seed"])
         whole = not call.streamed or self._upstream.wants_token_ids
         template = self.find_template(call.dialect.path)
-        data = raw if sent == body else to_json(sent)
+        data = raw if sent == body else call.request.encode_changed(body, sent)
         if not whole:
             return await self._stream(request, call, template, data, asked=body)
         work = self._fetch(request, call, template, data)

@@ -5,7 +5,7 @@ trajectory, a request is written as its difference to an earlier one; `expand_re
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic_core import from_json, to_json
@@ -27,6 +27,9 @@ class RequestParts:
     items: tuple[bytes, ...] | None
     """None: the conversation is not a list."""
 
+    is_complete: bool = field(default=True, compare=False)
+    """Whether the request had no secret that was removed."""
+
     @property
     def key(self) -> Hashable:
         """The same for equal requests."""
@@ -38,6 +41,23 @@ class RequestParts:
         if self.items is not None:
             body[self.list_field] = [from_json(item) for item in self.items]
         return body
+
+    def encode_changed(self, body: Mapping[str, Any], changed: Mapping[str, Any]) -> bytes:
+        """Return `changed` as JSON: the body that was split, with other values of some fields.
+
+        The conversation, which is nearly all of it, is not encoded again.
+        """
+        if not self.is_complete:
+            return to_json(changed)
+        members = []
+        for name, value in changed.items():
+            written = None
+            if name in body and value is body[name]:
+                written = self.fields.get(name)
+                if name == self.list_field and self.items is not None:
+                    written = b"[%s]" % b",".join(self.items)
+            members.append(b"%s:%s" % (to_json(name), written or to_json(value)))
+        return b"{%s}" % b",".join(members)
 
 
 class PartPool:
@@ -59,12 +79,13 @@ class PartPool:
         written = [to_json(value) for value in (*(body[name] for name in names), *items)]
         # Searched as one: hardly a request contains a secret. No JSON contains the separator.
         whole = b"\0".join(written)
-        if self._clean(whole) != whole:
+        is_complete = self._clean(whole) == whole
+        if not is_complete:
             written = list(map(self._clean, written))
         parts = [self._parts.setdefault(each, each) for each in written]
         fields = dict(zip(names, parts, strict=False))
         conversation = tuple(parts[len(names) :]) if isinstance(given, list) else None
-        return RequestParts(fields, list_field, conversation)
+        return RequestParts(fields, list_field, conversation, is_complete)
 
 
 def write_difference(
