@@ -166,7 +166,7 @@ def _find_recorded(session: GatewaySession, call: RecordedCall) -> RecordedExcha
         return None
     kind = name_kind(call.dialect.name, counts=call.purpose == "count_tokens")
     try:
-        return session.replay.find(kind, call.dialect.list_field, call.request.to_body())
+        return session.replay.find_request(kind, call.request)
     except ReplayDifference as difference:
         # Not an error that agents try again after: every attempt would differ.
         raise CallRefused(400, difference.message, code=_NOT_RECORDED, headers=NO_RETRY) from None
