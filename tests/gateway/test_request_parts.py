@@ -109,3 +109,44 @@ def test_the_conversation_of_a_changed_request_is_not_encoded_again(
 
     assert json.loads(parts.encode_changed(body, changed)) == changed
     assert encoded < 100
+
+
+def test_only_the_new_part_of_a_conversation_is_searched_for_secrets() -> None:
+    searched = 0
+
+    def search(data: bytes) -> bytes:
+        nonlocal searched
+        searched += len(data)
+        return hide(data)
+
+    pool, messages = PartPool(search), [user("a system prompt " * 100)]
+    for turn in range(50):
+        messages = [*messages, agent(f"answer {turn} " * 20), user(f"question {turn} " * 20)]
+        pool.split({"model": "m", "messages": messages, "tools": [{"name": "f"}]}, "messages")
+
+    assert searched < len(to_json(messages)) + 100
+
+
+def test_a_secret_is_removed_from_every_request_that_repeats_it() -> None:
+    pool = PartPool(hide)
+    bodies: list[dict[str, Any]] = [
+        {"model": "m", "messages": [user("a"), user(SECRET.decode())]},
+        {"model": "m", "messages": [user("a"), user(SECRET.decode()), user("b")]},
+        {"model": SECRET.decode(), "messages": [user("a"), user("[redacted]"), user("b")]},
+        {"model": "m", "messages": SECRET.decode()},
+        {"model": "m", "messages": [user("other"), user("[redacted]"), user("b")]},
+    ]
+
+    parts = [pool.split(body, "messages") for body in bodies]
+
+    assert [each.to_body() for each in parts] == [
+        {"model": "m", "messages": [user("a"), user("[redacted]")]},
+        {"model": "m", "messages": [user("a"), user("[redacted]"), user("b")]},
+        {"model": "[redacted]", "messages": [user("a"), user("[redacted]"), user("b")]},
+        {"model": "m", "messages": "[redacted]"},
+        {"model": "m", "messages": [user("other"), user("[redacted]"), user("b")]},
+    ]
+    assert [each.is_complete for each in parts] == [False, False, False, False, True]
+    assert parts[1].items is not None
+    assert parts[2].items is not None
+    assert all(one is other for one, other in zip(parts[1].items, parts[2].items, strict=True))
