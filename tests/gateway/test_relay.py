@@ -95,3 +95,41 @@ def test_a_long_page_of_an_error_is_passed_on_in_part() -> None:
 
     assert status == 503
     assert json.loads(answer)["error"]["message"].startswith("overloaded; overloaded; ")
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_redirect_is_not_followed_and_is_a_bad_gateway(provider: str, stream: bool) -> None:
+    async def redirect(request: web.Request, body: dict[str, Any]) -> web.Response:
+        return web.Response(status=307, headers={"Location": "/v1/elsewhere"})
+
+    async def scenario() -> tuple[int, Any, int]:
+        async with serve(ModelApi(provider)) as (model, _, session):
+            model.behave(redirect)
+            url = f"{session.base_url}/chat/completions"
+            body = {"messages": HELLO, "stream": stream}
+            status, _, answer = await post(url, body, key=session.key)
+            return status, json.loads(answer), len(model.asked)
+
+    status, answer, asked = asyncio.run(scenario())
+
+    assert status == 502
+    assert "redirects are not followed" in answer["error"]["message"]
+    assert asked == 1
+
+
+def test_an_error_without_a_body_names_its_status() -> None:
+    async def refuse(request: web.Request, body: dict[str, Any]) -> web.Response:
+        return web.Response(status=503)
+
+    async def scenario() -> tuple[int, Any]:
+        async with serve() as (model, _, session):
+            model.behave(refuse)
+            url = f"{session.base_url}/chat/completions"
+            status, _, answer = await post(url, {"messages": HELLO}, key=session.key)
+            return status, json.loads(answer)
+
+    status, answer = asyncio.run(scenario())
+
+    assert status == 503
+    assert answer["error"]["message"] == "the model answered 503 without a body"

@@ -345,7 +345,10 @@ def _build_refusal(
 ) -> CallRefused:
     # Cleaned: servers quote the key that they refuse.
     text = template.redactor.clean(data.decode("utf-8", "replace"), cut=True)
-    message, code = text[:2000] or "(empty body)", None
+    if 300 <= response.status < 400:
+        problem = "the server of the model redirects, and redirects are not followed"
+        return CallRefused(502, problem, code="upstream_error")
+    message, code = text[:2000] or f"the model answered {response.status} without a body", None
     try:
         error = from_json(text).get("error")
     except (ValueError, AttributeError):

@@ -227,9 +227,11 @@ def _refuse_faults() -> Iterator[None]:
     try:
         yield
     except EndpointError as error:
-        status = error.status if error.status is not None and 400 <= error.status < 600 else None
+        status = error.status
         if status is None:
             status = 401 if isinstance(error, AccessDenied) else 502 if error.retryable else 400
+        elif not 400 <= status < 600:
+            status = 502  # such as a redirect, which is not the agent's fault
         after = error.retry_after_s
         raise CallRefused(
             status, error.message, code="upstream_error", retry_after_s=after
