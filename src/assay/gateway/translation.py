@@ -136,7 +136,7 @@ class Translator:
         if seed == wanted.settings.get("seed"):
             unused -= {"seed"}
         notes = [f"`{name}` of the agent; not used" for name in sorted(unused)]
-        call.dropped = dict(Counter([*(each.what for each in wanted.dropped), *notes]))
+        call.dropped |= Counter([*(each.what for each in wanted.dropped), *notes])
         head = ModelAnswer(
             message=Message(role="assistant", content=""),
             finish_reason="stop",
