@@ -21,7 +21,7 @@ from assay.cli.gateway import SessionRecorder, format_call
 from assay.providers import connect
 from assay.store import Store
 from assay.types import Trajectory
-from recorded_calls import Recording, call_tool, user
+from recorded_calls import Recording, agent, call_tool, user
 
 
 @contextmanager
@@ -103,6 +103,24 @@ def test_two_gateways_of_the_same_second_store_sessions_of_their_own(tmp_path: P
         texts = [store.load_session(name).messages[0].text for name in names]
 
     assert texts == ["one", "two"]
+
+
+def test_a_call_that_was_stored_in_flight_is_stored_again_with_its_answer(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "assay.db") as store:
+        recorder = SessionRecorder(store, connect("mock:echo"), quiet=True)
+        calls, first = Recording(), [user("one")]
+        calls.ask(first, "answer one")
+        second = calls.start([*first, agent("answer one"), user("two")])
+        recorder.save(calls.session)
+        (name,) = recorder.rows
+
+        calls.answer(second, "answer two")
+        recorder.save(calls.session)
+
+        session, row = store.load_session(name), recorder.rows[name]
+    assert [message.text for message in session.messages][-2:] == ["two", "answer two"]
+    assert (row["calls"], row["output_tokens"]) == (2, 2)
+    assert len(recorder.rows) == 1
 
 
 def test_json_has_the_address_and_the_summary(tmp_path: Path) -> None:

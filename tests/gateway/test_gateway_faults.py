@@ -219,8 +219,10 @@ def test_keys_in_bodies_and_answers_are_not_recorded() -> None:
         b'{"model": "\xff\xfe"}',
         b'{"messages": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
         b'{"model": 1e999',
+        b'{"model": "\\ud83d',
+        b'{"model": "\\ud83d", "messages": ' + b"[" * 100_000,
     ],
-    ids=["empty", "text", "list", "string", "utf-8", "deep", "cut"],
+    ids=["empty", "text", "list", "string", "utf-8", "deep", "cut", "half", "half and deep"],
 )
 @pytest.mark.parametrize("path", ["/chat/completions", "/responses", "/messages"])
 def test_a_broken_body_is_refused_in_the_agents_api(body: bytes, path: str) -> None:
@@ -234,6 +236,27 @@ def test_a_broken_body_is_refused_in_the_agents_api(body: bytes, path: str) -> N
     assert (status, calls) == (400, 0)
     assert answer["error"]["type"] == "invalid_request_error"
     assert (answer.get("type") == "error") == (path == "/messages")
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic"])
+def test_half_a_character_in_a_request_is_replaced_and_counted(provider: str) -> None:
+    # As JSON.stringify writes the output of a tool that was cut inside an emoji.
+    body = rb'{"model": "x", "messages": [{"role": "user", "content": "cut \ud83D, \ud83d\ude00"}]}'
+
+    async def scenario() -> tuple[int, Any, Trajectory]:
+        async with serve(ModelApi(provider)) as (api, _, session):
+            url = f"{session.base_url}/chat/completions"
+            status, _, _ = await post(url, body, key=session.key)
+            return status, api.asked[0]["messages"][0]["content"], await session.seal()
+
+    status, content, trajectory = asyncio.run(scenario())
+
+    assert status == 200
+    assert "cut \ufffd, \U0001f600" in json.dumps(content, ensure_ascii=False)
+    assert trajectory.messages[0].text == "cut \ufffd, \U0001f600"
+    (call,) = trajectory.calls
+    lost = (call.__pydantic_extra__ or {})["lost"]
+    assert [count for name, count in lost.items() if "lone surrogates" in name] == [1]
 
 
 @pytest.mark.parametrize("path", ["/chat/completions", "/messages"])

@@ -16,11 +16,14 @@ from assay.gateway import (
     Recording,
     Replay,
     ReplaySession,
+    request_normalization,
     write_recording,
 )
 from assay.providers import connect
 from assay.types import Endpoint, Sample, Trajectory
 from model_apis import ModelApi
+from recorded_calls import Recording as RecordedCalls
+from recorded_calls import agent, user
 
 # An address of another machine without a key: asking it would fail.
 NOWHERE = Endpoint(provider="openai", model="upstream-model", api_base="https://models.invalid/v1")
@@ -341,3 +344,69 @@ def test_all_calls_of_a_recording_answer_one_session(tmp_path: Path) -> None:
     assert found.call == 1
     with pytest.raises(ReplayDifference, match="differs from call 1"):
         recorded.find("openai_chat", "messages", ask("openai", "three"))
+
+
+def record_turns(path: Path, turns: int) -> tuple[Recording, list[dict[str, Any]]]:
+    """Record one conversation without a server; return also its requests."""
+    calls, bodies = RecordedCalls(), []
+    messages: list[dict[str, Any]] = []
+    for turn in range(turns):
+        messages = [*messages, user(f"question {turn} " + "of some words " * 20)]
+        calls.ask(messages, f"answer {turn}")
+        bodies.append({"model": "m", "messages": messages})
+        messages = [*messages, agent(f"answer {turn}")]
+    sample = Sample(id="s1", trajectory=calls.session.build_trajectory())
+    write_recording(path, [(sample, 0)], run="run-1", endpoint={})
+    return Recording.open(path), bodies
+
+
+def test_each_part_of_a_long_conversation_is_normalized_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = 400
+    recording, bodies = record_turns(tmp_path / "calls.jsonl", turns)
+    normalized: list[bytes] = []
+    normalize = request_normalization._normalize_part
+
+    def count(part: bytes) -> str:
+        normalized.append(part)
+        return normalize(part)
+
+    monkeypatch.setattr(request_normalization, "_normalize_part", count)
+
+    recorded = Replay(recording).open("s1", 0)
+    found = [recorded.find("openai_chat", "messages", body) for body in bodies]
+
+    assert [each.call for each in found if each is not None] == list(range(turns))
+    # The model's name, and each message of the conversation.
+    assert len(normalized) == 1 + 2 * turns - 1
+
+
+def test_a_difference_in_a_long_conversation_names_the_nearest_call(tmp_path: Path) -> None:
+    recording, bodies = record_turns(tmp_path / "calls.jsonl", 100)
+    recorded = Replay(recording).open("s1", 0)
+    changed = {"model": "m", "messages": [*bodies[70]["messages"][:-1], user("another question")]}
+
+    with pytest.raises(ReplayDifference, match=r"differs from call 71 .* in messages\[140\]"):
+        recorded.find("openai_chat", "messages", changed)
+
+
+def test_the_calls_of_one_session_are_read_from_the_file_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recording, bodies = record_turns(tmp_path / "calls.jsonl", 30)
+    recorded = Replay(recording).open_all()
+    loads: list[str] = []
+    load = recording.load
+
+    def count(sample: str, repeat: int) -> Any:
+        loads.append(sample)
+        return load(sample, repeat)
+
+    monkeypatch.setattr(recording, "load", count)
+    for body in bodies[:-1]:
+        recorded.find("openai_chat", "messages", body)
+    with pytest.raises(ReplayDifference, match="differs from call 30"):
+        recorded.find("openai_chat", "messages", {"model": "other", "messages": []})
+
+    assert loads == ["s1"]

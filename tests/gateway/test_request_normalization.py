@@ -5,7 +5,12 @@ from typing import Any
 
 import pytest
 
-from assay.gateway.request_normalization import digest_request, normalize_request
+from assay.gateway.request_normalization import (
+    RequestDigester,
+    digest_request,
+    normalize_request,
+)
+from assay.gateway.request_parts import PartPool
 
 
 def ask(text: str, **fields: Any) -> dict[str, Any]:
@@ -90,3 +95,28 @@ def test_a_normalized_request_is_json_and_its_digest_depends_on_the_api() -> Non
 
     assert json.loads(normalized)["messages"][0]["content"] == 'a "quoted" \\ <tmp>"y'
     assert digest_request("openai_chat", normalized) != digest_request("anthropic", normalized)
+
+
+def build_key(body: dict[str, Any]) -> bytes:
+    parts = PartPool(lambda data: data).split(body, "messages")
+    return RequestDigester().digest(parts).build_key("openai_chat")
+
+
+def test_requests_have_the_same_key_exactly_if_their_normalized_forms_are_equal() -> None:
+    bodies = [
+        ask("hi"),
+        ask("in /tmp/a"),
+        ask("in /tmp/b"),
+        ask("hi", tools=[{"name": "t"}]),
+        ask("hi", tools=[]),
+        ask("hi", user="u1"),
+        {"model": "m", "messages": "hi"},
+        {"model": "m", "messages": []},
+        {"model": "m"},
+        {"messages": [{"role": "user", "content": "hi"}, {"role": "user", "content": "hi"}]},
+    ]
+    pairs = [(one, other) for one in bodies for other in bodies]
+
+    for one, other in pairs:
+        is_same = normalize_request(one) == normalize_request(other)
+        assert (build_key(one) == build_key(other)) == is_same

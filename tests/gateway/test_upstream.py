@@ -1,15 +1,21 @@
 """The model behind the gateway: settings of agents in its API, and which of them win."""
 
+import asyncio
+from collections import Counter
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from assay.errors import WireError
 from assay.formats import ModelRequest
+from assay.gateway import upstream as upstream_module
 from assay.gateway.dialects import OPENAI_CHAT, OPENAI_RESPONSES
 from assay.gateway.upstream import Upstream, write_protocol_settings
 from assay.providers import Client, connect
 from assay.types import Endpoint, Message
+from gateway_servers import HELLO, post, serve
+from model_apis import ModelApi, answer_messages
 from scripted import Scripted
 
 SCHEMA = {"name": "answer", "schema": {"type": "object"}}
@@ -130,6 +136,115 @@ def test_clients_of_equal_settings_are_shared_with_one_limit() -> None:
     assert isinstance(other, Client)
     assert isinstance(upstream.client, Client)
     assert other.limiter is upstream.client.limiter
+
+
+class ClientLedger:
+    """Counts how often each client for a combination of settings is closed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.closed: Counter[float | None] = Counter()
+        self.connected: list[float | None] = []
+
+        def connect_counted(endpoint: Endpoint, *settings: Any) -> Client:
+            client = connect(endpoint, *settings)
+            self.connected.append(endpoint.temperature)
+            close = client.close
+
+            async def close_counted() -> None:
+                self.closed[endpoint.temperature] += 1
+                await close()
+
+            client.close = close_counted  # type: ignore[method-assign]  # to count
+            return client
+
+        monkeypatch.setattr(upstream_module, "connect", connect_counted)
+
+    @property
+    def open(self) -> set[float | None]:
+        return {each for each in self.connected if not self.closed[each]}
+
+
+def test_clients_of_many_combinations_of_settings_are_closed_exactly_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ledger = ClientLedger(monkeypatch)
+    temperatures = [number / 100 for number in range(40)]
+    most = 0
+
+    async def scenario() -> None:
+        nonlocal most
+        async with serve(ModelApi("anthropic")) as (_, _, session):
+            url = f"{session.base_url}/chat/completions"
+            for temperature in temperatures:
+                body = {"model": "x", "messages": HELLO, "temperature": temperature}
+                assert (await post(url, body, key=session.key))[0] == 200
+                most = max(most, len(ledger.open))
+            # The last used ones are kept.
+            assert (await post(url, body, key=session.key))[0] == 200
+            assert ledger.open == set(temperatures[-32:])
+
+    asyncio.run(scenario())
+
+    assert most == 32
+    assert ledger.connected == temperatures
+    assert ledger.closed == Counter(temperatures)
+
+
+def test_a_client_is_not_closed_while_its_model_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = ClientLedger(monkeypatch)
+
+    async def scenario() -> int:
+        asked, answered = asyncio.Event(), asyncio.Event()
+
+        async def wait(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
+            asked.set()
+            await answered.wait()
+            return web.json_response(answer_messages(body))
+
+        async with serve(ModelApi("anthropic")) as (model, _, session):
+            url = f"{session.base_url}/chat/completions"
+
+            async def call(temperature: float) -> int:
+                body = {"model": "x", "messages": HELLO, "temperature": temperature}
+                return (await post(url, body, key=session.key))[0]
+
+            model.behave(wait)
+            slow = asyncio.create_task(call(0.99))
+            await asked.wait()
+            for number in range(40):
+                await call(number / 100)
+            assert 0.99 in ledger.open
+            answered.set()
+            return await slow
+
+    assert asyncio.run(scenario()) == 200
+    assert ledger.closed == Counter(ledger.connected)
+
+
+def test_a_client_that_fails_to_close_leaves_no_other_one_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ledger = ClientLedger(monkeypatch)
+
+    async def scenario() -> None:
+        upstream = open_upstream()
+        for number in range(3):
+            settings = {"temperature": number / 10}
+            client, _ = upstream.choose_client(ModelRequest(ASK, settings=settings))
+            if number == 1:
+                monkeypatch.setattr(client, "close", Failing.close)
+        with pytest.raises(OSError, match="cannot be closed"):
+            await upstream.close()
+        await upstream.close()
+
+    class Failing:
+        @staticmethod
+        async def close() -> None:
+            raise OSError("cannot be closed")
+
+    asyncio.run(scenario())
+
+    assert ledger.closed == Counter([0.0, 0.2])
 
 
 def test_a_setting_that_the_adapter_refuses_is_a_wire_error() -> None:

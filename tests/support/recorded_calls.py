@@ -33,11 +33,28 @@ class Recording:
         **body: Any,
     ) -> RecordedCall:
         """Record a chat completion; an answer of None is a failed call."""
-        request = {"model": "m", "messages": messages, **body}
-        call = self.session.start_call(OPENAI_CHAT, request, repr(request).encode(), headers or {})
+        call = self.start(messages, headers=headers, **body)
         if answer is None:
             call.fail("broken", status=503)
-            return call
+        else:
+            self.answer(call, answer, ids=ids)
+        return call
+
+    def start(
+        self, messages: list[dict[str, Any]], *, headers: dict[str, str] | None = None, **body: Any
+    ) -> RecordedCall:
+        """Record the request of a call that is in flight."""
+        request = {"model": "m", "messages": messages, **body}
+        return self.session.start_call(OPENAI_CHAT, request, repr(request).encode(), headers or {})
+
+    def answer(
+        self,
+        call: RecordedCall,
+        answer: str | Message,
+        *,
+        ids: tuple[tuple[int, ...], tuple[int, ...]] | None = None,
+    ) -> None:
+        """Record the answer of a call."""
         message = Message(role="assistant", content=answer) if isinstance(answer, str) else answer
         fields: dict[str, Any] = {"usage": USAGE, "finish_reason": "stop"}
         if ids is not None:
@@ -46,7 +63,6 @@ class Recording:
             {"choices": [{"message": write_message(message), "finish_reason": "stop"}]},
             Reply(message, ModelCall(**fields)),
         )
-        return call
 
 
 def write_message(message: Message) -> dict[str, Any]:

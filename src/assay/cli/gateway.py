@@ -27,7 +27,7 @@ from assay.providers import ModelClient, connect, parse_model
 from assay.runner import open_recording
 from assay.stats import format_plural
 from assay.store import Store
-from assay.types import AgentSession, Status, Trajectory
+from assay.types import AgentSession, CallPurpose, Status, Trajectory
 
 from .arguments import add_count, parse_seconds
 from .eval_overrides import add_endpoint_options, add_replay_options, apply_endpoint_options
@@ -184,6 +184,9 @@ class SessionRecorder:
     rows: dict[str, dict[str, Any]] = field(default_factory=dict)
     """The summary of each session, by its id."""
 
+    _saved: dict[str, list[tuple[bool, CallPurpose]]] = field(default_factory=dict)
+    """Of each session in memory, which calls had ended when it was stored, and their purposes."""
+
     _timer: asyncio.TimerHandle | None = None
     _save_s: float = 0.0
     _prefix: str = field(
@@ -211,12 +214,16 @@ class SessionRecorder:
             self._timer = None
         for calls in session.split_conversations():
             name = f"{self._prefix}-{calls[0].number + 1}"
-            if self.rows.get(name, {}).get("calls") != len(calls):
+            # Also a call that was stored while its answer was on the way.
+            state = [(call.done.is_set(), call.purpose) for call in calls]
+            if self._saved.get(name) != state:
                 trajectory = build_recorded_trajectory(calls)
                 self.store.save_session(self._build_session(name, trajectory))
                 self.rows[name] = summarize_session(name, trajectory)
+                self._saved[name] = state
             if min(call.idle_s for call in calls) > _FORGET_AFTER_S:
                 session.drop_calls(calls)
+                self._saved.pop(name, None)
         self._save_s = time.perf_counter() - started
 
     def _build_session(self, name: str, trajectory: Trajectory) -> AgentSession:

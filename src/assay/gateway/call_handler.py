@@ -1,6 +1,7 @@
 """Answers the calls of one gateway: retries, limits, then the model."""
 
 import asyncio
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -8,6 +9,7 @@ from aiohttp import web
 from pydantic_core import from_json, to_json
 
 from assay.errors import ReplayDifference
+from assay.formats import make_storable
 from assay.providers import Reply
 from assay.types import describe_error
 
@@ -27,6 +29,7 @@ COUNT_TOKENS_PATH = f"{ANTHROPIC.path}/count_tokens"
 # For a first guess, before the model has reported how it counts.
 _BYTES_PER_TOKEN = 4.0
 _NOT_RECORDED = "replay_difference"
+_SURROGATES = "half characters (lone surrogates) of the request; replaced"
 
 CallObserver = Callable[[GatewaySession, RecordedCall], None]
 
@@ -50,7 +53,9 @@ class CallHandler:
     ) -> web.StreamResponse:
         """Answer one call."""
         raw = await request.read()
-        body = _parse_body(raw)
+        body, lost = _parse_body(raw)
+        if lost:
+            raw = to_json(body)
         if session.is_sealed:
             raise build_sealed_refusal()
         if dialect is OPENAI_RESPONSES:
@@ -61,6 +66,7 @@ class CallHandler:
             return retried
         _check_limits(session, body, request.headers)
         call = session.start_call(dialect, body, raw, request.headers)
+        call.dropped = lost
         try:
             with session.track_task(), session.spending.reserve_turn(int(call.is_turn)):
                 return await self._answer(request, session, call, body, raw)
@@ -129,11 +135,11 @@ class CallHandler:
     async def count_tokens(self, request: web.Request, session: GatewaySession) -> web.Response:
         """Count the tokens of a request in Anthropic's API; estimated for other models."""
         raw = await request.read()
-        body = _parse_body(raw)
+        body, lost = _parse_body(raw)
         if session.is_sealed:
             raise build_sealed_refusal()
         call = session.start_call(ANTHROPIC, body, raw, request.headers)
-        call.purpose = "count_tokens"
+        call.purpose, call.dropped = "count_tokens", lost
         try:
             if (found := _find_recorded(session, call)) is not None:
                 answer = _take_answer(found)
@@ -166,7 +172,7 @@ def _find_recorded(session: GatewaySession, call: RecordedCall) -> RecordedExcha
         return None
     kind = name_kind(call.dialect.name, counts=call.purpose == "count_tokens")
     try:
-        return session.replay.find(kind, call.dialect.list_field, call.request.to_body())
+        return session.replay.find_request(kind, call.request)
     except ReplayDifference as difference:
         # Not an error that agents try again after: every attempt would differ.
         raise CallRefused(400, difference.message, code=_NOT_RECORDED, headers=NO_RETRY) from None
@@ -222,14 +228,32 @@ def _build_limit_refusal(limit: str) -> CallRefused:
     return CallRefused(400, message, code="limit_reached", headers=NO_RETRY)
 
 
-def _parse_body(raw: bytes) -> dict[str, Any]:
+def _parse_body(raw: bytes) -> tuple[dict[str, Any], dict[str, int]]:
+    """Return the body of a request, and the counts of what JSON could not represent."""
+    lost: dict[str, int] = {}
     try:
         body = from_json(raw)
     except ValueError as error:
-        raise CallRefused(400, f"the request is not JSON: {error}") from None
+        body = _parse_surrogates(raw)
+        if body is None:
+            raise CallRefused(400, f"the request is not JSON: {error}") from None
+        lost[_SURROGATES] = 1
     if not isinstance(body, dict):
         raise CallRefused(400, "the request is not a JSON object")
-    return body
+    return body, lost
+
+
+def _parse_surrogates(raw: bytes) -> Any:
+    """Parse JSON with half characters, replaced; None for other faults.
+
+    Agents in JavaScript write them where they cut the output of a tool inside an emoji.
+    """
+    if b"\\ud" not in raw.lower():
+        return None
+    try:
+        return make_storable(json.loads(raw))
+    except (ValueError, RecursionError):
+        return None
 
 
 def _estimate_tokens(session: GatewaySession, raw: bytes) -> int:

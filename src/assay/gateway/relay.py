@@ -55,7 +55,7 @@ class Relay:
             call.sampling.setdefault("seed", sent["seed"])
         whole = not call.streamed or self._upstream.wants_token_ids
         template = self.find_template(call.dialect.path)
-        data = raw if sent == body else to_json(sent)
+        data = raw if sent == body else call.request.encode_changed(body, sent)
         if not whole:
             return await self._stream(request, call, template, data, asked=body)
         work = self._fetch(request, call, template, data)
@@ -211,6 +211,7 @@ class Relay:
         try:
             with translate_stream_errors():
                 async for chunk in upstream.content.iter_any():
+                    check_answer_size(upstream)
                     call.note_first_byte()
                     events = reader.feed(chunk)
                     # Whole events only: an error can be written after each of them.
@@ -304,16 +305,20 @@ async def receive_answer(
     return answer
 
 
+def check_answer_size(response: aiohttp.ClientResponse, limit: int = _MAX_ANSWER_BYTES) -> None:
+    """Raise `CallRefused` if more bytes of an answer have arrived than the gateway keeps."""
+    if response.content.total_bytes > limit:
+        raise CallRefused(502, f"the answer of the model has more than {limit:,} bytes")
+
+
 async def _read_limited(response: aiohttp.ClientResponse, limit: int) -> bytes:
     parts: list[bytes] = []
-    size = 0
     async for part in response.content.iter_any():
-        size += len(part)
-        if size > limit:
-            if response.status == 200:
-                raise CallRefused(502, f"the answer of the model has more than {limit:,} bytes")
-            break
         parts.append(part)
+        if response.status == 200:
+            check_answer_size(response, limit)
+        elif response.content.total_bytes > limit:
+            break
     return b"".join(parts)
 
 
@@ -340,7 +345,10 @@ def _build_refusal(
 ) -> CallRefused:
     # Cleaned: servers quote the key that they refuse.
     text = template.redactor.clean(data.decode("utf-8", "replace"), cut=True)
-    message, code = text[:2000] or "(empty body)", None
+    if 300 <= response.status < 400:
+        problem = "the server of the model redirects, and redirects are not followed"
+        return CallRefused(502, problem, code="upstream_error")
+    message, code = text[:2000] or f"the model answered {response.status} without a body", None
     try:
         error = from_json(text).get("error")
     except (ValueError, AttributeError):

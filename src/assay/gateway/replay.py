@@ -5,7 +5,7 @@ answered none yet. A request contains its whole conversation, so equal requests 
 place of the same conversation. See `normalize_request` for what may differ.
 """
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -28,12 +28,14 @@ from assay.types import (
 from .recorded_exchange import OWN_DIALECT, RecordedExchange, build_own_request
 from .recording_file import RecordedRollout, Recording
 from .request_difference import find_difference
-from .request_normalization import digest_request, normalize_request
-from .request_parts import count_common_prefix
+from .request_normalization import RequestDigester, RequestDigests, normalize_request
+from .request_parts import PartPool, RequestParts, count_common_prefix
 
 ReplayMissing = Literal["fail", "live"]
 """What happens to a call that is not recorded: its sample fails, or the model is asked."""
 
+# Of those that are not kept: agents at the same gateway take turns.
+_MAX_LOADED = 8
 _HINT = "record the run again, or ask the model: replay_missing=live; see `assay docs replay`"
 
 
@@ -90,7 +92,9 @@ class ReplaySession:
         self._replay = replay
         self._left: dict[bytes, deque[_Recorded]] = {}
         self._errors: set[bytes] = set()
+        self._digester = RequestDigester()
         self._kept: RecordedRollout | None = None
+        self._loaded: OrderedDict[tuple[str, int], RecordedRollout] = OrderedDict()
         self._recorded = self._asked = 0
         self.difference: ReplayDifference | None = None
         """The first call that is not recorded, unless the model may be asked."""
@@ -107,8 +111,8 @@ class ReplaySession:
             recorded = _Recorded(
                 exchange.sample, exchange.repeat, exchange.call, exchange.answer is None
             )
-            digest = digest_request(_name_kind(exchange), normalize_request(body))
-            known = self._left.setdefault(digest, deque())
+            digests = self._digester.digest(_split_request(body, exchange.list_field))
+            known = self._left.setdefault(digests.build_key(_name_kind(exchange)), deque())
             if known and known[-1].failed:
                 known.pop()  # the agent tried again after an error
                 self._recorded -= 1
@@ -118,19 +122,22 @@ class ReplaySession:
     def find(self, kind: str, list_field: str, body: Mapping[str, Any]) -> RecordedExchange | None:
         """Return the recorded call with the same request. None: the model has to be asked.
 
-        Raises `ReplayDifference` if there is none and the model may not be asked, and for every
-        call after that.
+        Raises `ReplayDifference` if there is none and the model may not be asked.
         """
+        return self.find_request(kind, _split_request(body, list_field))
+
+    def find_request(self, kind: str, request: RequestParts) -> RecordedExchange | None:
+        """Return what `find` returns for a request that is split already."""
         self._asked += 1
-        normalized = normalize_request(body)
-        digest = digest_request(kind, normalized)
-        left = self._left.get(digest)
+        digests = self._digester.digest(request)
+        key = digests.build_key(kind)
+        left = self._left.get(key)
         if left:
             self._replay.replayed += 1
             recorded = left[0]
             if recorded.failed:
                 # Its attempts are one recorded call: each attempt of the agent now gets the error.
-                self._errors.add(digest)
+                self._errors.add(key)
             else:
                 left.popleft()
             return self._load_rollout(recorded).exchanges[recorded.position]
@@ -138,7 +145,7 @@ class ReplaySession:
             self._replay.live += 1
             self._live += 1
             return None
-        problem = self._describe_difference(kind, list_field, from_json(normalized))
+        problem = self._describe_difference(kind, request, digests)
         difference = ReplayDifference(problem, hint=_HINT)
         self.difference = self.difference or difference
         raise difference
@@ -152,17 +159,23 @@ class ReplaySession:
     def _load_rollout(self, recorded: _Recorded) -> RecordedRollout:
         if self._kept is not None:
             return self._kept
-        found = self._replay.recording.load(recorded.sample, recorded.repeat)
+        key = (recorded.sample, recorded.repeat)
+        found = self._loaded.pop(key, None) or self._replay.recording.load(*key)
         assert found is not None
+        self._loaded[key] = found
+        if len(self._loaded) > _MAX_LOADED:
+            self._loaded.popitem(last=False)
         return found
 
-    def _describe_difference(self, kind: str, list_field: str, present: dict[str, Any]) -> str:
+    def _describe_difference(
+        self, kind: str, request: RequestParts, digests: RequestDigests
+    ) -> str:
         name = self._replay.describe_missing()
         if not self._recorded:
             return f"{name} has no calls of this sample"
         nearest = max(
             self._list_candidates(kind),
-            key=lambda each: _measure_likeness(each[1], present, list_field),
+            key=lambda each: _measure_likeness(each[1], digests),
             default=None,
         )
         if nearest is None:
@@ -170,23 +183,31 @@ class ReplaySession:
                 f"call {self._asked} is not in {name}, which has {self._recorded} calls of this "
                 "sample and of this API"
             )
-        recorded, body = nearest
-        found = find_difference(body, present, list_field)
+        recorded, _ = nearest
+        body = self._load_rollout(recorded).bodies[recorded.position]
+        one, other = (from_json(normalize_request(each)) for each in (body, request.to_body()))
+        found = find_difference(one, other, request.list_field)
         head = (
             f"call {self._asked} differs from call {recorded.position + 1} of {name} in "
             f"{found.part}"
         )
         return "\n".join([head, *found.diff])
 
-    def _list_candidates(self, kind: str) -> Iterator[tuple[_Recorded, dict[str, Any]]]:
+    def _list_candidates(self, kind: str) -> Iterator[tuple[_Recorded, RequestDigests]]:
         left = sorted(
             (recorded for each in self._left.values() for recorded in each),
             key=lambda each: (each.sample, each.repeat, each.position),
         )
         for recorded in left:
             rollout = self._load_rollout(recorded)
-            if _name_kind(rollout.exchanges[recorded.position]) == kind:
-                yield recorded, from_json(normalize_request(rollout.bodies[recorded.position]))
+            exchange = rollout.exchanges[recorded.position]
+            if _name_kind(exchange) == kind:
+                body = rollout.bodies[recorded.position]
+                yield recorded, self._digester.digest(_split_request(body, exchange.list_field))
+
+
+def _split_request(body: Mapping[str, Any], list_field: str) -> RequestParts:
+    return PartPool(lambda data: data).split(body, list_field)
 
 
 def _name_kind(exchange: RecordedExchange) -> str:
@@ -198,14 +219,10 @@ def name_kind(dialect: str, *, counts: bool = False) -> str:
     return f"{dialect}/count_tokens" if counts else dialect
 
 
-def _measure_likeness(
-    recorded: Mapping[str, Any], present: Mapping[str, Any], list_field: str
-) -> tuple[int, int]:
-    one, other = recorded.get(list_field), present.get(list_field)
-    shared = 0
-    if isinstance(one, list) and isinstance(other, list):
-        shared = count_common_prefix(one, other)
-    return shared, sum(recorded.get(name) == value for name, value in present.items())
+def _measure_likeness(recorded: RequestDigests, present: RequestDigests) -> tuple[int, int]:
+    shared = count_common_prefix(recorded.items, present.items)
+    equal = sum(recorded.fields.get(name) == value for name, value in present.fields.items())
+    return shared, equal + (recorded.items == present.items)
 
 
 class ReplayClient(ClientWrapper):

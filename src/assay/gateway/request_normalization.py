@@ -5,6 +5,7 @@ Only what differs between two runs without a change of the agent is replaced, se
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
@@ -14,13 +15,18 @@ from pydantic_core import from_json, to_json
 from assay.types import encode_stable_json
 
 from .redacted_values import redact_values
+from .request_parts import RequestParts
 
 # Fields that identify a caller or the transport of an answer. No answer depends on them.
 _OMITTED_FIELDS = frozenset(
     {"stream", "stream_options", "metadata", "client_metadata", "user", "safety_identifier"}
     | {"prompt_cache_key", "store"}
 )
+# A part is normalized at 2 MB/s. These suffice for one report of a difference.
 _MAX_KNOWN_PARTS = 256
+# Of digests, which are small: more than any conversation has.
+_MAX_KNOWN_DIGESTS = 20_000
+_DIGEST_BYTES = 16
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
 _DAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
 _CLOCK = r"\d{2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?"
@@ -79,6 +85,10 @@ def _normalize_value(value: Any) -> str:
 
 @lru_cache(maxsize=_MAX_KNOWN_PARTS)
 def _normalize_request_part(written: bytes) -> str:
+    return _normalize_part(written)
+
+
+def _normalize_part(written: bytes) -> str:
     text = encode_stable_json(redact_values(from_json(written))).decode()
     patterns = (*_SAMPLE_FOLDERS, *_VARYING) if _SAMPLE_FOLDER in text else _VARYING
     for pattern, placeholder in patterns:
@@ -88,4 +98,56 @@ def _normalize_request_part(written: bytes) -> str:
 
 def digest_request(kind: str, normalized: bytes) -> bytes:
     """Return the digest by which equal requests of the same kind are found."""
-    return blake2b(b"\0".join((kind.encode(), normalized)), digest_size=16).digest()
+    return blake2b(b"\0".join((kind.encode(), normalized)), digest_size=_DIGEST_BYTES).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class RequestDigests:
+    """The digests of the normalized parts of a request."""
+
+    fields: Mapping[str, bytes]
+    items: tuple[bytes, ...]
+    """Those of the conversation; empty if it is not a list."""
+
+    def build_key(self, kind: str) -> bytes:
+        """Return the digest by which equal requests of the same kind are found."""
+        members = [
+            to_json(name) + self.fields[name]  # each digest has the same length
+            for name in sorted(self.fields)
+        ]
+        return digest_request(kind, b"".join([*members, b"\0", *self.items]))
+
+
+class RequestDigester:
+    """Digests requests by their normalized form.
+
+    An agent sends its whole conversation with every call: each part is normalized once.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, bytes] = {}
+
+    def digest(self, parts: RequestParts) -> RequestDigests:
+        """Return the digests of a request."""
+        fields = {
+            name: self._digest_part(written)
+            for name, written in parts.fields.items()
+            if name not in _OMITTED_FIELDS
+        }
+        if parts.items is not None:
+            # An empty conversation is not the same as none.
+            fields[parts.list_field] = bytes(_DIGEST_BYTES)
+        return RequestDigests(fields, tuple(map(self._digest_part, parts.items or ())))
+
+    def _digest_part(self, written: bytes) -> bytes:
+        key = blake2b(written, digest_size=_DIGEST_BYTES).digest()
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= _MAX_KNOWN_DIGESTS:
+                self._known.clear()
+            normalized = _normalize_part(written)
+            found = blake2b(
+                normalized.encode("utf-8", "replace"), digest_size=_DIGEST_BYTES
+            ).digest()
+            self._known[key] = found
+        return found

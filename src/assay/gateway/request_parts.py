@@ -5,7 +5,8 @@ trajectory, a request is written as its difference to an earlier one; `expand_re
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import chain, repeat
 from typing import Any
 
 from pydantic_core import from_json, to_json
@@ -27,6 +28,9 @@ class RequestParts:
     items: tuple[bytes, ...] | None
     """None: the conversation is not a list."""
 
+    is_complete: bool = field(default=True, compare=False)
+    """Whether the request had no secret that was removed."""
+
     @property
     def key(self) -> Hashable:
         """The same for equal requests."""
@@ -39,6 +43,23 @@ class RequestParts:
             body[self.list_field] = [from_json(item) for item in self.items]
         return body
 
+    def encode_changed(self, body: Mapping[str, Any], changed: Mapping[str, Any]) -> bytes:
+        """Return `changed` as JSON: the body that was split, with other values of some fields.
+
+        The conversation, which is nearly all of it, is not encoded again.
+        """
+        if not self.is_complete:
+            return to_json(changed)
+        members = []
+        for name, value in changed.items():
+            written = None
+            if name in body and value is body[name]:
+                written = self.fields.get(name)
+                if name == self.list_field and self.items is not None:
+                    written = b"[%s]" % b",".join(self.items)
+            members.append(b"%s:%s" % (to_json(name), written or to_json(value)))
+        return b"{%s}" % b",".join(members)
+
 
 class PartPool:
     """The parts of all requests of one session."""
@@ -46,25 +67,40 @@ class PartPool:
     def __init__(self, clean: Callable[[bytes], bytes]) -> None:
         self._clean = clean
         self._parts: dict[bytes, bytes] = {}
+        self._last: tuple[bytes, ...] = ()
+        """The conversation of the last request, which the next one mostly continues."""
 
     def split(self, body: Mapping[str, Any], list_field: str) -> RequestParts:
         """Split a request, without the secrets that `clean` removes."""
         given = body.get(list_field)
-        items = given if isinstance(given, list) else ()
-        names = [
-            name
-            for name in body
-            if name != list_field or (given is not None and not isinstance(given, list))
-        ]
-        written = [to_json(value) for value in (*(body[name] for name in names), *items)]
-        # Searched as one: hardly a request contains a secret. No JSON contains the separator.
-        whole = b"\0".join(written)
-        if self._clean(whole) != whole:
-            written = list(map(self._clean, written))
-        parts = [self._parts.setdefault(each, each) for each in written]
-        fields = dict(zip(names, parts, strict=False))
-        conversation = tuple(parts[len(names) :]) if isinstance(given, list) else None
-        return RequestParts(fields, list_field, conversation)
+        is_list = isinstance(given, list)
+        values = {
+            name: value
+            for name, value in body.items()
+            if name != list_field or not (is_list or value is None)
+        }
+        written = list(map(to_json, values.values()))
+        fields = list(map(self._share, written))
+        is_complete = fields == written
+        items: tuple[bytes, ...] | None = None
+        if isinstance(given, list):
+            written = list(map(to_json, given))
+            # Compared first: to hash and to search a whole conversation takes longer.
+            items = tuple(
+                old if old == item else self._share(item)
+                for item, old in zip(written, chain(self._last, repeat(None)), strict=False)
+            )
+            self._last = items
+            is_complete = is_complete and items == tuple(written)
+        return RequestParts(dict(zip(values, fields, strict=True)), list_field, items, is_complete)
+
+    def _share(self, part: bytes) -> bytes:
+        """Return the known part that equals this one without its secrets."""
+        known = self._parts.get(part)
+        if known is None:
+            cleaned = self._clean(part)
+            known = self._parts.setdefault(cleaned, cleaned)
+        return known
 
 
 def write_difference(

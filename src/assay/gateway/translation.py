@@ -32,6 +32,7 @@ from .relay import (
     Relay,
     asks_for_usage,
     build_streamed_answer,
+    check_answer_size,
     receive_answer,
     translate_stream_errors,
 )
@@ -89,6 +90,17 @@ class Translator:
     ) -> web.StreamResponse:
         """Ask the model and respond to the agent. Raises `CallRefused`."""
         asked = self._prepare(call, body, answers)
+        async with self._upstream.keep_open(asked.client):
+            return await self._respond(request, call, body, asked, answers)
+
+    async def _respond(
+        self,
+        request: web.Request,
+        call: RecordedCall,
+        body: Mapping[str, Any],
+        asked: _Question,
+        answers: "AnswerMemory",
+    ) -> web.StreamResponse:
         if not call.streamed:
             return respond_json(await self._fetch(call, asked, answers))
         source = self._upstream.find_stream()
@@ -124,7 +136,7 @@ class Translator:
         if seed == wanted.settings.get("seed"):
             unused -= {"seed"}
         notes = [f"`{name}` of the agent; not used" for name in sorted(unused)]
-        call.dropped = dict(Counter([*(each.what for each in wanted.dropped), *notes]))
+        call.dropped |= Counter([*(each.what for each in wanted.dropped), *notes])
         head = ModelAnswer(
             message=Message(role="assistant", content=""),
             finish_reason="stop",
@@ -177,6 +189,7 @@ class Translator:
             else:
                 with translate_stream_errors():
                     async for chunk in upstream.content.iter_any():
+                        check_answer_size(upstream)
                         call.note_first_byte()
                         for event in reader.feed(chunk):
                             stream.add(event)
@@ -214,9 +227,11 @@ def _refuse_faults() -> Iterator[None]:
     try:
         yield
     except EndpointError as error:
-        status = error.status if error.status is not None and 400 <= error.status < 600 else None
+        status = error.status
         if status is None:
             status = 401 if isinstance(error, AccessDenied) else 502 if error.retryable else 400
+        elif not 400 <= status < 600:
+            status = 502  # such as a redirect, which is not the agent's fault
         after = error.retry_after_s
         raise CallRefused(
             status, error.message, code="upstream_error", retry_after_s=after

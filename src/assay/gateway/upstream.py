@@ -1,6 +1,8 @@
 """The model behind the gateway: its settings, and requests in its own API."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,6 +69,9 @@ class Upstream:
         """The API of the model. Azure differs from OpenAI in its addresses only."""
 
         self._clients: dict[str, Client] = {}
+        """By the settings that they add to those of the endpoint; the last used one is last."""
+
+        self._in_use: Counter[Client] = Counter()
         # A client that is not ours may do anything with a request: it is only called.
         self._is_ours = isinstance(client, Client)
 
@@ -154,7 +159,7 @@ class Upstream:
         """Return a client with the settings of a request, and the settings that it replaces.
 
         Settings of the endpoint override those of the request. Raises `WireError` for a setting
-        that the model's API cannot represent.
+        that the model's API cannot represent. `keep_open` is for the time of its use.
         """
         given = {
             name: value
@@ -170,9 +175,7 @@ class Upstream:
                 if given.get(name) not in (None, "auto"):
                     raise WireError(f"the model cannot be asked with `{name}`", where=name)
             return self.client, {}
-        if not given:
-            return self._find_client(self.endpoint), given
-        return self._find_client(self._build_endpoint(given)), given
+        return self._find_client(given), given
 
     def choose_seed(self, request: ModelRequest, session_seed: int | None) -> int | None:
         """Return the seed of a request: its own, else that of the session or of the endpoint."""
@@ -191,28 +194,54 @@ class Upstream:
         settings = self.endpoint.to_dict(exclude_secrets=False)
         return Endpoint.model_validate({**settings, **fields, "extra_params": extra})
 
-    def _find_client(self, endpoint: Endpoint) -> Client:
-        key = repr(sorted(endpoint.to_dict(exclude_secrets=False).items(), key=str))
-        found = self._clients.get(key)
+    def _find_client(self, given: Mapping[str, Any]) -> Client:
+        key = repr(sorted(given.items()))
+        found = self._clients.pop(key, None)
         if found is None:
+            endpoint = self._build_endpoint(given) if given else self.endpoint
             # Errors reach the agent, whose own client retries.
-            settings = ClientSettings(max_retries=0)
             endpoint = endpoint.model_copy(update={"max_retries": 0})
             try:
-                found = connect(endpoint, settings)
+                found = connect(endpoint, ClientSettings(max_retries=0))
             except ConfigError as error:
                 raise WireError(error.message, where=error.where, hint=error.hint) from error
             if isinstance(self.client, Client):
                 found.limiter = self.client.limiter
-            if len(self._clients) < _MAX_CLIENTS:
-                self._clients[key] = found
+        self._clients[key] = found
         return found
+
+    @asynccontextmanager
+    async def keep_open(self, client: ModelClient) -> AsyncIterator[None]:
+        """Keep a client that was chosen open for the block."""
+        if not isinstance(client, Client):
+            yield
+            return
+        self._in_use[client] += 1
+        try:
+            yield
+        finally:
+            self._in_use[client] -= 1
+            if len(self._clients) > _MAX_CLIENTS:
+                await self._close_surplus()
+
+    async def _close_surplus(self) -> None:
+        # Those that were not used for the longest time, and none that is in use.
+        idle = [key for key, client in self._clients.items() if not self._in_use[client]]
+        surplus = idle[: len(self._clients) - _MAX_CLIENTS]
+        await self._close_clients([self._clients.pop(key) for key in surplus])
 
     async def close(self) -> None:
         """Close the clients that were made for requests, not the one that was passed."""
-        for client in self._clients.values():
-            await client.close()
+        clients = list(self._clients.values())
         self._clients.clear()
+        await self._close_clients(clients)
+
+    async def _close_clients(self, clients: Iterable[Client]) -> None:
+        async with AsyncExitStack() as stack:
+            # Also the others if one of them fails to close.
+            for client in clients:
+                self._in_use.pop(client, None)
+                stack.push_async_callback(client.close)
 
 
 def write_protocol_settings(protocol: str, given: Mapping[str, Any]) -> dict[str, Any]:
