@@ -52,6 +52,17 @@ def copy_run(
     Rows that the other store has are kept, and so is the status of a copy that has more results.
     Raises `ConfigError` if it has another run of that id, or if a live process uses its copy.
     """
+    for name, given, kind in (
+        ("store", store, Store),
+        ("other", other, Store),
+        ("run_id", run_id, str),
+    ):
+        if not isinstance(given, kind):
+            raise ConfigError(
+                f"`{name}` cannot be of type `{type(given).__name__}`",
+                where="copy_run()",
+                hint="write copy_run(store, other, run_id), with two open stores",
+            )
     source, target = store._database, other._database
     if store.where == other.where and store.url == other.url:
         raise ConfigError("a run cannot be copied to its own store", where=store.where)
