@@ -200,7 +200,7 @@ def _build_copied_row(row: Any, where: str) -> InsertRow:
         values,
         decode_body(row.codec, row.blob, where=where),
         prompt_digest=row.prompt_digest,
-        excerpt=_read_excerpt(row, row.reason),
+        excerpt=_copy_excerpt(row, row.reason),
     )
 
 
@@ -213,11 +213,11 @@ def _build_attempt(row: Any, where: str) -> InsertRow:
         body,
         failed=True,
         prompt_digest=row.prompt_digest,
-        excerpt=_read_excerpt(row, ""),
+        excerpt=_copy_excerpt(row, ""),
     )
 
 
-def _read_excerpt(row: Any, reason: str) -> Excerpt:
+def _copy_excerpt(row: Any, reason: str) -> Excerpt:
     """Return the stored excerpt, or that of the body if an older version recorded none."""
     if row.label is not None:
         return Excerpt(row.label, row.answer, row.expected, reason, row.fields)
