@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from assay.cli import main
 from assay.cli import signals as module
 from assay.cli.progress_bar import Display
 from assay.cli.signals import (
@@ -170,6 +171,26 @@ def test_signals_are_still_heard_while_the_end_is_told(left: Left) -> None:
     left.wait()
 
     assert left.status == 130
+
+
+def test_a_process_that_lives_on_after_an_interrupted_command_has_its_handlers_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def interrupt(words: object) -> int:
+        for _ in range(2):
+            asyncio.run(sent(signal.SIGINT))
+        return 130
+
+    monkeypatch.setattr("assay.cli._dispatch_command", interrupt)
+
+    assert main(["eval"]) == 130
+
+    assert {number: signal.getsignal(number) for number in before} == before
+    assert signal.set_wakeup_fd(-1) == -1
+    with pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGINT)
 
 
 def test_outside_the_main_thread_signals_are_left_alone() -> None:

@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import threading
 import warnings
 from io import StringIO
 
@@ -69,6 +70,20 @@ def test_the_first_signal_asks_and_the_second_stops(capsys: pytest.CaptureFixtur
 
     assert signal.getsignal(signal.SIGINT) is before
     assert "stopping after this step" in capsys.readouterr().err
+
+
+def test_a_training_in_another_thread_leaves_signals_alone() -> None:
+    before, during = signal.getsignal(signal.SIGINT), list[object]()
+
+    def train() -> None:
+        with TrainDisplay(quiet=True) as display, stop_after_step(Stop(), display):
+            during.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    thread.join()
+
+    assert during == [before]
 
 
 def test_a_warning_of_a_training_is_a_plain_line(capsys: pytest.CaptureFixture[str]) -> None:

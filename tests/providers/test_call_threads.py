@@ -104,3 +104,51 @@ def test_another_process_starts_threads_of_its_own() -> None:
         return found
 
     assert asyncio.run(run()) == 42
+
+
+def test_a_thread_ends_though_its_call_was_cancelled_before_it_began() -> None:
+    before = set(threading.enumerate())
+
+    async def run() -> None:
+        threads = CallThreads(4, role="test")
+        await threads.run(int)
+        for _ in range(20):
+            task = asyncio.create_task(threads.run(int))
+            await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait([task])
+        threads.close()
+
+    asyncio.run(run())
+
+    for thread in set(threading.enumerate()) - before:
+        thread.join(60)
+        assert not thread.is_alive()
+
+
+def test_threads_whose_abandoned_calls_have_ended_are_not_counted_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("assay.providers.call_threads._MAX_ABANDONED_THREADS", 1)
+
+    async def run() -> list[int]:
+        threads = CallThreads(1, role="lone")
+        for _ in range(3):
+            inside, released = threading.Event(), threading.Event()
+
+            def hang(inside: threading.Event = inside, end: threading.Event = released) -> None:
+                inside.set()
+                end.wait(60)
+
+            task = asyncio.create_task(threads.run(hang))
+            await asyncio.to_thread(inside.wait, 60)
+            (thread,) = (each for each in threading.enumerate() if each.name == "assay-lone")
+            task.cancel()
+            await asyncio.wait([task])
+            released.set()
+            await asyncio.to_thread(thread.join, 60)
+        found = [await threads.run(lambda: 7)]
+        threads.close()
+        return found
+
+    assert asyncio.run(asyncio.wait_for(run(), 120)) == [7]

@@ -14,6 +14,7 @@ from assay.store import Store, StoreSettings
 from assay.store import database as module
 from assay.store.database import open_sqlite
 from assay.store.migrations import MIGRATIONS
+from store_runs import record, scored, spec
 
 
 @pytest.mark.parametrize(("synchronous", "number"), [("normal", 1), ("full", 2)])
@@ -164,6 +165,33 @@ def test_a_deleted_file_is_not_created_again(tmp_path: Path) -> None:
 
     database.close()
     assert not (tmp_path / "assay.db").exists()
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_nothing_is_written_to_a_file_that_was_deleted_or_replaced(
+    tmp_path: Path, replaced: bool
+) -> None:
+    path = tmp_path / "assay.db"
+    store = Store.open(path)
+    run = store.start_run(spec())
+    record(run, [scored(0)])
+
+    for file in tmp_path.iterdir():
+        # Moved, so that the new file cannot get the number of the old one.
+        file.rename(file.with_suffix(f"{file.suffix}.old"))
+    if replaced:
+        Store.open(path).close()
+
+    problem = "replaced by another file" if replaced else "deleted"
+    with pytest.raises(StoreError, match=f"the store was {problem} .*while it was open"):
+        record(run, [scored(1)])
+    with pytest.raises(StoreError, match=problem):
+        store.runs()
+    store.close()
+    assert path.exists() == replaced
+    if replaced:
+        with Store.open(path) as other:
+            assert other.runs() == []
 
 
 def test_the_driver_prints_no_warnings_of_its_own(postgresql_url: str) -> None:

@@ -1,11 +1,13 @@
 """Copies of runs: whole, once, and between both databases."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from assay.errors import ConfigError
-from assay.store import CopyProgress, SampleLabel, Store, TableQuery, copy_run
+from assay.store import CopyProgress, Run, SampleLabel, Store, TableQuery, copy_run
+from assay.store.lease import STALE_AFTER_S, Lease
 from assay.types import AgentSession, Endpoint, Message
 from make import asked, said
 from store_runs import broken, key_of, record, scored, spec
@@ -89,6 +91,78 @@ def test_a_copy_that_was_cut_short_is_resumed_and_nothing_is_copied_twice(
         third = copy_run(store, other, "run-1")
         assert (third.results, third.attempts, third.steps, third.labels) == (0, 0, 0, 0)
         assert describe(other) == describe(store)
+
+
+def test_a_copy_of_many_sessions_stays_claimed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, renewals = Clock(), []
+    monkeypatch.setattr("assay.store.run_copy.time", clock)
+    monkeypatch.setattr(Lease, "renew", lambda lease: renewals.append(clock.now))
+    with Store.open(tmp_path / "a.db") as store, Store.open(tmp_path / "b.db") as other:
+        run = store.start_run(spec())
+        for number in range(40):
+            store.save_session(session(f"run-1/s{number}", asked("hi")))
+        run.finish("completed")
+
+        assert copy_run(store, other, "run-1").sessions == 40
+
+    times = [0.0, *renewals, clock.now]
+    gaps = [after - before for before, after in pairwise(times)]
+    assert clock.now > STALE_AFTER_S
+    assert max(gaps) < STALE_AFTER_S
+
+
+class Clock:
+    """Goes on by two seconds whenever it is read."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        self.now += 2
+        return self.now
+
+
+def test_a_copy_that_was_taken_over_keeps_the_status_of_its_new_process(
+    store: Store, tmp_path: Path
+) -> None:
+    fill(store)
+    with Store.open(tmp_path / "copy.db") as other:
+
+        def take_over(progress: CopyProgress) -> None:
+            taken.append(other.resume_run("run-1", spec(total=3), take_over=True))
+
+        taken: list[Run] = []
+        copy_run(store, other, "run-1", watch=take_over)
+
+        assert other.run("run-1").status == "running"
+        taken[0].finish("interrupted")
+        assert other.run("run-1").status == "interrupted"
+
+
+def test_a_copy_of_an_older_run_has_the_excerpts_of_its_bodies(
+    store: Store, tmp_path: Path
+) -> None:
+    fill(store)
+    shown = list(store.run("run-1").table().rows(TableQuery()))
+    with store._database.write_transaction() as transaction:
+        transaction.execute("DELETE FROM assay_excerpt")
+        transaction.execute(
+            "UPDATE assay_attempt SET label = NULL, answer = NULL, expected = NULL, fields = NULL"
+        )
+
+    with Store.open(tmp_path / "copy.db") as other:
+        copy_run(store, other, "run-1")
+
+        table = other.run("run-1").table()
+        assert list(table.rows(TableQuery())) == shown
+        assert table.has_excerpts()
+        assert table.count_rows('"question 0"') == 1
+        # A copy of an earlier version has empty ones.
+        with other._database.write_transaction() as transaction:
+            for column in ("label", "answer", "expected", "reason", "fields"):
+                transaction.execute(f"UPDATE assay_excerpt SET {column} = ''")
+        assert list(table.rows(TableQuery())) == shown
 
 
 def test_another_run_with_the_same_id_is_not_overwritten(store: Store, tmp_path: Path) -> None:

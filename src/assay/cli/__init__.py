@@ -118,7 +118,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         from .supervision import supervise
 
         return supervise(lambda: _run_catching_errors(sys.argv[1:]))
-    return _run_catching_errors(sys.argv[1:] if argv is None else argv)
+    if argv is None:
+        return _run_catching_errors(sys.argv[1:])
+    try:
+        return _run_catching_errors(argv)
+    finally:
+        # Of an interrupted command, which expects the process to end.
+        if (signals := sys.modules.get(f"{__name__}.signals")) is not None:
+            signals.restore_handlers()
 
 
 def _run_catching_errors(argv: Sequence[str]) -> int:

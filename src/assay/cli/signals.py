@@ -24,6 +24,8 @@ _LOOP_TIMEOUT_S = 1.0
 # A command that has not ended by then waits for something unavailable, such as a store.
 _EXIT_TIMEOUT_S = 5.0
 
+_left_open: "list[_SignalListener]" = []
+
 Result = TypeVar("Result")
 ResumeCommand = Callable[[], str | None]
 """Returns the command that resumes the interrupted run; None before a run is started."""
@@ -36,7 +38,8 @@ def stop_on_signals(
     """Turn signals into requests to `stop` inside the context, instead of ending the process.
 
     After a request the handlers stay installed: the command is about to end and to print how to
-    resume. Outside the main thread handlers cannot be installed, and Ctrl-C cancels the run.
+    resume. `restore_handlers` removes them where the process lives on. Outside the main thread
+    handlers cannot be installed, and Ctrl-C cancels the run.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -46,6 +49,12 @@ def stop_on_signals(
         yield
     finally:
         listener.end_run()
+
+
+def restore_handlers() -> None:
+    """Restore the signal handlers that were there before the commands of this process."""
+    while _left_open:
+        _left_open.pop().close()
 
 
 class _SignalListener:
@@ -82,14 +91,20 @@ class _SignalListener:
         self._has_ended = True
         for timer in self._timers:
             timer.cancel()
-        if not self._signals:
+        if self._signals:
+            _left_open.append(self)
+        else:
             self.close()
 
     def close(self) -> None:
         """Restore the previous signal handlers."""
         self._is_open = False
-        signal.set_wakeup_fd(self._fd_before)
+        # A closed event loop has closed its own as well.
+        signal.set_wakeup_fd(-1 if self._loop.is_closed() else self._fd_before)
         for number, handler in self._before.items():
+            if number == signal.SIGINT and self._loop.is_closed() and _is_of_asyncio(handler):
+                # `asyncio.run` put it in the place of Python's own, and cannot restore that now.
+                handler = signal.default_int_handler
             signal.signal(number, handler or signal.SIG_DFL)  # None: not set from Python
         # Ends the listener: no signal has the number 0.
         self._sender.send(b"\0")
@@ -165,6 +180,12 @@ class _SignalListener:
         with suppress(OSError, ValueError):
             print_message(f"interrupted; {kept}")
         exit_interrupted()
+
+
+def _is_of_asyncio(handler: object) -> bool:
+    """Whether `asyncio.run` installed a handler of Ctrl-C."""
+    method = getattr(handler, "func", None)
+    return isinstance(getattr(method, "__self__", None), asyncio.Runner)
 
 
 def _ignore_signal(number: int, frame: FrameType | None) -> None:

@@ -2,6 +2,7 @@
 
 import signal
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -92,9 +93,12 @@ def stop_after_step(stop: Stop, display: TrainDisplay) -> Iterator[None]:
         stop.request()
         display.print_line("stopping after this step; press Ctrl-C again to stop now")
 
+    if threading.current_thread() is not threading.main_thread():
+        yield  # handlers cannot be installed
+        return
     before = {each: signal.signal(each, request_stop) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
         for each, handler in before.items():
-            signal.signal(each, handler)
+            signal.signal(each, handler or signal.SIG_DFL)  # None: not set from Python

@@ -1,8 +1,9 @@
 """The server of the gateway: one address for each sample, in front of one model."""
 
+import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from socket import gethostname
@@ -74,6 +75,15 @@ class Gateway:
         """The address without the part of a session, once the server runs."""
 
     async def __aenter__(self) -> Self:
+        try:
+            await self._start()
+        except BaseException:
+            # Cancelled as well: nothing calls `__aexit__` then.
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def _start(self) -> None:
         self._secrets = self._upstream.secrets
         self._stack.enter_context(reduce_gc_frequency())
         self._stack.push_async_callback(self._handler.close)
@@ -85,14 +95,20 @@ class Gateway:
         )
         self._add_routes(app)
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
-        await self._runner.setup()
         self._stack.push_async_callback(self._runner.cleanup)
+        await self._runner.setup()
         settings = self._settings
         site = web.TCPSite(self._runner, settings.host, settings.port, backlog=_BACKLOG)
+        start = asyncio.ensure_future(site.start())
         try:
-            await site.start()
+            await asyncio.shield(start)
+        except asyncio.CancelledError:
+            # An interrupted start would leave its socket open. It waits for nothing outside.
+            while not start.done():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([start])
+            raise
         except (OSError, OverflowError) as error:
-            await self._stack.aclose()
             reason = error.strerror if isinstance(error, OSError) else "ports end at 65535"
             raise ConfigError(
                 f"the gateway cannot listen on {settings.host}:{settings.port}: {reason}",
@@ -104,12 +120,13 @@ class Gateway:
         name = gethostname() if settings.host in _WILDCARDS else settings.host
         host = f"[{name}]" if ":" in name else name
         self.url = f"http://{host}:{self._runner.addresses[0][1]}"
-        return self
 
     async def __aexit__(self, *_: object) -> None:
-        for session in list(self._sessions.values()):
-            await session.seal()
-        await self._stack.aclose()
+        try:
+            for session in list(self._sessions.values()):
+                await session.seal()
+        finally:
+            await self._stack.aclose()
 
     @property
     def is_running(self) -> bool:

@@ -82,6 +82,7 @@ class CallThreads:
         self._unsent: list[_Call[Any]] = []
         self._started = 0
         self._lost = 0
+        self._lock = threading.Lock()
         self._waiting = 0
         self._ended = 0
         self._is_watching = False
@@ -112,11 +113,12 @@ class CallThreads:
         except asyncio.CancelledError:
             if call.future.done() and not call.future.cancelled() and not call.future.exception():
                 _discard(call.future.result())
-            if call.started and not call.ended and self._lost < _MAX_ABANDONED_THREADS:
-                # Allow a replacement: calls that never return would block all others.
-                call.lost = True
-                self._lost += 1
-                self._started -= 1
+            with self._lock:
+                if call.started and not call.ended and self._lost < _MAX_ABANDONED_THREADS:
+                    # Allow a replacement: calls that never return would block all others.
+                    call.lost = True
+                    self._lost += 1
+                    self._started -= 1
             raise
         finally:
             self._waiting -= 1
@@ -149,8 +151,12 @@ class CallThreads:
     def _serve(self) -> None:
         while (call := self._calls.get()) is not None:
             call.run(self._role)
-            if call.lost:
-                return
+            with self._lock:
+                # Together: a thread that is not counted any more would never be told to end.
+                call.ended = True
+                if call.lost:
+                    self._lost -= 1
+                    return
 
     def close(self) -> None:
         """Stop the threads after the calls that are queued. The pool can be used again."""
@@ -187,7 +193,6 @@ class _Call(Generic[_Value]):
             self._error.__cause__ = caught
         except BaseException as caught:
             self._error = caught
-        self.ended = True
         if not self._mailbox.post(self._resolve):
             _discard(self._value)  # the loop was closed before the call returned
 

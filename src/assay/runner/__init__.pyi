@@ -1,4 +1,5 @@
 from .agent_gateway import find_agent_gateway as find_agent_gateway
+from .blocking_run import run_blocking as run_blocking
 from .engines.in_process import EvalEngine as EvalEngine
 from .engines.ray import RayEngine as RayEngine
 from .engines.ray_cluster import RayCluster as RayCluster

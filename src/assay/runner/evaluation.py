@@ -88,6 +88,13 @@ async def evaluate(  # noqa: PLR0913  # an evaluation, and where it runs
     reached. Samples recorded before the error are kept, and the run can be resumed.
     """
     stop = stop or Stop()
+    check_arguments(dataset, config, where="evaluate()")
+    if not isinstance(resume, Resume | str | None):
+        raise ConfigError(
+            f"`resume` cannot be of type `{type(resume).__name__}`",
+            where="evaluate()",
+            hint='pass the id of a run, "latest" or a Resume',
+        )
     if engine is not None:
         config = replace(config, engine=engine)
     given = Resume(resume) if isinstance(resume, str) else resume
@@ -105,6 +112,23 @@ async def evaluate(  # noqa: PLR0913  # an evaluation, and where it runs
         finally:
             if opened is not store:
                 opened.close()
+
+
+def check_arguments(dataset: object, config: object, *, where: str) -> None:
+    """Raise `ConfigError` unless a configuration was passed, after the dataset."""
+    if isinstance(config, EvalConfig) and not isinstance(dataset, EvalConfig):
+        return
+    # The values are not shown: rows may be long, and settings may contain a key.
+    swapped = isinstance(dataset, EvalConfig)
+    raise ConfigError(
+        "the configuration was passed as the dataset"
+        if swapped
+        else f"`config` cannot be of type `{type(config).__name__}`",
+        where=where,
+        hint=f"write {where.removesuffix('()')}(dataset, config, ...)"
+        if swapped
+        else "pass an EvalConfig as the second argument, after the dataset",
+    )
 
 
 @dataclass(frozen=True)

@@ -71,6 +71,12 @@ async def rescore(
     Results are recorded one by one, so that the new run can be resumed after `stop` or a crash.
     """
     options, stop = options or RescoreOptions(), stop or Stop()
+    if not isinstance(run_id, str):
+        raise ConfigError(
+            f"`run_id` cannot be of type `{type(run_id).__name__}`",
+            where="rescore()",
+            hint="write rescore(run_id, score_fn, ...); the id of a report is `report.run_id`",
+        )
     if options.engine is not None:
         refuse_file_store(store)
     opened = store if isinstance(store, Store) else Store.open(store, create=False)

@@ -1,7 +1,9 @@
 """Progress of a run, and the request to stop it."""
 
 import time
+from asyncio import AbstractEventLoop, get_running_loop
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -93,17 +95,23 @@ class Stop:
 
         self.requested = False
         self.at_once = False
-        self._listeners: list[Callable[[], object]] = []
+        self._listeners: list[tuple[AbstractEventLoop, Callable[[], object]]] = []
 
     def request(self) -> None:
-        """Start no more samples. A second request cancels the samples in flight."""
+        """Start no more samples. A second request cancels the samples in flight.
+
+        May be called from any thread, and from a signal handler.
+        """
         self.at_once = self.requested
         self.requested = True
-        for listener in self._listeners:
-            listener()
+        for loop, listener in tuple(self._listeners):
+            # A closed loop has nothing left to stop.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(listener)
 
     def listen(self, listener: Callable[[], object]) -> None:
-        self._listeners.append(listener)
+        """Call `listener` in the running event loop at each later request."""
+        self._listeners.append((get_running_loop(), listener))
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,12 @@ class Shard:
     process joined the run."""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.run_id, str):
+            raise ConfigError(
+                f"`run_id` cannot be of type `{type(self.run_id).__name__}`",
+                where="Shard",
+                hint="write Shard(run_id, number, count)",
+            )
         if not 1 <= self.number <= self.count:
             raise ConfigError(
                 f"shard {self} does not exist",

@@ -4,10 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assay.datasets import SampleStream, SkippedRows, Source
+from assay.errors import ConfigError
 from assay.store import RunRow, Store
 
 from .eval_config import EvalConfig
-from .evaluation import execute_evaluation, prepare_evaluation
+from .evaluation import check_arguments, execute_evaluation, prepare_evaluation
 from .replay_source import open_replay
 from .run_progress import ProgressCallback, Stop
 from .shard import Shard
@@ -43,6 +44,13 @@ async def run_shard(
     the other, in any order, and again: each result is recorded once. Raises what `evaluate` raises.
     """
     stop = stop or Stop()
+    check_arguments(dataset, config, where="run_shard()")
+    if not isinstance(shard, Shard):
+        raise ConfigError(
+            f"`shard` cannot be of type `{type(shard).__name__}`",
+            where="run_shard()",
+            hint="pass a Shard as the third argument, such as Shard(run_id, 1, 4)",
+        )
     with open_replay(config, store) as (config, replay):
         prepared = prepare_evaluation(dataset, config, replay, shard)
         opened = store if isinstance(store, Store) else Store.open(store)

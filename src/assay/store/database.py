@@ -26,6 +26,9 @@ _MIN_SQLITE_VERSION = (3, 35, 0)
 VERSION_TABLE = "assay_schema_version"
 """The table that distinguishes a store from any other database."""
 
+# `PRAGMA user_version` has 32 bits.
+_MAX_USER_VERSION = 2**31 - 1
+
 # libpq's timeouts for a dead server: seconds, the last one milliseconds. The defaults of the
 # operating system are hours.
 _CONNECTION_TIMEOUTS = {
@@ -129,6 +132,19 @@ class Transaction:
         query = "SELECT to_regclass(?)" if self.is_postgresql else query
         return self.execute(query, name).scalar() is not None
 
+    def find_retired_number(self) -> int | None:
+        """Return the highest number of a deleted run. None if the database never reuses one."""
+        if self.is_postgresql:
+            return None
+        return int(self.execute("PRAGMA user_version").scalar())
+
+    def retire_number(self, number: int) -> None:
+        """Keep the number of a run that is being deleted from being used again."""
+        # In the header of the file, which older versions of assay ignore. Part of the transaction.
+        retired = self.find_retired_number()
+        if retired is not None and retired < number <= _MAX_USER_VERSION:
+            self.execute(f"PRAGMA user_version = {int(number)}")
+
     def now(self) -> float:
         """Return seconds since 1970 by the clock that all processes of this store share."""
         # The hosts that write to a PostgreSQL store may disagree on the time; its server does not.
@@ -148,6 +164,7 @@ class Database:
         driver_error: type[Exception] = sqlite3.Error,
         secrets: tuple[str, ...] = (),
         url: str | None = None,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
         self.where = where
         """The path, or the URL without user and password: fit for messages."""
@@ -156,6 +173,7 @@ class Database:
 
         self.is_postgresql = driver_error is not sqlite3.Error
         self._connect = connect
+        self._check = check
         self._driver_error = driver_error
         self._secrets = secrets
         # Kept alive with the store, so that no message shows the password meanwhile.
@@ -213,6 +231,11 @@ class Database:
             except IndexError:
                 return self._connect()
             if not self.is_postgresql:
+                try:
+                    self._check()
+                except BaseException:
+                    connection.close()
+                    raise
                 return connection
             try:
                 # The server may have ended the connection since it was last used.
@@ -248,13 +271,38 @@ def open_sqlite(path: Path, settings: StoreSettings, *, create: bool = True) -> 
             hint="use a newer Python, or a PostgreSQL store",
         )
 
-    is_open = False
+    opened: tuple[int, int] | None = None
+
+    def check() -> None:
+        """Raise `StoreError` unless the path still is the file that was opened."""
+        # SQLite would create an empty file in its place, or write to the deleted one until it is
+        # closed: results would be lost without an error.
+        nonlocal opened
+        try:
+            status = path.stat()
+        except FileNotFoundError:
+            if opened is None:
+                return
+            raise StoreError(
+                "the store was deleted while it was open",
+                where=str(path),
+                hint="restore it from a backup, or start the run again",
+            ) from None
+        except OSError as error:
+            raise StoreError(
+                f"the store cannot be reached: {error.strerror}", where=str(path)
+            ) from None
+        found = (status.st_dev, status.st_ino)
+        opened = opened or found
+        if found != opened:
+            raise StoreError(
+                "the store was replaced by another file while it was open",
+                where=str(path),
+                hint="open it again",
+            )
 
     def connect() -> sqlite3.Connection:
-        nonlocal is_open
-        if is_open and not path.exists():
-            # SQLite would create an empty file in its place.
-            raise StoreError("the store was deleted while it was open", where=str(path))
+        check()
         # Without an isolation level the driver opens no transactions of its own. Threads take
         # turns: a connection is in one transaction at a time.
         connection = sqlite3.connect(
@@ -270,10 +318,9 @@ def open_sqlite(path: Path, settings: StoreSettings, *, create: bool = True) -> 
         except BaseException:
             connection.close()
             raise
-        is_open = True
         return connection
 
-    database = Database(connect, str(path))
+    database = Database(connect, str(path), check=check)
     if not create:
         _check_is_store(database, "the file is not a store")
     _enable_wal(database, deadline=time.monotonic() + settings.lock_timeout_s)

@@ -10,6 +10,8 @@ from itertools import chain, compress, count, islice, repeat
 from operator import mul
 from typing import Any
 
+from assay.errors import StoreError
+
 from .database import Database, Transaction
 from .excerpts import Excerpt
 from .insert_rows import ATTEMPT_COLUMNS, RESULT_COLUMNS, InsertRow, encode_body
@@ -43,7 +45,22 @@ def insert_batch(database: Database, run_no: int, batch: Sequence[InsertRow]) ->
     # Compressed before the transaction, in which others that write to the run wait.
     bodies = [encode_body(entry.body) for entry in ordered]
     with database.write_transaction() as transaction:
-        inserted = _insert_results(transaction, run_no, ordered, bodies)
+        # Locks the run's tally, so that processes that write to one run queue up and never
+        # deadlock.
+        last = transaction.execute(
+            "UPDATE assay_tally SET last_result_no = last_result_no + ? "
+            "WHERE run_no = ? RETURNING last_result_no",
+            len(ordered),
+            run_no,
+        ).scalar()
+        if last is None:
+            # Possible once the lease has expired, as in a process that was suspended.
+            raise StoreError(
+                "the run was deleted by another process while it was recorded",
+                where=database.where,
+                hint="start a new run",
+            )
+        inserted = _insert_results(transaction, run_no, ordered, bodies, last=last)
         _insert_attempts(transaction, run_no, attempts)
         _update_tally(transaction, run_no, inserted, len(attempts))
     if len(inserted) == len(batch):
@@ -57,17 +74,12 @@ def _insert_results(
     run_no: int,
     ordered: list[InsertRow],
     bodies: list[tuple[str, bytes]],
+    *,
+    last: int,
 ) -> list[InsertRow]:
-    """Insert the entries with new keys and return them."""
+    """Insert the entries with new keys, up to the number `last`, and return them."""
     if not ordered:
         return []
-    # Locks the run's tally, so that processes that write to one run queue up and never deadlock.
-    last = transaction.execute(
-        "UPDATE assay_tally SET last_result_no = last_result_no + ? "
-        "WHERE run_no = ? RETURNING last_result_no",
-        len(ordered),
-        run_no,
-    ).scalar()
     first = last - len(ordered) + 1
     plain = not transaction.is_postgresql
     columns = _collect_known_columns(ordered, plain=plain)

@@ -17,6 +17,7 @@ from .database import Database
 from .excerpts import to_column_text
 from .insert_rows import NO_POSITION, decode_body, to_column_id
 from .insertion import compute_first_result_no
+from .run_rows import build_deleted_error
 from .sample_keys import DoneKeys, RecordedPrompts
 
 if TYPE_CHECKING:
@@ -153,9 +154,10 @@ class _Place:
 class RunReader:
     """What a run has recorded. No transaction is open while its rows are used."""
 
-    def __init__(self, database: Database, run_no: int) -> None:
+    def __init__(self, database: Database, run_no: int, run_id: str) -> None:
         self._database = database
         self._run_no = run_no
+        self._run_id = run_id
 
     def results(
         self,
@@ -465,7 +467,11 @@ class RunReader:
         results = self._iterate_pages(of_results, failures=False, bodies=bodies)
         query = "SELECT attempts FROM assay_tally WHERE run_no = ?"
         with self._database.read_transaction() as transaction:
-            any_failed = bool(transaction.execute(query, self._run_no).scalar())
+            attempts = transaction.execute(query, self._run_no).scalar()
+        if attempts is None:
+            # Without rows it would look like a run that has recorded nothing.
+            raise build_deleted_error(self._run_id, self._database.where)
+        any_failed = attempts > 0
         if not failed or valid or not any_failed:
             yield from results
             return

@@ -412,8 +412,8 @@ def _build_order(sql: TableSql, phase: _Phase) -> list[Sql]:
 
 def _parse_table_row(transaction: Transaction, row: Any, cursor: str) -> TableRow:
     excerpt: Any = row
-    if row.label is None:
-        # Recorded by an older version.
+    if not (row.label or row.answer or row.expected or row.fields):
+        # Recorded by an older version, or copied by one.
         excerpt = _read_excerpt(transaction, row)
     return TableRow(
         key=row.key,

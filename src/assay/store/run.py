@@ -18,6 +18,7 @@ from .run_rows import (
     RunSpec,
     RunStatus,
     Totals,
+    build_deleted_error,
     now,
     parse_run_row,
     parse_run_spec,
@@ -94,7 +95,7 @@ class Run(RunReader):
         *,
         is_new: bool = False,
     ) -> None:
-        super().__init__(database, run_no)
+        super().__init__(database, run_no, spec.id)
         self.spec = spec
         self.is_new = is_new
         """Whether the run was started through this object, so that nothing was recorded before."""
@@ -121,7 +122,10 @@ class Run(RunReader):
             "FROM assay_run r JOIN assay_tally t ON t.run_no = r.run_no WHERE r.run_no = ?"
         )
         with self._database.read_transaction() as transaction:
-            return RunCounts(*transaction.execute(query, self._run_no).first())
+            row = transaction.execute(query, self._run_no).first()
+        if row is None:
+            raise build_deleted_error(self.id, self._database.where)
+        return RunCounts(*row)
 
     def row(self) -> RunRow:
         """Return the current entry of this run in the list of runs."""
@@ -129,7 +133,7 @@ class Run(RunReader):
             holder = find_live_holders(transaction).get(self._run_no)
             row = transaction.execute(f"{RUN_QUERY} WHERE r.run_no = ?", self._run_no).first()
         if row is None:
-            raise ConfigError(f"run {self.id!r} was deleted", where=self._database.where)
+            raise build_deleted_error(self.id, self._database.where)
         return parse_run_row(row, holder)
 
     @property
@@ -228,14 +232,15 @@ class Run(RunReader):
         """Store the statistics of all results as JSON, computed when the run had these totals."""
         with self._database.write_transaction() as transaction:
             transaction.execute(
+                # Nothing for a run that was deleted.
                 "INSERT INTO assay_summary (run_no, recorded, attempts, summary) "
-                "VALUES (?, ?, ?, ?) ON CONFLICT (run_no) DO UPDATE SET "
-                "recorded = excluded.recorded, attempts = excluded.attempts, "
-                "summary = excluded.summary",
-                self._run_no,
+                "SELECT run_no, ?, ?, ? FROM assay_run WHERE run_no = ? "
+                "ON CONFLICT (run_no) DO UPDATE SET recorded = excluded.recorded, "
+                "attempts = excluded.attempts, summary = excluded.summary",
                 totals.recorded,
                 totals.attempts,
                 summary,
+                self._run_no,
             )
 
     def find_summary(self) -> str | None:
@@ -308,7 +313,10 @@ class Run(RunReader):
         new = "?" if overwrite else "coalesce(total, ?)"
         query = f"UPDATE assay_run SET total = {new} WHERE run_no = ? RETURNING total"
         with self._database.write_transaction() as transaction:
-            return int(transaction.execute(query, total, self._run_no).scalar())
+            recorded = transaction.execute(query, total, self._run_no).scalar()
+        if recorded is None:
+            raise build_deleted_error(self.id, self._database.where)
+        return int(recorded)
 
     def _require_lease(self, where: str) -> Lease:
         if self._lease is None:

@@ -1,20 +1,23 @@
 """Copies of runs in other stores: insert-if-absent, so that a copy can be resumed and repeated."""
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from assay.errors import ConfigError
+from assay.errors import ConfigError, StoreError
 
 from .database import Database
-from .excerpts import NO_EXCERPT, Excerpt
+from .excerpts import NO_EXCERPT, Excerpt, build_excerpt
 from .insert_rows import ATTEMPT_COLUMNS, RESULT_COLUMNS, InsertRow, decode_body
 from .insertion import insert_batch
-from .lease import Lease, claim_run, find_live_holders
+from .lease import STALE_AFTER_S, Lease, claim_run, find_live_holders
+from .result_reader import parse_sample
 from .run_rows import find_run_row
 from .store import Store, insert_run_columns
 
 _BATCH = 500
+_HEARTBEAT_S = STALE_AFTER_S / 6
 _RUN_COLUMNS = (
     "id name config config_fingerprint dataset dataset_fingerprint dataset_changed total repeats "
     "created_at finished_at key_fingerprint reuses"
@@ -52,6 +55,17 @@ def copy_run(
     Rows that the other store has are kept, and so is the status of a copy that has more results.
     Raises `ConfigError` if it has another run of that id, or if a live process uses its copy.
     """
+    for name, given, kind in (
+        ("store", store, Store),
+        ("other", other, Store),
+        ("run_id", run_id, str),
+    ):
+        if not isinstance(given, kind):
+            raise ConfigError(
+                f"`{name}` cannot be of type `{type(given).__name__}`",
+                where="copy_run()",
+                hint="write copy_run(store, other, run_id), with two open stores",
+            )
     source, target = store._database, other._database
     if store.where == other.where and store.url == other.url:
         raise ConfigError("a run cannot be copied to its own store", where=store.where)
@@ -78,9 +92,11 @@ def copy_run(
         progress.steps = _copy_steps(source, row.run_no, target, run_no)
         progress.labels = _copy_labels(source, row.run_no, target, run_no)
         # A slash follows the id of the run in those of its sessions; `0` follows the slash.
-        progress.sessions = _copy_sessions(source, target, f"{row.id}/", f"{row.id}0")
+        progress.sessions = _copy_sessions(
+            source, target, f"{row.id}/", f"{row.id}0", renew=lease.renew
+        )
         # Last: until then the copy is an interrupted run.
-        _update_copied_run(target, run_no, row, progress)
+        _update_copied_run(target, run_no, row, progress, lease)
     finally:
         with target.write_transaction() as transaction:
             lease.release(transaction)
@@ -92,7 +108,9 @@ def copy_sessions(store: Store, other: Store) -> int:
     return _copy_sessions(store._database, other._database, "", None)
 
 
-def _update_copied_run(target: Database, run_no: int, row: Any, progress: CopyProgress) -> None:
+def _update_copied_run(
+    target: Database, run_no: int, row: Any, progress: CopyProgress, lease: Lease
+) -> None:
     """Set what may change while a run is executed, unless the copy was resumed by itself."""
     values = _read_run_values(row)
     del values["id"]
@@ -100,6 +118,8 @@ def _update_copied_run(target: Database, run_no: int, row: Any, progress: CopyPr
     changes = ", ".join(f"{name} = ?" for name in values)
     recorded = "SELECT recorded FROM assay_tally WHERE run_no = ?"
     with target.write_transaction() as transaction:
+        if not lease.release(transaction):
+            return  # another process has taken the copy over and executes it
         # Results of its own: those that this and earlier copies brought are not more.
         if transaction.execute(recorded, run_no).scalar() > progress.results + progress.present:
             return
@@ -175,25 +195,37 @@ def _read_batches(
 
 def _build_copied_row(row: Any, where: str) -> InsertRow:
     values = _read_values(row, RESULT_COLUMNS[1:])
-    # Results of older versions have no excerpt.
-    known = row.label is not None or row.answer is not None
-    excerpt = Excerpt(*(getattr(row, name) for name in Excerpt._fields)) if known else NO_EXCERPT
     return InsertRow(
         row.key,
         values,
         decode_body(row.codec, row.blob, where=where),
         prompt_digest=row.prompt_digest,
-        excerpt=excerpt,
+        excerpt=_copy_excerpt(row, row.reason),
     )
 
 
 def _build_attempt(row: Any, where: str) -> InsertRow:
     values = _read_values(row, ATTEMPT_COLUMNS[1:-2])
-    excerpt = Excerpt(row.label, row.answer, row.expected, "", row.fields)
     body = decode_body(row.codec, row.blob, where=where)
     return InsertRow(
-        row.key, values, body, failed=True, prompt_digest=row.prompt_digest, excerpt=excerpt
+        row.key,
+        values,
+        body,
+        failed=True,
+        prompt_digest=row.prompt_digest,
+        excerpt=_copy_excerpt(row, ""),
     )
+
+
+def _copy_excerpt(row: Any, reason: str) -> Excerpt:
+    """Return the stored excerpt, or that of the body if an older version recorded none."""
+    if row.label is not None:
+        return Excerpt(row.label, row.answer, row.expected, reason, row.fields)
+    try:
+        return build_excerpt(parse_sample(row, where=f"key {row.key}"))
+    except StoreError:
+        # The body is copied as it is; its reader reports the problem.
+        return NO_EXCERPT
 
 
 def _read_values(row: Any, names: Sequence[str]) -> tuple[Any, ...]:
@@ -268,9 +300,20 @@ def _copy_labels(source: Database, source_no: int, target: Database, run_no: int
     return len(new)
 
 
-def _copy_sessions(source: Database, target: Database, first: str, end: str | None) -> int:
-    """Copy the sessions whose ids lie between two texts. The longer version of two is kept."""
+def _copy_sessions(
+    source: Database,
+    target: Database,
+    first: str,
+    end: str | None,
+    *,
+    renew: Callable[[], None] = lambda: None,
+) -> int:
+    """Copy the sessions whose ids lie between two texts. The longer version of two is kept.
+
+    `renew` is called every few seconds.
+    """
     copied, last = 0, first
+    next_beat = time.monotonic() + _HEARTBEAT_S
     columns = ", ".join(_SESSION_COLUMNS)
     until = "" if end is None else "AND id < ? "
     query = f"SELECT id, messages FROM assay_session WHERE id > ? {until}ORDER BY id LIMIT ?"
@@ -290,6 +333,9 @@ def _copy_sessions(source: Database, target: Database, first: str, end: str | No
                 ).all()
             )
         for row in listed:
+            if time.monotonic() >= next_beat:
+                renew()
+                next_beat = time.monotonic() + _HEARTBEAT_S
             if present.get(row.id, -1) >= row.messages:
                 continue
             # Read whole, one at a time: a session may be long.

@@ -173,6 +173,13 @@ def parse_run_row(row: Any, holder: Holder | None) -> RunRow:
     )
 
 
+def build_deleted_error(run_id: str, where: str) -> ConfigError:
+    """Return the error of a run that was deleted after it was opened."""
+    return ConfigError(
+        f"run {run_id!r} was deleted", where=where, hint="`assay runs` lists the others"
+    )
+
+
 RUN_QUERY = """
 SELECT r.*, t.recorded, t.valid, t.score_sum, t.score_square_sum, t.cost_usd, t.cost_known,
     t.input_tokens, t.output_tokens, t.tokens_known, t.attempts,

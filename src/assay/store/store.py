@@ -280,6 +280,7 @@ class Store(SessionStore):
             )
             for table in _RUN_TABLES:
                 transaction.execute(f"DELETE FROM {table} WHERE run_no = ?", row.run_no)
+            transaction.retire_number(row.run_no)
             return deleted.rowcount
 
     def compact(self) -> None:
@@ -344,6 +345,12 @@ def _insert_run(transaction: Transaction, spec: RunSpec) -> int | None:
 
 def insert_run_columns(transaction: Transaction, columns: Mapping[str, Any]) -> int | None:
     """Insert a run and its tally. Return its number; None if the id already exists."""
+    # SQLite would give the number of a deleted run to the next one, and a process that still has
+    # the deleted run open would read from it and record into it.
+    numbered = transaction.find_retired_number()
+    if numbered is not None:
+        last = transaction.execute("SELECT max(run_no) FROM assay_run").scalar() or 0
+        columns = {"run_no": max(last, numbered) + 1, **columns}
     marks = ", ".join("?" * len(columns))
     run_no: int | None = transaction.execute(
         f"INSERT INTO assay_run ({', '.join(columns)}) VALUES ({marks}) "

@@ -6,9 +6,9 @@ and are recorded as a run. An interrupted training can be resumed by another pro
 
 import asyncio
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ from assay.runner import (
     find_agent_gateway,
     read_engine,
     refuse_file_store,
+    run_blocking,
     use_workspaces,
 )
 from assay.scorers import ScoreFunction
@@ -138,7 +139,9 @@ def grpo_train(  # noqa: PLR0913  # the parts of an evaluation, and where it lea
     `config` may have it instead. Called within a running event loop, this
     blocks it; await `grpo_train_async` there instead.
     """
-    training = grpo_train_async(
+    session = session or TrainingSession()
+    train = partial(
+        grpo_train_async,
         config,
         prompts,
         score_fn,
@@ -150,13 +153,7 @@ def grpo_train(  # noqa: PLR0913  # the parts of an evaluation, and where it lea
         engine=engine,
         session=session,
     )
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(training)
-    # An event loop cannot be nested, so the training runs its own in another thread.
-    with ThreadPoolExecutor(1, thread_name_prefix="assay-training") as pool:
-        return pool.submit(asyncio.run, training).result()
+    return run_blocking(train, thread_name="assay-training", stop=session.stop)
 
 
 @accept_environment_alias("environment_cls")

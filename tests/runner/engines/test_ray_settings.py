@@ -1,9 +1,14 @@
 """The settings of a run on Ray: what is refused before a cluster is started."""
 
 import asyncio
+import os
+import sys
+import threading
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Self
+from types import ModuleType, SimpleNamespace
+from typing import Any, Self
 
 import pytest
 
@@ -111,6 +116,87 @@ def test_a_stop_request_ends_the_wait_for_workers(
 
     assert report.interrupted
     assert report.summary.samples == 0
+
+
+def build_cluster() -> RayCluster:
+    store: Any = SimpleNamespace(url="postgresql://127.0.0.1:1/none")
+    return RayCluster(build_config("ray"), store)
+
+
+def test_workers_are_not_started_for_a_run_that_was_stopped_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def start() -> bool:
+        stop = Stop()
+        stop.request()
+        async with AsyncExitStack() as stack:
+            return await build_cluster().start(stack, stop)
+
+    async def refuse(cluster: RayCluster) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(RayCluster, "__aenter__", refuse)
+
+    assert asyncio.run(start()) is False
+
+
+def test_a_caller_that_is_cancelled_is_not_told_that_the_run_was_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    entered = asyncio.Event()
+
+    async def wait(cluster: RayCluster) -> None:
+        entered.set()
+        await asyncio.Event().wait()
+
+    async def cancel() -> None:
+        stop = Stop()
+        async with AsyncExitStack() as stack:
+            task = asyncio.create_task(build_cluster().start(stack, stop))
+            await entered.wait()
+            stop.request()
+            task.cancel()
+            await asyncio.wait([task])
+            assert task.cancelled()
+
+    monkeypatch.setattr(RayCluster, "__aenter__", wait)
+
+    asyncio.run(cancel())
+
+
+def test_a_cluster_whose_start_was_stopped_is_shut_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("cryptography", reason="the Ray engine needs the extra `ray`")
+    connecting, connected, calls = threading.Event(), threading.Event(), list[str]()
+
+    def connect(**options: object) -> None:
+        connecting.set()
+        connected.wait(60)
+        calls.append(f"started with a token: {'RAY_AUTH_TOKEN' in os.environ}")
+
+    ray = ModuleType("ray")
+    ray.__dict__.update(
+        is_initialized=lambda: False, init=connect, shutdown=lambda: calls.append("shut down")
+    )
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+
+    async def start() -> bool:
+        stop = Stop()
+        async with AsyncExitStack() as stack:
+            task = asyncio.create_task(build_cluster().start(stack, stop))
+            await asyncio.to_thread(connecting.wait, 60)
+            for _ in range(2):
+                stop.request()
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+            assert not task.done()
+            connected.set()
+            return await task
+
+    assert asyncio.run(start()) is False
+    assert calls == ["started with a token: True", "shut down"]
+    assert "RAY_AUTH_TOKEN" not in os.environ
 
 
 def test_rescoring_into_a_file_is_refused(tmp_path: Path) -> None:

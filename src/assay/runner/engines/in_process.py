@@ -138,15 +138,18 @@ class EvalEngine:
                 worker.cancel()
             watcher.cancel()
             poll.cancel()
-            await asyncio.gather(*workers, watcher, poll, return_exceptions=True)
-            self._admission.close()
-            if self._timer is not None:
-                self._timer.cancel()
-            # After the workers: they may have finished samples while they were being cancelled.
-            self._submit_finished()
+            try:
+                await asyncio.gather(*workers, watcher, poll, return_exceptions=True)
+            finally:
+                # Also when the caller cancels a second time. After the workers: they may have
+                # finished samples while they were being cancelled.
+                self._admission.close()
+                if self._timer is not None:
+                    self._timer.cancel()
+                self._submit_finished()
+                if self._scorer is not None:
+                    self._scorer.close()
             await self._writer.flush()
-            if self._scorer is not None:
-                self._scorer.close()
         self._check_worker_ends(ends)
         if self._fatal is not None:
             raise self._fatal

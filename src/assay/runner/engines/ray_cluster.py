@@ -104,14 +104,21 @@ class RayCluster:
             self._archive = _pack_code(self._code)
             self._packages = _list_loaded_packages()
             self._pickled = _pickle_config(self._config)
-            parts = self._count_workers()
-            self.workers = list(
-                await asyncio.gather(*(self.start_worker(part, parts) for part in range(parts)))
-            )
+            await self._start_workers(self._count_workers())
         except BaseException:
             await self._disconnect()
             raise
         return self
+
+    async def _start_workers(self, parts: int) -> None:
+        starts = [asyncio.create_task(self.start_worker(part, parts)) for part in range(parts)]
+        try:
+            self.workers = await asyncio.gather(*starts)
+        finally:
+            # After an error of one of them, the others must not start behind the run's back.
+            for start in starts:
+                start.cancel()
+            await asyncio.gather(*starts, return_exceptions=True)
 
     async def __aexit__(self, *error: object) -> None:
         await self._disconnect()
@@ -120,13 +127,15 @@ class RayCluster:
         """Start the workers, which end with the stack. Return False if the run is stopped first."""
         start = asyncio.create_task(stack.enter_async_context(self))
         stop.listen(start.cancel)
+        if stop.requested:
+            start.cancel()
         try:
             await start
         except asyncio.CancelledError:
-            if not stop.requested:
-                raise
-            return False
-        return True
+            task = asyncio.current_task()
+            if not stop.requested or (task is not None and task.cancelling()):
+                raise  # the caller's own cancellation
+        return not stop.requested
 
     def build_engine(self, run: Run) -> "Callable[..., RayEngine]":
         """Return what builds the engine of a run on these workers."""
@@ -164,6 +173,9 @@ class RayCluster:
                 where="Ray",
                 hint="look at `ray status`: every worker needs one free CPU",
             ) from None
+        except BaseException:
+            self.kill(actor)
+            raise
         self._compare(check)
         return StartedWorker(actor, check.pid, check.node)
 
@@ -280,8 +292,17 @@ class RayCluster:
         start = partial(
             ray.init, **options, log_to_driver=False, configure_logging=False, namespace="assay"
         )
+        connecting = asyncio.create_task(asyncio.to_thread(start))
         try:
-            await asyncio.to_thread(start)
+            await asyncio.shield(connecting)
+        except asyncio.CancelledError:
+            # A thread cannot be interrupted: a cluster that starts behind the run's back would
+            # stay, and without the token of the environment that is restored next.
+            while not connecting.done():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([connecting])
+            self._owns_connection = connecting.exception() is None
+            raise
         except Exception as error:
             raise ConfigError(
                 f"the Ray cluster cannot be used: {str(error).strip().splitlines()[0]}",
