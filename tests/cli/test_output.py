@@ -87,6 +87,13 @@ def test_text_is_cut_to_the_columns_there_are(text: str, shown: str) -> None:
     assert cut(text, 10) == shown
 
 
+@pytest.mark.parametrize("columns", [1, 0, -1, -40])
+@pytest.mark.parametrize("text", ["漢字", "a\u0301", "long enough", ""])
+def test_text_is_cut_where_no_column_is_left(text: str, columns: int) -> None:
+    assert cell_len(cut(text, columns)) <= max(columns, 0)
+    assert cell_len(pad(text, columns)) <= max(columns, 0)
+
+
 def test_padding_counts_columns_and_not_characters() -> None:
     assert pad("漢", 4) == "漢  "
     assert pad("a", 4) == "a   "

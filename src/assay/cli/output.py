@@ -236,6 +236,9 @@ def write_whole(target: Path) -> Iterator[Path]:
 
 def cut(text: str, columns: int) -> str:
     """Sanitize `text` and shorten it to so many columns; `…` marks the cut."""
+    if columns < 1:
+        # Beside a long label or number no column may be left.
+        return ""
     shown = sanitize_to_line(text)
     if cell_len(shown) <= columns:
         return shown
