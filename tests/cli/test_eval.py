@@ -172,7 +172,7 @@ def test_a_bug_during_a_run_is_not_hidden(
     [
         (["--model", "gpt"], "a model string has the form `provider:model`"),
         (["--max-samples", "0"], "argument --max-samples: '0' is not a number of 1 or more"),
-        (["--grace", "-1"], "argument --grace: '-1' is not a number of seconds"),
+        (["--grace-s", "-1"], "argument --grace-s: '-1' is not a number of seconds"),
         (["--resume", "none"], "run 'none' does not exist"),
         (["--resume"], "the store contains no runs"),
         (["--take-over"], "--take-over has no effect without --resume"),

@@ -76,7 +76,7 @@ def test_each_option_of_an_evaluation_is_repeated_or_not_about_the_run() -> None
         *("help", "file", "bundle", "trust", "list"),  # the evaluation itself
         *("resume", "rescore", "take_over", "allow_changed_dataset"),  # how it is resumed
         *("shard", "run"),  # which name the run themselves
-        *("json", "quiet", "grace"),
+        *("json", "quiet", "grace_s"),
     }
 
 

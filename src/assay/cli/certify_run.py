@@ -243,7 +243,7 @@ def _certify_and_report(
 def _certify_with_display(
     plan: CertificationPlan, store: Store, args: Namespace
 ) -> CertificationResult:
-    stop = Stop(grace_s=args.grace)
+    stop = Stop(grace_s=args.grace_s)
     with choose_display(quiet=args.quiet) as display:
         display.print_line(
             f"certifying {plan.definition.id}: {plan.agent_calls} calls of the agent"

@@ -25,7 +25,7 @@ from assay.registry import list_names
 from assay.scorers import import_code_ref, is_code_ref
 from assay.types import ToolSpec
 
-from .arguments import add_flag
+from .arguments import add_flag, add_renamed_option
 from .output import print_message
 
 TOKEN_VARIABLE = "ASSAY_ENV_TOKEN"
@@ -66,7 +66,9 @@ def configure(parser: ArgumentParser) -> None:
         default=100,
         help="serve this many sessions at once (default: %(default)s)",
     )
-    serve.add_argument(
+    add_renamed_option(
+        serve,
+        "--idle-s",
         "--idle",
         type=float,
         default=600.0,
@@ -89,7 +91,7 @@ def main(args: Namespace) -> int:
         port=args.port,
         token=given or made,
         capacity=args.capacity,
-        idle_s=args.idle,
+        idle_s=args.idle_s,
         name=served.name,
         takes_task=served.takes_task,
     )

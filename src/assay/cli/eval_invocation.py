@@ -68,7 +68,7 @@ class EvalInvocation:
     ) -> tuple[ShardReport, str]:
         """Execute one shard. Return its report and the command that resumes it."""
         store.started, store.display = None, display
-        config, stop = self._load_session(store), Stop(grace_s=self.args.grace)
+        config, stop = self._load_session(store), Stop(grace_s=self.args.grace_s)
         report = self._run_to_the_end(
             store,
             display,
@@ -83,7 +83,7 @@ class EvalInvocation:
         return build_resume_command(self.args, None if self.is_one_of_many else run_id)
 
     def _evaluate(self, store: RunTrackingStore, display: Display) -> EvalReport:
-        stop = Stop(grace_s=self.args.grace)
+        stop = Stop(grace_s=self.args.grace_s)
         if (workers := count_workers(self.config, self.args)) is not None:
             refuse_shared_limits(self.config.run_limits, where="--workers")
             # Read once here, and not again in every worker before its first call.

@@ -18,7 +18,7 @@ from assay.stats import (
 )
 from assay.store import Run, RunRow, Store
 
-from .arguments import add_flag, add_report_options
+from .arguments import add_flag, add_renamed_option, add_report_options
 from .output import Line, Styled, format_field, measure_text_width, print_report
 from .run_summary import describe_status, format_score_lines
 from .store_option import add_store_option, build_next_command, open_store
@@ -36,13 +36,18 @@ _MAX_GATE_SAMPLES = 3
 def configure(parser: ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("run", metavar="RUN", help="run id, unique prefix, or `latest`")
-    parser.add_argument(
-        "--min", dest="minimum", type=float, metavar="X", help="lowest mean score that passes"
+    add_renamed_option(
+        parser,
+        "--threshold",
+        "--min",
+        type=float,
+        metavar="X",
+        help="lowest mean score that passes",
     )
     add_flag(
         parser,
         "--proven",
-        "require that the lower bound of the mean reaches --min, not only the mean",
+        "require that the lower bound of the mean reaches --threshold, not only the mean",
     )
     parser.add_argument("--baseline", metavar="RUN", help="fail if the run is worse than this one")
     parser.add_argument(
@@ -71,7 +76,7 @@ def configure(parser: ArgumentParser) -> None:
 def main(args: Namespace) -> int:
     """Exit status: 0 passed, 1 failed, 3 inconclusive."""
     rule = GateRule(
-        minimum=args.minimum,
+        minimum=args.threshold,
         proven=args.proven,
         tolerance=args.tolerance,
         max_not_judged=args.max_not_judged,
@@ -86,7 +91,7 @@ def main(args: Namespace) -> int:
         format_field("run", run.id),
         Styled(gate, _OUTCOME_STYLES[verdict.outcome]),
         *checks,
-        *format_score_lines(summary, args.minimum),
+        *format_score_lines(summary, args.threshold),
     ]
     print_report(
         args,

@@ -17,6 +17,7 @@ from assay.types import Sample, build_label
 from .arguments import (
     add_count,
     add_flag,
+    add_renamed_option,
     add_report_options,
     parse_moment,
     parse_seconds,
@@ -100,7 +101,9 @@ def configure(parser: ArgumentParser) -> None:
 def _configure_wait(parser: ArgumentParser) -> None:
     """Declare the arguments of the action."""
     parser.add_argument("run", help="run id, unique prefix, or `latest`")
-    parser.add_argument(
+    add_renamed_option(
+        parser,
+        "--timeout-s",
         "--timeout",
         type=parse_seconds,
         metavar="SECONDS",

@@ -96,7 +96,7 @@ def main(args: Namespace) -> int:
 
 def score_shard(args: Namespace, shard: Shard) -> None:
     """Score one part of the rollouts, in a worker process."""
-    stop, scorer = Stop(grace_s=args.grace), _load_scorer(args)
+    stop, scorer = Stop(grace_s=args.grace_s), _load_scorer(args)
     with RunTrackingStore.open(find_store_location(args), create=False) as store:
         options = _build_options(args, None)
         run_until_stopped(
@@ -125,7 +125,7 @@ def _build_options(args: Namespace, engine: RaySettings | None) -> RescoreOption
 def _score_run(
     args: Namespace, scorer: ScoreFunction, store: RunTrackingStore, engine: RaySettings | None
 ) -> EvalReport:
-    stop, options = Stop(grace_s=args.grace), _build_options(args, engine)
+    stop, options = Stop(grace_s=args.grace_s), _build_options(args, engine)
 
     async def work() -> EvalReport:
         if args.workers is None or engine is not None:

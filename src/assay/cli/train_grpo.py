@@ -38,8 +38,10 @@ from .arguments import (
     add_count,
     add_flag,
     add_grace_option,
+    add_renamed_option,
     add_report_options,
     add_report_to_option,
+    parse_count,
     parse_whole_number,
 )
 from .eval_file import locate_dataset
@@ -73,7 +75,14 @@ def configure(parser: ArgumentParser) -> None:
         help="train the model behind a command (cmd:...), a function (FILE.py:function), a service "
         "(http://...) or a coding agent (claude-code, codex, opencode, pi), overrides `agent`",
     )
-    add_count(parser, "--steps", "stop after step N")
+    add_renamed_option(
+        parser,
+        "--num-steps",
+        "--steps",
+        type=parse_count,
+        metavar="N",
+        help="stop after step N, overrides `num_steps`",
+    )
     parser.add_argument(
         "--server",
         metavar="SERVER",
@@ -119,7 +128,7 @@ def main(args: Namespace) -> int:
                 args.file,
                 agent=args.agent,
                 eval_dataset=args.eval_dataset,
-                num_steps=args.steps,
+                num_steps=args.num_steps,
                 server=args.server,
                 max_staleness=args.max_staleness,
                 output=args.output,
@@ -241,7 +250,7 @@ class _TrainingMonitor:
     def run(self) -> GRPOResult:
         """Train to the end or until stopped. Raises `InconclusiveError` when aborted midway."""
         try:
-            file, stop = self._file, Stop(grace_s=self._args.grace)
+            file, stop = self._file, Stop(grace_s=self._args.grace_s)
             session = TrainingSession(
                 store=find_store_location(self._args),
                 resume=self._args.resume,
@@ -408,7 +417,7 @@ def choose_grpo_exit_status(result: GRPOResult) -> int:
 def _format_grpo_hint(args: Namespace) -> str:
     names = (
         "agent",
-        "steps",
+        "num_steps",
         "server",
         "max_staleness",
         "eval_dataset",
