@@ -11,8 +11,8 @@ import pytest
 from assay.cli.gate import main
 from assay.errors import ConfigError
 from assay.runner import Stop, rescore
-from assay.store import Store
-from assay.types import Sample
+from assay.store import RunSpec, Store
+from assay.types import EvaluateResult, Sample, Status
 from recorded_runs import record, samples, stopped
 
 NAMES = [f"s{number}" for number in range(10)]
@@ -103,6 +103,23 @@ def test_an_unfinished_run_is_judged_when_that_is_allowed(store: Path) -> None:
     assert main(given(store, threshold=0.5, allow_unfinished=True)) == 0
 
 
+def test_a_run_that_names_itself_as_its_source_is_judged(store: Path) -> None:
+    async def write(opened: Store) -> None:
+        config = {"rescored": "loop"}
+        run = opened.start_run(
+            RunSpec(id="loop", name="loop", config=config, config_fingerprint="f", dataset="d")
+        )
+        async with run.writer() as writer:
+            for each in samples(a=1.0, b=1.0):
+                done = {"score": EvaluateResult(score=1.0), "status": Status.COMPLETED}
+                await writer.record(each.id, each.model_copy(update=done))
+
+    with Store.open(store) as opened:
+        asyncio.run(write(opened))
+
+    assert main(given(store, run="loop", threshold=0.5)) == 0
+
+
 def test_scores_of_an_unfinished_run_do_not_pass(
     store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -169,7 +186,7 @@ def test_a_baseline_of_another_scale_is_refused(store: Path) -> None:
 def test_a_gate_that_does_not_pass_names_the_worst_samples(
     store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    record(store, *samples(good=1.0, bad=0.0))
+    judged = record(store, *samples(good=1.0, bad=0.0))
 
     assert main(given(store, threshold=0.9)) == 1
     printed = capsys.readouterr().out
@@ -179,6 +196,23 @@ def test_a_gate_that_does_not_pass_names_the_worst_samples(
 
     assert "┃ threshold 0.900" in printed
     assert "worst samples\n  0.000  bad? " in printed
-    assert f"  assay show latest --store {store}\n" in printed
-    assert [each["label"] for each in said["worst"]] == ["bad?", "good?"]
+    assert f"  assay show {judged} --store {store}\n" in printed
+    assert [each["label"] for each in said["worst"]] == ["bad?"]
     assert "worst samples" not in capsys.readouterr().out
+
+
+def test_samples_of_the_best_score_are_not_named_the_worst(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(store, *samples(good=1.0, best=1.0, unjudged=None))
+
+    assert main(given(store, threshold=0.5)) == 3
+    unjudged = capsys.readouterr().out
+    record(store, *samples(good=1.0, best=1.0))
+    assert main(given(store, threshold=1.5)) == 1
+    perfect = capsys.readouterr().out
+
+    assert "worst samples\n  not judged  unjudged? " in unjudged
+    assert "good?" not in unjudged
+    assert "worst samples" not in perfect
+    assert "next:\n  assay show " in perfect

@@ -5,12 +5,11 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 
 from assay.errors import ConfigError
-from assay.runner import ListedSample, list_worst
+from assay.runner import list_worst
 from assay.stats import (
     Check,
     GateRule,
     Outcome,
-    RunSummary,
     Verdict,
     compare,
     judge_gate,
@@ -84,8 +83,13 @@ def main(args: Namespace) -> int:
     with open_store(args) as store:
         run = store.run(args.run)
         summary = summarise_recorded(run.results(), run.spec.config)
-        verdict = _judge_recorded_run(store, run, rule, summary, args)
-        worst = [] if verdict.passed else list_worst(run, limit=_MAX_GATE_SAMPLES)
+        baseline = None if args.baseline is None else _find_baseline(store, run, args)
+        comparison = None if baseline is None else compare(baseline, run, limit=0)
+        verdict = judge_gate(summary, rule, comparison=comparison)
+        if not args.allow_unfinished and (row := _find_unfinished(store, run)) is not None:
+            verdict = _refuse_unfinished(verdict, run, row)
+        # Samples of the best possible score are not among the reasons of a verdict.
+        worst = [] if verdict.passed else list_worst(run, limit=_MAX_GATE_SAMPLES, summary=summary)
     gate, *checks = verdict.lines(width=measure_text_width())
     lines: list[Line] = [
         format_field("run", run.id),
@@ -93,9 +97,13 @@ def main(args: Namespace) -> int:
         *checks,
         *format_score_lines(summary, args.threshold),
     ]
+    if worst:
+        lines += ["worst samples", *format_samples(worst)]
+    if not verdict.passed:
+        lines += ["next:", *_format_next(run, baseline, args)]
     print_report(
         args,
-        [*lines, *_format_worst_samples(worst, args)],
+        lines,
         {
             "run": run.id,
             "exit_status": verdict.exit_status,
@@ -106,34 +114,26 @@ def main(args: Namespace) -> int:
     return verdict.exit_status
 
 
-def _format_worst_samples(worst: list[ListedSample], args: Namespace) -> Iterator[Line]:
-    if not worst:
-        return
-    yield "worst samples"
-    yield from format_samples(worst)
-    yield "next:"
-    yield f"  {build_next_command(args, 'show', args.run)}"
-    if args.baseline is not None:
-        yield f"  {build_next_command(args, 'compare', args.baseline, args.run)}"
+def _format_next(run: Run, baseline: Run | None, args: Namespace) -> Iterator[Line]:
+    # By the id: what was typed, a prefix or `latest`, names another run soon.
+    yield f"  {build_next_command(args, 'show', run.id)}"
+    if baseline is not None:
+        yield f"  {build_next_command(args, 'compare', baseline.id, run.id)}"
 
 
-def _judge_recorded_run(
-    store: Store, run: Run, rule: GateRule, summary: RunSummary, args: Namespace
-) -> Verdict:
-    comparison = None
-    if args.baseline is not None:
-        baseline = store.run(args.baseline)
-        if baseline.id == run.id:
-            raise ConfigError(
-                f"the baseline is the run to judge itself, {run.id!r}",
-                where=f"--baseline {args.baseline}",
-                hint="choose another run as the baseline",
-            )
-        comparison = compare(baseline, run, limit=0)
-    verdict = judge_gate(summary, rule, comparison=comparison)
-    row = _find_unfinished(store, run)
-    if row is None or args.allow_unfinished:
-        return verdict
+def _find_baseline(store: Store, run: Run, args: Namespace) -> Run:
+    baseline = store.run(args.baseline)
+    if baseline.id == run.id:
+        raise ConfigError(
+            f"the baseline is the run to judge itself, {run.id!r}",
+            where=f"--baseline {args.baseline}",
+            hint="choose another run as the baseline",
+        )
+    return baseline
+
+
+def _refuse_unfinished(verdict: Verdict, run: Run, row: RunRow) -> Verdict:
+    """Return the verdict as inconclusive, because of an unfinished run."""
     state = f"is {describe_status(row)}"
     finished = Check(
         name="finished",
@@ -150,9 +150,12 @@ def _judge_recorded_run(
 def _find_unfinished(store: Store, run: Run) -> RunRow | None:
     """Return the run, or the one whose rollouts it scored again, if it has not ended."""
     # The missing samples of an unfinished run could turn the verdict either way.
+    seen: set[str] = set()
     while (row := run.row()).status == "completed":
+        seen.add(run.id)
         source = run.spec.config.get("rescored")
-        if not isinstance(source, str):
+        # The configuration of an imported run is foreign text: it may name the run itself.
+        if not isinstance(source, str) or source in seen:
             return None
         try:
             run = store.run(source)
