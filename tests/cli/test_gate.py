@@ -113,6 +113,7 @@ def test_a_run_that_names_itself_as_its_source_is_judged(store: Path) -> None:
             for each in samples(a=1.0, b=1.0):
                 done = {"score": EvaluateResult(score=1.0), "status": Status.COMPLETED}
                 await writer.record(each.id, each.model_copy(update=done))
+        run.finish("completed")
 
     with Store.open(store) as opened:
         asyncio.run(write(opened))
