@@ -57,9 +57,9 @@ from .output import (
 )
 from .progress_bar import choose_display
 from .ray_options import ENGINE_OPTIONS, add_engine_options, read_engine_options
-from .resume import format_options, format_resume_hint, join_resume_command
+from .resume import build_next_command, format_options, format_resume_hint, join_resume_command
 from .signals import exit_interrupted, run_until_stopped
-from .store_option import add_store_option, build_next_command, find_store_location
+from .store_option import add_store_option, find_store_location
 
 _CERTIFY_RESUME_OPTIONS = (
     "agent runner tools judge dataset max_samples seed timeout_s concurrency latency_concurrency "

@@ -303,7 +303,7 @@ def _run_evaluations(args: Namespace) -> int:
             with RunTrackingStore.open(location, create=is_new) as store:
                 store.provenance = _describe_code(variants, args, loaded)
                 with choose_display(quiet=args.quiet) as display:
-                    ending = invocation.run(store, display, "OTHER_RUN")
+                    ending = invocation.run(store, display)
     if args.shard is not None:
         return print_shard_report(shard_ending, where, args)
     if len(variants) > 1:

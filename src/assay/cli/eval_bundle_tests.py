@@ -22,7 +22,7 @@ from .exit_status import (
     InconclusiveError,
 )
 from .output import format_field, print_report
-from .store_option import build_next_command
+from .resume import build_next_command
 
 _EXIT_STATUS_BY_PYTEST_CODE = {0: EXIT_PASS, 1: EXIT_FAIL, 2: EXIT_INTERRUPTED}
 _FORWARDED_OPTIONS = ("model", "max_samples", "fail_on_error", "max_cost_usd")

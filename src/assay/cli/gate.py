@@ -19,8 +19,9 @@ from assay.store import Run, RunRow, Store
 
 from .arguments import add_flag, add_renamed_option, add_report_options
 from .output import Line, Styled, format_field, measure_text_width, print_report
+from .resume import build_next_command
 from .run_summary import describe_status, format_score_lines
-from .store_option import add_store_option, build_next_command, open_store
+from .store_option import add_store_option, open_store
 from .worst_samples import format_samples
 
 _OUTCOME_STYLES = {

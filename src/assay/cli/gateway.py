@@ -33,7 +33,8 @@ from .arguments import add_count, parse_seconds
 from .eval_overrides import add_endpoint_options, add_replay_options, apply_endpoint_options
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_PASS
 from .output import cut, measure_line_width, print_json, print_message, sanitize_to_line
-from .store_option import add_store_option, build_next_command, find_store_location
+from .resume import build_next_command
+from .store_option import add_store_option, find_store_location
 
 TOKEN_VARIABLE = "ASSAY_GATEWAY_TOKEN"
 _SESSION_NAME = "local"

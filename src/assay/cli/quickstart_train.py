@@ -39,8 +39,9 @@ from .output import (
     print_report,
 )
 from .quickstart_task import evaluate_with_display, find_task_file
+from .resume import build_next_command
 from .signals import exit_interrupted, run_until_stopped
-from .store_option import build_next_command, find_store_location
+from .store_option import find_store_location
 from .train_display import TrainDisplay, stop_after_step
 from .train_grpo import format_grpo_step
 from .train_sft import format_sft_step

@@ -24,7 +24,8 @@ from .arguments import (
     parse_whole_number,
 )
 from .output import cut, format_field, measure_text_width, print_report, sanitize_to_line
-from .store_option import add_store_option, build_next_command, find_store_location, open_store
+from .resume import build_next_command
+from .store_option import add_store_option, find_store_location, open_store
 
 _SESSION_PLACE_WIDTH = 30
 # Shorter titles are unreadable; the line is cut as a whole instead.

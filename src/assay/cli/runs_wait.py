@@ -12,8 +12,8 @@ from .eval_workers import update_progress
 from .exit_status import EXIT_INCONCLUSIVE
 from .output import format_lines, print_message, print_report
 from .progress_bar import Display, choose_display
+from .resume import build_next_command
 from .run_summary import EvalCommandReport, format_failures
-from .store_option import build_next_command
 
 _POLL_S = 0.5
 # After this long without a process, the user may have forgotten to start the shards.

@@ -25,11 +25,11 @@ from .exit_status import InconclusiveError
 from .output import print_message, redirect_output_to_stderr
 from .progress_bar import Display, choose_display
 from .ray_options import ENGINE_OPTIONS, add_engine_options, find_scripts, read_engine_options
-from .resume import format_options, format_resume_hint, join_resume_command
+from .resume import build_next_command, format_options, format_resume_hint, join_resume_command
 from .run_summary import EvalCommandReport, describe_status
 from .run_tracking import RunTrackingStore
 from .signals import run_until_stopped
-from .store_option import add_store_option, build_next_command, find_store_location
+from .store_option import add_store_option, find_store_location
 
 _SCORE_CONCURRENCY = 100
 # Options that define the new run or its speed.

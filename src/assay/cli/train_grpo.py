@@ -1,6 +1,5 @@
 """`assay train grpo`: train a model on the scores of its own rollouts, as a file defines."""
 
-import shlex
 import sys
 from argparse import ArgumentParser, Namespace
 from dataclasses import dataclass
@@ -54,10 +53,10 @@ from .output import (
     redirect_output_to_stderr,
 )
 from .ray_options import ENGINE_OPTIONS, add_engine_options, find_scripts, read_engine_options
-from .resume import format_options, format_resume_hint
+from .resume import build_next_command, format_options, format_resume_hint, join_command
 from .show_training import format_reward, format_staleness
 from .signals import exit_interrupted, run_until_stopped
-from .store_option import add_store_option, build_next_command, find_store_location
+from .store_option import add_store_option, find_store_location
 from .train_display import TrainDisplay
 
 
@@ -429,5 +428,5 @@ def _format_grpo_hint(args: Namespace) -> str:
         *ENGINE_OPTIONS,
     )
     options = format_options(args, names)
-    command = shlex.join(["assay", "train", "grpo", args.file, *options, "--resume"])
+    command = join_command(["assay", "train", "grpo", args.file, *options, "--resume"])
     return format_resume_hint(command, kept="checkpoints")
