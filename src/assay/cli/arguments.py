@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from math import inf, isfinite
 from typing import Any, Protocol
 
+DEFAULT_GRACE_S = 30.0
 _DURATION_UNITS = {
     "m": timedelta(minutes=1),
     "h": timedelta(hours=1),
@@ -77,9 +78,9 @@ def add_grace_option(parser: ArgumentParser, what: str) -> None:
         "--grace-s",
         "--grace",
         type=parse_seconds,
-        default=30.0,
+        default=DEFAULT_GRACE_S,
         metavar="SECONDS",
-        help=f"time for {what} in flight to end after Ctrl-C (default: 30)",
+        help=f"time for {what} in flight to end after Ctrl-C (default: {DEFAULT_GRACE_S:g})",
     )
 
 
