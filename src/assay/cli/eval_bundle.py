@@ -20,7 +20,7 @@ from .bundle import format_bundle_manifest
 from .bundle_import import import_bundle
 from .eval_file import EvalFile, load_eval_file
 from .eval_overrides import names_model
-from .output import print_message
+from .output import ask_yes_or_no, print_message
 from .run_code import RECORDED_OPTIONS, REPLACING_OPTIONS
 from .store_option import find_store_location
 
@@ -127,10 +127,9 @@ def confirm_code(bundle: Bundle, *, quiet: bool) -> bool:
     print_message(f"{listing}\n{notice}")
     if not interactive:
         return True
-    print("Run it? [y/N] ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() in ("y", "yes"):
+    if ask_yes_or_no("Run it?"):
         return True
-    print("Nothing was run. Read the code with `tar -xzf`.", file=sys.stderr)
+    print_message("Nothing was run. Read the code with `tar -xzf`.")
     return False
 
 

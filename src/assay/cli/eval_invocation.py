@@ -61,7 +61,7 @@ class EvalInvocation:
         store.started, store.display = None, display
         report = self._evaluate(store, display)
         run = store.run(report.run_id)
-        baseline = baseline or _find_previous(run, store)
+        baseline = baseline or _find_run_before(run, store)
         commands = (
             build_next_command(self.args, "show", run.id),
             build_next_command(self.args, "compare", baseline, run.id),
@@ -148,7 +148,7 @@ class EvalInvocation:
             raise
 
 
-def _find_previous(run: Run, store: Store) -> str:
+def _find_run_before(run: Run, store: Store) -> str:
     """Return the id of the newest run before `run` with its name and dataset."""
     rows = iter(store.runs(limit=_MAX_RUNS_LOOKED_THROUGH))
     for row in dropwhile(lambda row: row.id != run.id, rows):

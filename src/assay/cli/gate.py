@@ -101,7 +101,7 @@ def main(args: Namespace) -> int:
     if worst:
         lines += ["worst samples", *format_samples(worst)]
     if not verdict.passed:
-        lines += ["next:", *_format_next(run, baseline, args)]
+        lines += ["next:", *_format_gate_commands(run, baseline, args)]
     print_report(
         args,
         lines,
@@ -115,7 +115,7 @@ def main(args: Namespace) -> int:
     return verdict.exit_status
 
 
-def _format_next(run: Run, baseline: Run | None, args: Namespace) -> Iterator[Line]:
+def _format_gate_commands(run: Run, baseline: Run | None, args: Namespace) -> Iterator[Line]:
     # By the id: what was typed, a prefix or `latest`, names another run soon.
     yield f"  {build_next_command(args, 'show', run.id)}"
     if baseline is not None:

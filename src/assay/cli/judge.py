@@ -19,13 +19,7 @@ from .exit_status import EXIT_INCONCLUSIVE, EXIT_PASS, InconclusiveError
 from .judge_backends import add_backend_options, build_judge
 from .judge_labels import read_label_source
 from .judge_report import JudgeReport
-from .output import (
-    format_field,
-    measure_text_width,
-    print_message,
-    print_report,
-    write_samples,
-)
+from .output import format_field, measure_text_width, print_message, print_report, write_samples
 from .ray_options import ENGINE_OPTIONS, add_engine_options, read_engine_options
 from .recorded_scores import (
     ScoringRequest,

@@ -1,7 +1,6 @@
 """`assay show`: a run and its worst samples, or the transcript of one sample."""
 
 import json
-import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -16,10 +15,10 @@ from .output import (
     LABEL_WIDTH,
     Line,
     format_field,
-    format_lines,
     measure_line_width,
     measure_text_width,
     print_json,
+    print_lines,
     render,
     sanitize_to_line,
 )
@@ -120,7 +119,7 @@ def _show_run(run: Run, args: Namespace) -> None:
         head = [*fields, *score] if summary.score.mean is None else [*score, *fields]
         details = [*summary.detail_lines(width=width), *retries] if entries else []
         lines = [*head, *listed, *details]
-    print(format_lines([*lines, *following], sys.stdout))
+    print_lines([*lines, *following])
 
 
 def _format_worst(entries: Sequence[ListedSample], total: int, args: Namespace) -> Iterator[Line]:

@@ -48,6 +48,7 @@ from .exit_status import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_PASS, Inconcl
 from .output import (
     format_field,
     format_fields,
+    print_lines,
     print_message,
     print_report,
     redirect_output_to_stderr,
@@ -143,7 +144,8 @@ def main(args: Namespace) -> int:
     except InconclusiveError as error:
         # The run recorded nothing else, so this line is the whole report.
         if isinstance(failed := error.__cause__, EveryRolloutFailed) and not args.json:
-            print(format_field("rollouts", f"{failed.rollouts}, {failed.rollouts} failed"))
+            text = f"{failed.rollouts}, {failed.rollouts} failed"
+            print_lines([format_field("rollouts", text)])
         raise
     if result.follows:
         # A worker of a distributed training: the main process prints the report.
@@ -155,7 +157,7 @@ def main(args: Namespace) -> int:
         print_message(f"interrupted; {_format_grpo_hint(args)}")
         exit_interrupted()
     if choose_grpo_exit_status(result) == EXIT_INCONCLUSIVE:
-        print("no rollout was judged; the model is unchanged", file=sys.stderr)
+        print_message("no rollout was judged; the model is unchanged")
     return choose_grpo_exit_status(result)
 
 
