@@ -221,7 +221,8 @@ def output(module: Module) -> Iterator[str]:
     """Commands write through one module, which makes untrusted text harmless for a terminal."""
     if not module.path.startswith(PRINTING) or module.path == OUTPUT:
         return
-    for node, _ in module.nodes:
+    names = (node for node, _ in module.nodes if isinstance(node, ast.Name | ast.Attribute))
+    for node in names:
         is_print = isinstance(node, ast.Name) and node.id == "print"
         stream = node.value if isinstance(node, ast.Attribute) and node.attr in WRITES else None
         name = stream.attr if isinstance(stream, ast.Attribute) else getattr(stream, "id", None)
