@@ -36,7 +36,7 @@ COMMANDS = {
     "runs": ["runs"],
     "show": ["show", "latest"],
     "compare": ["compare", "FIRST", "latest"],
-    "gate": ["gate", "latest", "--min", "0.5"],
+    "gate": ["gate", "latest", "--threshold", "0.5"],
     "gate --baseline": ["gate", "latest", "--baseline", "FIRST"],
 }
 

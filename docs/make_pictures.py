@@ -24,7 +24,7 @@ COLUMNS = 80
 BASELINE = "assay eval arithmetic.py:plain"
 COMMANDS = (
     "assay eval arithmetic.py:with_tool",
-    "assay gate latest --min 0.7 --baseline quickstart-head",
+    "assay gate latest --threshold 0.7 --baseline quickstart-head",
 )
 # Rich's own template asks another host for its font.
 TEMPLATE = """<svg viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">

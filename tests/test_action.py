@@ -190,7 +190,7 @@ def test_only_actions_of_github_are_used_and_every_input_is_documented() -> None
 
 
 def test_an_evaluation_is_reported_and_commented(runner: Runner, api: Api) -> None:
-    evaluated = runner.run("Evaluate", eval="numbers.py", gate="--min 0.9")
+    evaluated = runner.run("Evaluate", eval="numbers.py", gate="--threshold 0.9")
 
     assert evaluated.returncode == 0, evaluated.stderr
     assert runner.outputs["status"] == "0"
@@ -272,7 +272,7 @@ def test_pytest_without_an_evaluation_still_comments(runner: Runner) -> None:
     [
         ({}, "set one of the inputs"),
         ({"pytest": "evals", "eval": "evals.py"}, "set one of the inputs"),
-        ({"pytest": "evals", "gate": "--min 1"}, "`gate` is for `eval`"),
+        ({"pytest": "evals", "gate": "--threshold 1"}, "`gate` is for `eval`"),
         ({"eval": "evals.py", "report": "a\nstatus=0"}, "not the path of a file"),
         ({"eval": "evals.py", "baseline": "no.tar.gz"}, "no.tar.gz is not a bundle of one run"),
     ],

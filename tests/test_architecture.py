@@ -46,6 +46,8 @@ LIGHT = frozenset({*sys.stdlib_module_names, "assay", "lazy_loader"})
 
 TORCH_HOMES = ("train/", "providers/in_process")
 PRINTING = ("cli/",)
+OUTPUT = "cli/output.py"
+WRITES = frozenset({"write", "writelines", "buffer"})
 STREAMS = ("stdout", "stderr", "__stdout__", "__stderr__")
 COMPUTED_IMPORTS = ("__init__.py", "cli/__init__.py", "compat.py")
 """Modules that import by a name not written at the call: lazy tables, and foreign names."""
@@ -215,6 +217,19 @@ def weight(module: Module) -> Iterator[str]:
             yield f"{found.line}: {top} is imported by a door; import it in the module that uses it"
 
 
+def output(module: Module) -> Iterator[str]:
+    """Commands write through one module, which makes untrusted text harmless for a terminal."""
+    if not module.path.startswith(PRINTING) or module.path == OUTPUT:
+        return
+    names = (node for node, _ in module.nodes if isinstance(node, ast.Name | ast.Attribute))
+    for node in names:
+        is_print = isinstance(node, ast.Name) and node.id == "print"
+        stream = node.value if isinstance(node, ast.Attribute) and node.attr in WRITES else None
+        name = stream.attr if isinstance(stream, ast.Attribute) else getattr(stream, "id", None)
+        if is_print or name in STREAMS:
+            yield f"{node.lineno}: commands print through {OUTPUT} only"
+
+
 def printing(module: Module) -> Iterator[str]:
     if module.path.startswith(PRINTING):
         return
@@ -241,6 +256,7 @@ PER_MODULE: tuple[Callable[[Module], Iterator[str]], ...] = (
     door,
     computed_imports,
     weight,
+    output,
     printing,
     vague_names,
 )
@@ -324,6 +340,11 @@ REFUSED = {
     "heavy door, on a condition": ("cli/__init__.py", "if late or TYPE_CHECKING:\n    import rich"),
     "print": ("scorers/a.py", "print('scored')"),
     "print passed on": ("scorers/a.py", "show = print"),
+    "print of a command": ("cli/a.py", "print('scored', file=sys.stderr)"),
+    "print passed on by a command": ("cli/a.py", "def f(show=print): ..."),
+    "stdout of a command": ("cli/a.py", "def f():\n    sys.stdout.write('x')"),
+    "bytes of a command": ("cli/a.py", "sys.stdout.buffer.flush()"),
+    "lines of a command": ("cli/a.py", "from sys import stderr\nstderr.writelines(['x'])"),
     "stderr": ("stats/a.py", "def f():\n    sys.stderr.write('x')"),
     "utils": ("types/utils.py", ""),
     "helpers": ("scorers/helpers/a.py", ""),
@@ -347,7 +368,9 @@ ALLOWED = {
     "torch at home": ("train/a.py", "import torch"),
     "torch in process": ("providers/in_process.py", "def f():\n    import torch"),
     "lazy table": ("__init__.py", "if TYPE_CHECKING:\n    from assay.types import Sample"),
-    "print": ("cli/a.py", "print('scored', file=sys.stderr)"),
+    "print": ("cli/output.py", "print('scored', file=sys.stderr)"),
+    "files of a command": ("cli/a.py", "def f(path):\n    path.write_text('x')"),
+    "flush": ("cli/a.py", "sys.stdout.flush()\nfile.write('x')"),
     "private namesake": ("scorers/answer.py", "def _answer(): ..."),
     "text": ("types/a.py", "'print: import assay.cli'"),
 }

@@ -121,7 +121,7 @@ UNREAD = {"asyncio", "aiohttp", "psycopg", "rich.console", "assay.types.agent_se
         ["runs"],
         ["show", "latest"],
         ["compare", "FIRST", "latest"],
-        ["gate", "latest", "--min", "0.5", "--proven", "--baseline", "FIRST"],
+        ["gate", "latest", "--threshold", "0.5", "--proven", "--baseline", "FIRST"],
     ],
     ids=lambda words: words[0],
 )

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import tarfile
+from argparse import ArgumentParser
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +15,10 @@ from typing import Any, TextIO
 import pytest
 
 from assay.cli import bundle as bundle_command
+from assay.cli import eval as eval_command
 from assay.cli import main
 from assay.cli.bundle_input import open_bundle_input
+from assay.cli.eval_bundle import REFUSED_OPTIONS
 from assay.datasets.bundle_file import Bundle
 from assay.store import Store
 
@@ -356,6 +359,82 @@ def test_options_take_the_place_of_those_of_the_bundled_run(
         new, _ = store.runs()
     assert new.spec.repeats == 1
     assert new.totals.recorded == 3
+
+
+def test_each_option_that_defines_a_run_is_repeated(
+    project: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("--max-turns", "2", "--timeout-s", "9", "--seed", "4")
+    path = bundle().absolute()
+    monkeypatch.chdir(elsewhere)
+
+    assert main(["eval", "--bundle", str(path), "--trust", "--quiet"]) == 0
+
+    with Store.open(create=False) as store:
+        new, old = store.runs()
+    assert new.spec.config_fingerprint == old.spec.config_fingerprint
+
+
+REFUSED = {
+    **{f"--{name}": "x" for name in ("agent", "prompt", "scorer", "setup", "check", "judge")},
+    **{"--workspace": ".", "--dataset": "d.csv", "--split": "test", "--engine": "ray"},
+    **{"--ray-address": "127.0.0.1:1", "--ray-env": "NAME"},
+}
+# Each of the others has an effect on the run, or is about the command.
+HONOURED = set(
+    "model key_env allow_plain_http max_samples repeats max_turns concurrency timeout_s seed name "
+    "fail_on_error max_cost_usd max_run_turns max_run_tokens max_run_seconds max_run_cost_usd "
+    "session save_sessions replay replay_missing resume allow_changed_dataset take_over rescore "
+    "grace_s store json quiet bundle trust list file".split()
+)
+# `check_process_options` refuses them.
+OF_PROCESSES = {"workers", "shard", "run"}
+
+
+@pytest.mark.parametrize(("option", "value"), REFUSED.items(), ids=REFUSED)
+def test_an_option_that_a_bundle_cannot_follow_is_refused_before_the_question(
+    option: str,
+    value: str,
+    project: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run()
+    path = bundle()
+    monkeypatch.setattr("sys.stdin", None)
+
+    assert main(["eval", "--bundle", str(path), option, value]) == 2
+
+    assert f"{option} has no effect on a bundle, which repeats" in capsys.readouterr().err
+
+
+def test_every_option_of_an_evaluation_is_followed_or_refused_by_a_bundle() -> None:
+    parser = ArgumentParser()
+    eval_command.configure(parser)
+    declared = {action.dest for action in parser._actions} - {"help"}
+
+    refused = {option.removeprefix("--").replace("-", "_") for option in REFUSED}
+
+    assert set(REFUSED_OPTIONS) == refused
+    assert declared == refused | HONOURED | OF_PROCESSES
+
+
+def test_a_recording_is_found_from_the_folder_of_the_command(
+    project: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run()
+    path = bundle().absolute()
+    calls = elsewhere / "calls.jsonl"
+    assert main(["runs", "record", "latest", "-o", str(calls)]) == 0
+    monkeypatch.chdir(elsewhere)
+
+    words = ["--bundle", str(path), "--trust", "--quiet", "--replay", "calls.jsonl"]
+    assert main(["eval", *words]) == 0
+
+    with Store.open(create=False) as store:
+        new, _ = store.runs()
+    assert new.totals.recorded == 6
+    assert new.spec.config["replay"]
 
 
 def test_failed_samples_are_bundled_and_imported(

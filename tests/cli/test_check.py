@@ -121,8 +121,8 @@ def test_a_check_is_a_run_that_can_be_gated_and_resumed(
         run = store.run(run_id)
         assert (run.spec.name, run.row().status) == ("politeness", "completed")
         assert [sample.reward for sample in run.samples()] == [1.0, 0.0]
-    assert assay_main(["gate", run_id, "--min", "0.4"]) == 0
-    assert assay_main(["gate", run_id, "--min", "0.9"]) == 1
+    assert assay_main(["gate", run_id, "--threshold", "0.4"]) == 0
+    assert assay_main(["gate", run_id, "--threshold", "0.9"]) == 1
     assert main(given(name="politeness", resume=run_id)) == 1
     (folder / "checks.yaml").write_text(YES_ONLY + COST)
     with pytest.raises(ConfigError, match="score_fn"):

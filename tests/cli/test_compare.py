@@ -306,3 +306,21 @@ def test_equal_configurations_differ_in_nothing(monkeypatch: pytest.MonkeyPatch)
     found = ConfigDifference((), (), (), None)
 
     assert shown(monkeypatch, found) == ["differ in     nothing of their configurations"]
+
+
+@pytest.mark.parametrize("columns", ["1", "36", "50", "52"])
+def test_wide_scores_beside_long_ids_are_shown_in_a_narrow_terminal(
+    columns: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ids = [f"a-long-id-of-sample-{number}" for number in range(6)]
+    store = tmp_path / "a.db"
+    a = record(store, *samples(**dict.fromkeys(ids, -1.23456e100)))
+    b = record(store, *samples(**dict.fromkeys(ids, -2.34567e100)))
+    monkeypatch.setenv("COLUMNS", columns)
+
+    assert main(given(store, a, b)) == 0
+
+    assert "-1.23456e+100 -> -2.34567e+100  a-lo" in capsys.readouterr().out

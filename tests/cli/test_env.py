@@ -128,7 +128,7 @@ def test_a_token_from_the_environment_is_demanded_also_on_loopback(
 
 
 def test_options_reach_the_server(settings: list[ServerSettings]) -> None:
-    main(["env", "serve", "calculator", "--port", "81", "--capacity", "5", "--idle", "1.5"])
+    main(["env", "serve", "calculator", "--port", "81", "--capacity", "5", "--idle-s", "1.5"])
 
     assert (settings[0].port, settings[0].capacity, settings[0].idle_s) == (81, 5, 1.5)
     assert settings[0].name == "calculator"
@@ -148,7 +148,7 @@ def test_a_wrong_command_line_is_refused(
     assert "hint:" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("option", ["--capacity", "--idle"])
+@pytest.mark.parametrize("option", ["--capacity", "--idle-s"])
 def test_impossible_bounds_are_refused(
     option: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

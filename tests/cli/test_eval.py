@@ -65,6 +65,19 @@ def test_a_run_ends_with_its_summary_and_the_next_commands(
     assert printed.err.startswith(f"run {run}\na word of the scorer\n")
 
 
+def test_a_run_is_compared_with_the_one_before(
+    write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words in ([], ["--name", "other"], []):
+        assert main(["eval", write(), *words]) == 0
+
+    with newest() as store:
+        last, other, first = (row.id for row in store.runs())
+    assert capsys.readouterr().out.endswith(f"  assay compare {first} {last}\n")
+    assert main(["eval", write(), "--resume", other, "--name", "other"]) == 0
+    assert capsys.readouterr().out.endswith(f"  assay compare OTHER_RUN {other}\n")
+
+
 def test_json_is_one_object_whatever_the_users_code_prints(
     write: Write, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -172,7 +185,7 @@ def test_a_bug_during_a_run_is_not_hidden(
     [
         (["--model", "gpt"], "a model string has the form `provider:model`"),
         (["--max-samples", "0"], "argument --max-samples: '0' is not a number of 1 or more"),
-        (["--grace", "-1"], "argument --grace: '-1' is not a number of seconds"),
+        (["--grace-s", "-1"], "argument --grace-s: '-1' is not a number of seconds"),
         (["--resume", "none"], "run 'none' does not exist"),
         (["--resume"], "the store contains no runs"),
         (["--take-over"], "--take-over has no effect without --resume"),

@@ -207,7 +207,7 @@ def test_a_metric_whose_low_values_are_good_is_compared_and_gated_by_its_directi
     assert conclusion == "worse"
     assert main(["gate", silent, "--baseline", talks]) == 1
     assert main(["gate", talks, "--baseline", silent]) == 0
-    assert main(["gate", talks, "--min", "0.5"]) == 2
+    assert main(["gate", talks, "--threshold", "0.5"]) == 2
     assert "a threshold does not apply: low scores are good" in capsys.readouterr().err
 
     (talks, silent), conclusion = run_both("wordy.py:words")

@@ -99,7 +99,7 @@ def test_workers_judge_a_file_or_a_run_between_them(
 def test_workers_whose_judge_is_refused_end_with_a_way_to_resume(folder: Path) -> None:
     script(REFUSED)
 
-    with pytest.raises(InconclusiveError, match=r"--workers 2 .*--resume latest"):
+    with pytest.raises(InconclusiveError, match=r"--workers 2 .*--resume judge-"):
         run("samples.jsonl", "--workers", "2", "--concurrency", "2")
 
 
@@ -141,13 +141,13 @@ def test_a_refused_key_ends_the_run_and_says_how_to_go_on(folder: Path) -> None:
     script(REFUSED)
 
     with pytest.raises(
-        InconclusiveError, match=r"Resume with:\n  assay judge samples.* --resume latest"
+        InconclusiveError, match=r"Resume with:\n  assay judge samples.* --resume judge-"
     ):
         run()
 
     old = record(folder / ".assay" / "assay.db", *samples(a=0.0))
     with pytest.raises(
-        InconclusiveError, match=rf"Resume with:\n  assay judge {old} .*--resume latest"
+        InconclusiveError, match=rf"Resume with:\n  assay judge {old} .*--resume judge-"
     ):
         run("latest")
 

@@ -17,6 +17,7 @@ from rich.cells import cell_len
 
 from assay.cli.output import (
     Styled,
+    ask_yes_or_no,
     cut,
     format_fields,
     format_lines,
@@ -87,6 +88,13 @@ def test_text_is_cut_to_the_columns_there_are(text: str, shown: str) -> None:
     assert cut(text, 10) == shown
 
 
+@pytest.mark.parametrize("columns", [1, 0, -1, -40])
+@pytest.mark.parametrize("text", ["漢字", "a\u0301", "long enough", ""])
+def test_text_is_cut_where_no_column_is_left(text: str, columns: int) -> None:
+    assert cell_len(cut(text, columns)) <= max(columns, 0)
+    assert cell_len(pad(text, columns)) <= max(columns, 0)
+
+
 def test_padding_counts_columns_and_not_characters() -> None:
     assert pad("漢", 4) == "漢  "
     assert pad("a", 4) == "a   "
@@ -130,6 +138,42 @@ def test_no_stream_at_all_counts_as_one_of_few_characters(
     monkeypatch.setattr(sys, "stdout", None)
 
     assert is_ascii_only()
+
+
+@pytest.mark.parametrize("closed", ["stdout", "stderr"])
+def test_a_stream_that_was_never_open_is_left_alone(closed: str, tmp_path: Path) -> None:
+    # With file=None, `print` would write a message between the lines of the result.
+    script = (
+        "from argparse import Namespace\n"
+        "from assay.cli.output import print_message, print_report\n"
+        "print_report(Namespace(json=True), [], {'a': 1})\n"
+        "print_message('a note')\n"
+    )
+    number = {"stdout": 1, "stderr": 2}[closed]
+    ended = subprocess.run(
+        ["bash", "-c", f'exec "$@" {number}>&-', "-", sys.executable, "-c", script],
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+    )
+
+    assert ended.returncode == 0
+    assert ended.stdout == ("" if closed == "stdout" else '{\n  "a": 1\n}\n')
+    assert ended.stderr == ("" if closed == "stderr" else "a note\n")
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"), [("y\n", True), ("YES\n", True), ("no\n", False), ("", False)]
+)
+def test_only_a_yes_is_a_yes(
+    answer: str, expected: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", StringIO(answer))
+
+    assert ask_yes_or_no("Run \x1b[2J it?") is expected
+
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == ("", "Run \ufffd[2J it? [y/N] ")
 
 
 SCRIPT = """

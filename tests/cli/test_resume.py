@@ -1,5 +1,7 @@
-"""The command that goes on with a run."""
+"""The commands to run next: they work as they are pasted, and contain no password."""
 
+import os
+import subprocess
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable
 from types import ModuleType
@@ -11,7 +13,35 @@ import assay.cli.certify_run
 import assay.cli.eval
 import assay.cli.judge
 import assay.cli.resume
-from assay.cli.resume import build_resume_command, redact_option_value
+from assay.cli.output import sanitize_lines
+from assay.cli.resume import (
+    build_next_command,
+    build_resume_command,
+    join_command,
+    redact_option_value,
+)
+
+ADDRESS = "postgresql://me:canary@db/x?sslmode=require"
+
+
+def run_in_shell(command: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    """Run a command in bash, where `assay` prints its arguments, each ended by a NUL."""
+    script = f"assay() {{ printf '%s\\0' \"$@\"; }}\n{command}"
+    known = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}
+    return subprocess.run(
+        ["bash", "-c", script], env={**known, **environment}, capture_output=True, timeout=60
+    )
+
+
+def read_words(command: str, **environment: str) -> list[str]:
+    ended = run_in_shell(command, **environment)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout.decode("utf-8", "surrogatepass").split("\0")[:-1]
+
+
+@pytest.fixture(autouse=True)
+def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ASSAY_STORE", raising=False)
 
 
 def given(**options: Any) -> Namespace:
@@ -76,7 +106,7 @@ def test_each_option_of_an_evaluation_is_repeated_or_not_about_the_run() -> None
         *("help", "file", "bundle", "trust", "list"),  # the evaluation itself
         *("resume", "rescore", "take_over", "allow_changed_dataset"),  # how it is resumed
         *("shard", "run"),  # which name the run themselves
-        *("json", "quiet", "grace"),
+        *("json", "quiet", "grace_s"),
     }
 
 
@@ -98,3 +128,93 @@ def test_every_repeated_option_is_one_of_its_command(
     declared = {word for action in parser._actions for word in action.option_strings}
 
     assert {f"--{name.replace('_', '-')}" for name in options} <= declared
+
+
+HOSTILE = [
+    "a b",
+    "it's",
+    '$HOME `id` "x" \\\\',
+    "!history",
+    "*?[a]{b,c}",
+    "#2",
+    "~",
+    "",
+    "two\nlines\there",
+    "esc\x1b[31m\x07 \x7f \x9b2J",
+    "\u202eright to left\u2028",
+    "漢字 e\u0301 \U0001f468\u200d\U0001f469",
+    "a'\x00b".replace("\x00", "\x01") + "f",
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_shell_reads_each_word_as_it_was(text: str) -> None:
+    command = join_command(["assay", "show", text, "end"])
+
+    assert read_words(command) == ["show", text, "end"]
+    # So that the terminal shows the command as it is.
+    assert sanitize_lines(command) == command
+    assert "\n" not in command
+
+
+def test_the_next_command_names_the_store() -> None:
+    assert build_next_command(given(), "show", "a run") == "assay show 'a run'"
+    assert build_next_command(given(store=""), "show", "r") == "assay show r"
+
+    command = build_next_command(given(store="my store.db"), "show", "r", "-x")
+
+    assert read_words(command) == ["show", "r", "--store", "my store.db", "--", "-x"]
+
+
+@pytest.mark.parametrize(
+    "address", ["postgresql://db/team", "postgresql://me@db:5432/team", "postgresql:///team"]
+)
+def test_an_address_without_a_secret_is_part_of_the_command(address: str) -> None:
+    command = build_next_command(given(store=address), "show", "r")
+
+    assert read_words(command) == ["show", "r", "--store", address]
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        ADDRESS,
+        "postgresql://me:canary@db/x",
+        "postgresql://db/x?password=canary",
+        "postgresql:/me:canary@db/x",
+        "postgres+psycopg:me:canary@db/x",
+    ],
+)
+def test_a_password_is_taken_from_the_variable_of_the_store(address: str) -> None:
+    for command in (
+        build_next_command(given(store=address), "show", "r"),
+        build_resume_command(given(store=address), "r"),
+    ):
+        assert "canary" not in command
+        words = read_words(command, ASSAY_STORE=address)
+        assert words[words.index("--store") + 1] == address
+
+
+def test_a_shell_without_the_variable_runs_nothing() -> None:
+    ended = run_in_shell(build_next_command(given(store=ADDRESS), "show", "r"))
+
+    assert ended.returncode != 0
+    assert ended.stdout == b""
+    assert b"ASSAY_STORE" in ended.stderr
+
+
+def test_a_store_that_a_variable_names_is_named_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEAM_DATABASE", ADDRESS)
+    command = build_next_command(given(store=ADDRESS), "show", "r")
+    monkeypatch.setenv("ASSAY_STORE", ADDRESS)
+    known = build_next_command(given(store=ADDRESS), "show", "r")
+
+    assert "canary" not in command
+    assert read_words(command, TEAM_DATABASE=ADDRESS) == ["show", "r", "--store", ADDRESS]
+    assert known == "assay show r"
+
+
+def test_values_that_start_with_a_dash_are_values() -> None:
+    command = build_resume_command(given(name="-first", seed=-5), "r")
+
+    assert read_words(command)[2:4] == ["--seed=-5", "--name=-first"]

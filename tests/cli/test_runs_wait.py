@@ -46,7 +46,7 @@ def test_failed_samples_make_it_inconclusive(tmp_path: Path) -> None:
 def test_an_unfinished_run_is_given_up_after_the_timeout(tmp_path: Path) -> None:
     write_run(tmp_path, scored(0))
 
-    done = call_main(tmp_path, "runs", "wait", "run-1", "--store", "a.db", "--timeout", "0.01")
+    done = call_main(tmp_path, "runs", "wait", "run-1", "--store", "a.db", "--timeout-s", "0.01")
 
     assert done.returncode == 3
     assert "1 of 2 recorded; no process executes it" in done.stderr
@@ -56,7 +56,7 @@ def test_a_run_that_does_not_exist_is_refused_or_waited_for(tmp_path: Path) -> N
     write_run(tmp_path, scored(0))
 
     typo = call_main(tmp_path, "runs", "wait", "nightly", "--store", "a.db")
-    early = call_main(tmp_path, "runs", "wait", "nightly", "--store", "a.db", "--timeout", "0.01")
+    early = call_main(tmp_path, "runs", "wait", "nightly", "--store", "a.db", "--timeout-s", "0.01")
 
     assert (typo.returncode, early.returncode) == (2, 3)
     assert "run 'nightly' does not exist after 0.01 s" in early.stderr
@@ -94,7 +94,7 @@ def test_a_run_that_was_aborted_before_is_waited_for_until_the_timeout(
         write_run(tmp_path, scored(0), scored(1))
 
     replace_sleep(monkeypatch, restart)
-    done = call_main(tmp_path, "runs", "wait", "run-1", "--store", "a.db", "--timeout", "60")
+    done = call_main(tmp_path, "runs", "wait", "run-1", "--store", "a.db", "--timeout-s", "60")
 
     assert done.returncode == 0, done.stderr
 
@@ -113,7 +113,7 @@ def test_a_run_that_is_aborted_while_it_is_waited_for_has_ended(
                 executing.append(store.join_run(spec(total=2), shard="1/1"))
 
         replace_sleep(monkeypatch, join_then_abort)
-        done = call_main(tmp_path, "runs", "wait", "run-1", "--store", "a.db", "--timeout", "600")
+        done = call_main(tmp_path, "runs", "wait", "run-1", "--store", "a.db", "--timeout-s", "600")
 
     assert done.returncode == 3
     assert "was aborted" in done.stderr
@@ -148,7 +148,7 @@ def test_waiting_without_any_process_is_reported_once(
     monkeypatch.setattr("assay.cli.runs_wait._IDLE_S", -1.0)
     monkeypatch.setattr("assay.cli.runs_wait._POLL_S", 0.01)
 
-    done = call_main(tmp_path, "runs", "wait", "run-1", "--store", "a.db", "--timeout", "0.2")
+    done = call_main(tmp_path, "runs", "wait", "run-1", "--store", "a.db", "--timeout-s", "0.2")
 
     assert done.stderr.count("no process executes run 'run-1'; waiting for its shards") == 1
 

@@ -49,6 +49,11 @@ def listed(printed: str, title: str) -> list[str]:
     return [line.split()[-1] for line in heads]
 
 
+def find_newest(store: Path) -> str:
+    with Store.open(store) as opened:
+        return opened.run().id
+
+
 def test_the_worst_samples_come_first(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(given(store)) == 0
 
@@ -60,7 +65,7 @@ def test_the_worst_samples_come_first(store: Path, capsys: pytest.CaptureFixture
     assert "  scorer failed  broken?  " in printed
     assert f"{' ' * 17}reason    RuntimeError: the scorer broke \ufffd[2J\n" in printed
     assert f"{' ' * 17}answer    yes\n{' ' * 17}reason    because of bad\n" in printed
-    assert f"  assay show latest broken --store {store}" in printed
+    assert f"  assay show {find_newest(store)} broken --store {store}" in printed
 
 
 def test_the_newest_run_is_shown_by_default(
@@ -84,7 +89,7 @@ def test_the_score_comes_first_and_the_reasons_are_on_the_first_screen(
     assert lines[start + 1 : start + 4] == [
         "  1 x scorer: RuntimeError: the scorer broke \ufffd[2J",
         "      such as broken?",
-        f"      assay show latest broken --store {store}",
+        f"      assay show {find_newest(store)} broken --store {store}",
     ]
     assert lines[start + 4] == "reasons for scores below 1.000"
     assert start + 4 <= 24
@@ -98,7 +103,7 @@ def test_reasons_of_results_that_were_not_judged_are_on_the_first_screen(
         reason = "wrong" if is_valid else "the judge refused"
         return EvaluateResult(score=0.0, is_score_valid=is_valid, reason=reason)
 
-    record(store, *(conversation(str(n)) for n in range(20)), score_fn=give_up)
+    run = record(store, *(conversation(str(n)) for n in range(20)), score_fn=give_up)
     monkeypatch.setenv("ASSAY_STORE", str(store))
 
     main(given(store, store=None))
@@ -107,7 +112,7 @@ def test_reasons_of_results_that_were_not_judged_are_on_the_first_screen(
     start = screen.index("reasons for results that were not judged")
     assert screen[start + 1 : start + 3] == [
         "  5 x the judge refused",
-        "      such as 0?  assay show latest 0",
+        f"      such as 0?  assay show {run} 0",
     ]
     assert "reasons for scores below 1.000" in screen
 
@@ -122,7 +127,7 @@ def test_the_first_screen_has_score_interval_failures_and_reasons_of_low_scores(
         kinds = (f"the answer '{number}' is not 'x'", "far too long " * 40, "empty")
         return EvaluateResult(score=0.0, reason=kinds[number % 3])
 
-    record(store, *(conversation(str(n)) for n in range(20)), score_fn=give_reason)
+    run = record(store, *(conversation(str(n)) for n in range(20)), score_fn=give_reason)
     monkeypatch.setenv("ASSAY_STORE", str(store))
 
     main(given(store, store=None))
@@ -132,7 +137,7 @@ def test_the_first_screen_has_score_interval_failures_and_reasons_of_low_scores(
     assert any(line.startswith("  2 x scorer: RuntimeError: A broke") for line in screen)
     low = screen[screen.index("reasons for scores below 1.000") :]
     assert low[1] == "  5 x the answer '…' is not '…' (mean 0.000)"
-    assert low[2] == "      such as 6?  assay show latest 6"
+    assert low[2] == f"      such as 6?  assay show {run} 6"
     assert low[3].startswith("  5 x far too long far too long")
     assert max(map(cell_len, screen)) <= 80
 
@@ -144,14 +149,14 @@ def test_the_command_of_an_example_shows_the_repeat_with_the_low_score(
         return EvaluateResult(score=float(sample.rollout_id != "a#2"), reason="unstable")
 
     monkeypatch.setenv("COLUMNS", "200")
-    record(store, *samples(a=1.0), repeats=3, score_fn=fail_last)
+    run = record(store, *samples(a=1.0), repeats=3, score_fn=fail_last)
 
     main(given(store))
 
     lines = capsys.readouterr().out.splitlines()
     (example,) = [line for line in lines if line.startswith("      such as a?  ")]
     command = shlex.split(example.split("  ")[-1])
-    assert command[:4] == ["assay", "show", "latest", "a#2"]
+    assert command[:4] == ["assay", "show", run, "a#2"]
     assert shlex.split(lines[-1]) == command
     assert run_command(command[1:]) == 0
     assert "unstable" in capsys.readouterr().out

@@ -7,7 +7,6 @@ import pytest
 
 from assay.cli.store_option import (
     add_store_option,
-    build_next_command,
     find_store_location,
     open_store,
 )
@@ -51,17 +50,6 @@ def test_reading_makes_no_store(tmp_path: Path) -> None:
         open_store(given("--store", str(tmp_path / "none.db")))
 
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_next_command_names_the_store_without_its_password() -> None:
-    assert build_next_command(given(), "show", "a run") == "assay show 'a run'"
-
-    shown = build_next_command(given("--store", "a.db"), "show", "r", "-x")
-    assert shown == "assay show r --store a.db -- -x"
-
-    shown = build_next_command(given("--store", "postgresql://me:pass@db/team"), "show", "r")
-
-    assert shown == "assay show r --store 'postgresql://***@db/team'"
 
 
 def test_the_folder_of_a_project_stands_for_its_store(tmp_path: Path) -> None:

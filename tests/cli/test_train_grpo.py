@@ -159,7 +159,7 @@ def test_held_out_samples_are_evaluated_and_stop_the_training(
 
 
 def test_json_is_the_same_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("--json", "--quiet", "--steps", "1", "-o", "elsewhere") == 0
+    assert run("--json", "--quiet", "--num-steps", "1", "-o", "elsewhere") == 0
 
     found = json.loads(capsys.readouterr().out)
     assert (found["steps"], found["model"], found["exit_status"]) == (1, "elsewhere/model", 0)
@@ -169,11 +169,11 @@ def test_json_is_the_same_and_nothing_else(capsys: pytest.CaptureFixture[str]) -
 def test_it_goes_on_where_it_stopped_and_refuses_to_begin_twice(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert run("--steps", "1") == 0
-    assert run("--steps", "2") == 2
+    assert run("--num-steps", "1") == 0
+    assert run("--num-steps", "2") == 2
     assert "the folder already contains a training" in capsys.readouterr().err
 
-    assert run("--steps", "2", "--resume", "--json") == 0
+    assert run("--num-steps", "2", "--resume", "--json") == 0
 
     out, err = capsys.readouterr()
     assert json.loads(out)["steps"] == 2
@@ -186,7 +186,7 @@ def test_a_training_in_which_nothing_could_be_judged_is_no_success(
     broken = FILE.replace("score_fn = looked_and_said", "score_fn = lambda sample: 1 / 0")
     (folder / "lamp_training.py").write_text(broken)
 
-    assert run("--steps", "1") == 3
+    assert run("--num-steps", "1") == 3
 
     out, err = capsys.readouterr()
     assert "12 failed" in out
@@ -292,18 +292,18 @@ def read_until(process: "subprocess.Popen[str]", words: str) -> None:
 
 
 def test_ctrl_c_keeps_a_checkpoint_and_tells_how_to_go_on(folder: Path) -> None:
-    process = started("--steps", "100000", "--grace", "0.1")
+    process = started("--num-steps", "100000", "--grace-s", "0.1")
     read_until(process, "checkpoint")
 
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=120)
 
     assert process.returncode == 130
-    assert "assay train grpo lamp_training.py --steps 100000 --resume" in err
+    assert "assay train grpo lamp_training.py --num-steps 100000 --resume" in err
     steps = int(dict(line.split(maxsplit=1) for line in out.splitlines()[:1])["steps"])
     saved = sorted(path.name for path in (folder / "out" / "checkpoints").iterdir())
     assert saved[-1] == f"step-{steps:06}"
-    assert run("--steps", str(steps + 1), "--resume") == 0
+    assert run("--num-steps", str(steps + 1), "--resume") == 0
 
 
 def metrics(**fields: object) -> StepMetrics:

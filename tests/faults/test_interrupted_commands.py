@@ -199,7 +199,7 @@ def test_asked_twice_it_does_not_wait_for_a_store_that_is_locked(
 def test_when_the_grace_time_is_over_what_is_still_in_flight_is_ended(
     file: Path, store: Path, server: MisbehavingServer, gate: Gate, start: Start
 ) -> None:
-    command = start(assay("eval", file, "--store", store, "--json", "--grace", "0.2"))
+    command = start(assay("eval", file, "--store", store, "--json", "--grace-s", "0.2"))
     server.wait_until(lambda: server.at_once == len(HELD) or command.has_ended)
 
     asked_to_end(command, signal.SIGTERM, "stopping: samples in flight")

@@ -379,7 +379,7 @@ def test_shards_in_processes_of_their_own_finish_one_run(
 
     shards = [shard(number) for number in (1, 2, 3)]
     wait_for_recorded(store, 60)
-    waiting = start(assay("runs", "wait", "nightly", "--timeout", 300, "--store", store))
+    waiting = start(assay("runs", "wait", "nightly", "--timeout-s", 300, "--store", store))
     shards[1].kill()
     again = shard(2)
 

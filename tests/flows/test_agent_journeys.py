@@ -58,8 +58,8 @@ def test_an_existing_function_is_evaluated_changed_compared_and_gated(folder: Pa
     compared = assay(folder, "compare", first["run"], second["run"])
     assert "Quito" in compared
     assert "Lima" in compared
-    assay(folder, "gate", second["run"], "--min", "0.9")
-    assay(folder, "gate", first["run"], "--min", "0.9", status=1)
+    assay(folder, "gate", second["run"], "--threshold", "0.9")
+    assay(folder, "gate", first["run"], "--threshold", "0.9", status=1)
 
 
 class _Service(BaseHTTPRequestHandler):

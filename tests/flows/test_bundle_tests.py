@@ -150,8 +150,18 @@ def test_options_of_runs_are_refused_for_tests(
     assert bundle("--code", "x.py") == 2
     assert "--code applies to a run, not to a summary" in capsys.readouterr().err
     assert bundle() == 0
-    assert main(["eval", "--bundle", "x.tar.gz", "--trust", "--repeats", "2"]) == 2
-    assert "--repeats has no effect on the tests of a bundle" in capsys.readouterr().err
+    refused = (
+        *(["--repeats", "2"], ["--max-turns", "2"], ["--max-run-turns", "2"], ["--grace-s", "1"]),
+        *(["--workspace", "."], ["--dataset", "d.csv"], ["--judge", "mock:echo"], ["--seed", "0"]),
+        *(["--engine", "ray"], ["--ray-env", "NAME"], ["--replay-missing", "live"], ["--resume"]),
+    )
+    for words in refused:
+        assert main(["eval", "--bundle", "x.tar.gz", *words]) == 2
+        told = capsys.readouterr().err
+        assert f"{words[0]} has no effect on the tests of a bundle" in told
+        assert "runs on this machine" not in told
+    assert main(["eval", "--bundle", "x.tar.gz", "--trust", "--replay", "run-1"]) == 2
+    assert "--replay run-1 is not a file" in capsys.readouterr().err
 
 
 def test_a_file_that_is_no_summary_is_refused(

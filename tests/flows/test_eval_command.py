@@ -126,14 +126,14 @@ def test_a_run_is_recorded_shown_compared_and_gated(tmp_path: Path) -> None:
     assert "40: 0 better, 0 worse, 40 the same" in compared.stdout
     assert [each.returncode for each in (listed, shown, transcript, compared)] == [0, 0, 0, 0]
 
-    gates = [run_process(tmp_path, "gate", "latest", "--min", bar) for bar in ("0.75", "0.8")]
+    gates = [run_process(tmp_path, "gate", "latest", "--threshold", bar) for bar in ("0.75", "0.8")]
     assert [gate.returncode for gate in gates] == [0, 1]
     assert "threshold     failed: mean 0.750 is below 0.800" in gates[1].stdout
     assert call_main(tmp_path, "gate", "latest", "--baseline", before).returncode == 0
 
 
 def test_commands_without_a_store_say_what_makes_one(tmp_path: Path) -> None:
-    for words in (["runs"], ["show", "latest"], ["compare", "a", "b"], ["gate", "a", "--min", "1"]):
+    for words in (["runs"], ["show", "latest"], ["compare", "a", "b"], ["gate", "a"]):
         done = call_main(tmp_path, *words)
 
         assert (done.returncode, done.stdout) == (3, "")
@@ -213,7 +213,7 @@ def test_a_second_signal_stops_now_and_the_store_stays_consistent(tmp_path: Path
 def test_the_grace_time_ends_what_takes_too_long(tmp_path: Path) -> None:
     write(tmp_path)
     (tmp_path / "hold").touch()
-    process = started(tmp_path, "--grace", "0.1")
+    process = started(tmp_path, "--grace-s", "0.1")
     wait_until_noted(tmp_path / "begun.txt", 2, process)
 
     process.send_signal(signal.SIGINT)
@@ -230,7 +230,7 @@ def test_a_scorer_that_does_not_return_cannot_hold_the_process(tmp_path: Path) -
     text = (tmp_path / "sums.py").read_text() + f"\nimport dataclasses, time\n{blocking}"
     text += "config = dataclasses.replace(config, score_fn=score)\n"
     (tmp_path / "sums.py").write_text(text)
-    process = started(tmp_path, "--grace", "0.1")
+    process = started(tmp_path, "--grace-s", "0.1")
     wait_until_noted(tmp_path / "begun.txt", 1, process)
 
     process.send_signal(signal.SIGINT)

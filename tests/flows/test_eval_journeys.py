@@ -84,7 +84,7 @@ def test_ctrl_c_keeps_the_runs_and_the_printed_command_completes_them(tmp_path: 
         "        threading.Event().wait()\n"
         "    return sample.messages[-1].text\n"
     )
-    words = ("eval", "questions.csv", "--scorer", "exact_answer", "--grace", "0")
+    words = ("eval", "questions.csv", "--scorer", "exact_answer", "--grace-s", "0")
     agents = ("mock:echo", "agents.py:answer", "cmd:cat")
 
     first = run_process(tmp_path, *words, *(word for each in agents for word in ("--agent", each)))

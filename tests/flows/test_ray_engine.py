@@ -454,7 +454,7 @@ def test_a_training_has_the_rewards_of_one_process_though_worker_and_driver_are_
 def test_a_training_is_evaluated_on_the_cluster(
     nodes: RayNodes, database: str, policy: None, project: Path
 ) -> None:
-    held_out = ("--eval-dataset", "questions.jsonl", "--eval-every", "1", "--steps", "1")
+    held_out = ("--eval-dataset", "questions.jsonl", "--eval-every", "1", "--num-steps", "1")
     words = ("--store", database, "--workers", "2", *held_out)
 
     ended = Driver(project, nodes, *words, command=("train", "grpo", "training.py")).end()

@@ -121,7 +121,7 @@ def test_each_task_executes_its_shard_and_the_run_is_complete(
     assert [each.ended() for each in tasks] == [0] * COUNT, tasks[0].stderr
     assert count_recorded(folder) == 60
     run_id = re.findall(r"run +(nightly-\S+):", tasks[0].stdout)[0]
-    wait = start("assay", "runs", "wait", run_id, "--timeout", "60", "--store", "store.db")
+    wait = start("assay", "runs", "wait", run_id, "--timeout-s", "60", "--store", "store.db")
     assert wait.ended() == 0, wait.stderr
     assert "samples       60, 60 judged" in wait.stdout
     if (log := folder / "srun.log").exists():

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assay.runner import RunReport, build_run_report, run_report
+from assay.runner import RunReport, build_run_report, list_worst, run_report
 from assay.runner.run_report import normalize_reason
 from assay.store import RunSpec, Store
 from assay.types import EvaluateResult, Sample, Status
@@ -143,6 +143,19 @@ def test_on_an_unknown_scale_the_best_score_of_the_run_is_not_low(tmp_path: Path
     low = report_of(tmp_path / "a.db").low_scores
 
     assert (low.best, low.results) == (7.5, 1)
+
+
+def test_the_worst_samples_are_listed_without_those_of_the_best_score(tmp_path: Path) -> None:
+    record(tmp_path / "a.db", *samples(best=5.0, low=1.0, broken="broken", fair=3.0), bounds=(1, 5))
+
+    with Store.open(tmp_path / "a.db") as store:
+        run = store.run()
+        summary = build_run_report(run).summary
+        worst = list_worst(run, limit=9, summary=summary)
+        lowest = list_worst(run, limit=9)
+
+    assert [each.name for each in worst] == ["broken", "low", "fair"]
+    assert [each.name for each in lowest] == ["broken", "low", "fair", "best"]
 
 
 def test_where_low_scores_are_good_high_ones_have_reasons(tmp_path: Path) -> None:

@@ -66,6 +66,12 @@ def test_foreign_text_is_cut_with_a_mark_by_columns() -> None:
     assert clean_text("abcdefg", 6) == "abcde…"
     assert clean_text("漢字漢字", 5) == "漢字…"
     assert pad_text("漢", 4) == "漢  "
+    assert clean_text("漢字", 0) == clean_text("漢字", -3) == pad_text("漢字", -3) == ""
+
+
+def test_a_long_text_is_cut_in_the_time_that_its_length_takes() -> None:
+    # One character after the other would take hours.
+    assert clean_text("a" * 3_000_000, 5) == "aaaa…"
 
 
 def test_long_words_wrap_under_themselves() -> None:

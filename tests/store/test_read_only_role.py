@@ -51,7 +51,7 @@ def reader_url(postgresql_server: str) -> Iterator[str]:
         ["runs", "wait", "run-1"],
         ["show", "run-1"],
         ["compare", "run-1", "run-2"],
-        ["gate", "run-1", "--min", "0.5"],
+        ["gate", "run-1", "--threshold", "0.5"],
         ["export", "sample", "run-1", "-o", "out.jsonl"],
         ["runs", "copy", "run-1", "--to", "copy.db"],
         ["sessions"],

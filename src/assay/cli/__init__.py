@@ -71,28 +71,49 @@ _DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _OVERRIDABLE_OPTIONS = frozenset({"rubric"})
 
 
-class _StoreOnce(Action):
-    """Stores the value of an option, and refuses a second value as ambiguous."""
+class _Store(Action):
+    """Stores the value of an option; the last one counts, but not beside the option's old name."""
 
-    _given = False
+    _may_repeat = True
+    _given: str | None = None
 
     def __call__(
         self, parser: ArgumentParser, namespace: Namespace, values: Any, option: str | None = None
     ) -> None:
-        if option is not None and self._given and self.dest not in _OVERRIDABLE_OPTIONS:
-            raise ArgumentError(self, "the option is given more than once; pass it once")
-        self._given = option is not None
+        if option is not None and self._given is not None:
+            former = {option, self._given}.difference(self.option_strings)
+            if former and option != self._given:
+                text = f"{min(former)} is the old name of this option; pass one of the two"
+                raise ArgumentError(self, text)
+            if not self._may_repeat and self.dest not in _OVERRIDABLE_OPTIONS:
+                raise ArgumentError(self, "the option is given more than once; pass it once")
+        self._given = option
         setattr(namespace, self.dest, values)
+
+
+class _StoreOnce(_Store):
+    """Stores the value of an option, and refuses a second value as ambiguous."""
+
+    _may_repeat = False
 
 
 class _Parser(ArgumentParser):
     """Raises `ConfigError` for a wrong command line, where argparse would exit."""
 
+    _store_action: type[Action] = _Store
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        for name in (None, "store"):
+            self.register("action", name, self._store_action)
+
     def error(self, message: str) -> NoReturn:
         hint = f"see `{self.prog} --help`"
         if message.startswith("unrecognized arguments: -"):
             wrong = message.split()[2].partition("=")[0]
-            if close := get_close_matches(wrong, self._option_string_actions, n=1):
+            # Not the keys: a former name of an option is not suggested.
+            known = {name for each in self._actions for name in each.option_strings}
+            if close := get_close_matches(wrong, sorted(known), n=1):
                 hint = f"did you mean {close[0]}? {hint.capitalize()}"
         raise ConfigError(message, where=self.prog, hint=hint)
 
@@ -100,10 +121,7 @@ class _Parser(ArgumentParser):
 class _StoreOnceParser(_Parser):
     """Refuses an option that is given twice, unless the option collects values."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        for name in (None, "store"):
-            self.register("action", name, _StoreOnce)
+    _store_action = _StoreOnce
 
 
 def main(argv: Sequence[str] | None = None) -> int:

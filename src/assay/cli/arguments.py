@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from math import inf, isfinite
-from typing import Protocol
+from typing import Any, Protocol
 
+DEFAULT_GRACE_S = 30.0
 _DURATION_UNITS = {
     "m": timedelta(minutes=1),
     "h": timedelta(hours=1),
@@ -52,6 +53,13 @@ def add_count(parser: ArgumentParser, name: str, help: str, *, default: int | No
     parser.add_argument(name, type=parse_count, default=default, metavar="N", help=text)
 
 
+def add_renamed_option(parser: ArgumentParser, name: str, former: str, **settings: Any) -> None:
+    """Declare an option whose `former` name still works, but is not listed in the help."""
+    action = parser.add_argument(name, former, **settings)
+    # Help, messages and suggestions read this list; parsing does not.
+    action.option_strings = [name]
+
+
 def add_report_to_option(parser: ArgumentParser) -> None:
     """Declare `--report-to`, the trackers of a training."""
     parser.add_argument(
@@ -64,13 +72,15 @@ def add_report_to_option(parser: ArgumentParser) -> None:
 
 
 def add_grace_option(parser: ArgumentParser, what: str) -> None:
-    """Declare `--grace`, the time for samples or rollouts to end after Ctrl-C."""
-    parser.add_argument(
+    """Declare `--grace-s`, the time for samples or rollouts to end after Ctrl-C."""
+    add_renamed_option(
+        parser,
+        "--grace-s",
         "--grace",
         type=parse_seconds,
-        default=30.0,
+        default=DEFAULT_GRACE_S,
         metavar="SECONDS",
-        help=f"time for {what} in flight to end after Ctrl-C (default: 30)",
+        help=f"time for {what} in flight to end after Ctrl-C (default: {DEFAULT_GRACE_S:g})",
     )
 
 

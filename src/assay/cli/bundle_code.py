@@ -38,7 +38,7 @@ class CodeRequest:
     more_files: tuple[Path, ...] = ()
     """Files that the code needs and does not name, such as `pytest.ini`."""
 
-    options: Mapping[str, str | int] = field(default_factory=dict)
+    options: Mapping[str, str | int | float] = field(default_factory=dict)
     modules: Mapping[str, str] = field(default_factory=dict)
     """Files that the run imported, with their digests at that time."""
 

@@ -48,18 +48,12 @@ from .exit_status import (
     EXIT_PASS,
     choose_exit_status,
 )
-from .output import (
-    format_field,
-    print_json,
-    print_message,
-    redirect_output_to_stderr,
-    sanitize_lines,
-)
+from .output import format_field, print_json, print_lines, print_message, redirect_output_to_stderr
 from .progress_bar import choose_display
 from .ray_options import ENGINE_OPTIONS, add_engine_options, read_engine_options
-from .resume import format_options, format_resume_hint, join_resume_command
+from .resume import build_next_command, format_options, format_resume_hint, join_resume_command
 from .signals import exit_interrupted, run_until_stopped
-from .store_option import add_store_option, build_next_command, find_store_location
+from .store_option import add_store_option, find_store_location
 
 _CERTIFY_RESUME_OPTIONS = (
     "agent runner tools judge dataset max_samples seed timeout_s concurrency latency_concurrency "
@@ -147,7 +141,7 @@ def _run_certifications(args: Namespace) -> int:
     if has_refused_change(changes := compare_with_old_manifest(args), args):
         if args.json:
             print_json({"exit_status": EXIT_FAIL, "results": [], **changes_to_dict(changes)})
-        print("the manifest is weaker than the baseline; nothing was run", file=sys.stderr)
+        print_message("the manifest is weaker than the baseline; nothing was run")
         return EXIT_FAIL
     # User code may print; stdout is for the report.
     with TemporaryDirectory(prefix="assay-") as folder, redirect_output_to_stderr():
@@ -243,7 +237,7 @@ def _certify_and_report(
 def _certify_with_display(
     plan: CertificationPlan, store: Store, args: Namespace
 ) -> CertificationResult:
-    stop = Stop(grace_s=args.grace)
+    stop = Stop(grace_s=args.grace_s)
     with choose_display(quiet=args.quiet) as display:
         display.print_line(
             f"certifying {plan.definition.id}: {plan.agent_calls} calls of the agent"
@@ -276,7 +270,7 @@ def _print_certifications(
             if end.result is not None
         ]
         if texts:
-            print(sanitize_lines("\n\n".join([*texts, *format_skipped_agents(plans[0].manifest)])))
+            print_lines(["\n\n".join([*texts, *format_skipped_agents(plans[0].manifest)])])
     for end in ends:
         if end.problem is not None:
             print_message(f"{end.agent}: {end.problem}")

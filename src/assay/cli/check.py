@@ -91,6 +91,8 @@ def main(args: Namespace) -> int:
         given = SampleInput(args.source, stream=stream)
         if stream is None:
             given = SampleInput.of_run(store.run(args.source))
+            # Its id: `latest` will soon mean the run that this command starts.
+            args.source = store.run(args.source).id
         report = CheckReport(checks, given, args.output)
         recorded = _check_samples(args, checks, stream, store, engine)
         if recorded is not None:
@@ -166,9 +168,7 @@ def _check_samples(
     with _refuse_half_a_file():
         if args.workers is None or engine is not None:
             return score_recorded(request, store)
-        # The id, not `latest`, which will soon mean the run that the workers start.
-        source = request.run_id or args.source
-        task = WorkerTask(Namespace(**{**vars(args), "source": source}), command="check")
+        task = WorkerTask(args, command="check")
         return score_in_workers(request, task, store, args.workers)[0]
 
 

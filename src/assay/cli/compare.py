@@ -30,7 +30,8 @@ from .output import (
     sanitize_text,
     wrap_beside,
 )
-from .store_option import add_store_option, build_next_command, open_store
+from .resume import build_next_command
+from .store_option import add_store_option, open_store
 from .worst_samples import format_name, format_named, measure_id_width
 
 _CONCLUSION_STYLES = {
@@ -91,9 +92,10 @@ def _format_next(found: RunComparison, args: Namespace) -> Iterator[Line]:
     sample_id = changed[0].sample_id
     answers = found.answers[sample_id]
     yield "next:"
-    for run, repeat in ((args.a, answers.old_repeat), (args.b, answers.new_repeat)):
+    # By the ids: what was typed, a prefix or `latest`, names another run soon.
+    for run, repeat in ((found.a, answers.old_repeat), (found.b, answers.new_repeat)):
         name = sample_id if not repeat else f"{sample_id}#{repeat}"
-        yield f"  {build_next_command(args, 'show', run, name)}"
+        yield f"  {build_next_command(args, 'show', run.id, name)}"
 
 
 def _format_run_name(row: RunRow) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from assay.errors import ConfigError
 
 from .arguments import add_flag, add_report_options
-from .output import cut, has_browser, measure_line_width, print_message, print_report
+from .output import cut, has_browser, measure_line_width, print_lines, print_message, print_report
 
 START_PAGE = "index"
 _LIST = "llms.txt"
@@ -66,7 +66,7 @@ def main(args: Namespace) -> int:
     page = find_page(pages, args.page or START_PAGE)
     opens = not (args.no_open or args.text or args.json) and has_browser()
     if args.text and not args.json:
-        print(page.text.read_text("utf-8"), end="")
+        print_lines([page.text.read_text("utf-8").removesuffix("\n")])
         return 0
     print_report(args, [str(page.path)], page.plain())
     if page.html is None:

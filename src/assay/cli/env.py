@@ -2,7 +2,6 @@
 
 import asyncio
 import inspect
-import json
 import os
 import secrets
 import signal
@@ -25,8 +24,8 @@ from assay.registry import list_names
 from assay.scorers import import_code_ref, is_code_ref
 from assay.types import ToolSpec
 
-from .arguments import add_flag
-from .output import print_message
+from .arguments import add_flag, add_renamed_option
+from .output import print_json, print_lines, print_message
 
 TOKEN_VARIABLE = "ASSAY_ENV_TOKEN"
 _BUILTIN_ENVIRONMENTS = ("basic", "calculator")
@@ -66,7 +65,9 @@ def configure(parser: ArgumentParser) -> None:
         default=100,
         help="serve this many sessions at once (default: %(default)s)",
     )
-    serve.add_argument(
+    add_renamed_option(
+        serve,
+        "--idle-s",
         "--idle",
         type=float,
         default=600.0,
@@ -89,7 +90,7 @@ def main(args: Namespace) -> int:
         port=args.port,
         token=given or made,
         capacity=args.capacity,
-        idle_s=args.idle,
+        idle_s=args.idle_s,
         name=served.name,
         takes_task=served.takes_task,
     )
@@ -110,7 +111,10 @@ async def _serve_environment(
         mcp_url = None if tools is None else f"{server.url}/mcp"
         plain = {"url": server.url, "mcp_url": mcp_url, "token": made_token}
         # One line and nothing else: scripts read the address from stdout.
-        print(json.dumps(plain) if as_json else server.url, flush=True)
+        if as_json:
+            print_json(plain, indent=None)
+        else:
+            print_lines([server.url])
         if made_token is not None and not as_json:
             print_message(f"token: {made_token}")
         if mcp_url is None and not as_json:

@@ -33,7 +33,7 @@ from .output import redirect_output_to_stderr
 from .progress_bar import choose_display
 from .ray_options import add_engine_options, apply_engine_options
 from .ready_evals import print_ready_evals
-from .run_code import REPLACING_OPTIONS, describe_run_code, replaces_parts
+from .run_code import describe_run_code, replaces_parts
 from .run_tracking import RunTrackingStore
 from .store_option import add_store_option, find_store_location, open_store
 
@@ -256,12 +256,14 @@ def main(args: Namespace) -> int:
             )
         return _run_evaluations(args)
     # Imported here: the evaluation of a file needs none of it.
-    from .eval_bundle import confirm_code, open_bundle, trust_bundle
+    from .eval_bundle import confirm_code, open_bundle, refuse_options, trust_bundle
 
     bundle = open_bundle(args)
+    refuse_options(bundle, args)
     asks = bundle.manifest.code is not None and not args.trust
     if asks and not confirm_code(bundle, quiet=args.quiet):
         return EXIT_USAGE_ERROR
+    _name_replayed_run(args)
     trusted = trust_bundle(bundle, args)
     if trusted.code.kind == "pytest":
         from .eval_bundle_tests import run_bundled_tests
@@ -303,7 +305,7 @@ def _run_evaluations(args: Namespace) -> int:
             with RunTrackingStore.open(location, create=is_new) as store:
                 store.provenance = _describe_code(variants, args, loaded)
                 with choose_display(quiet=args.quiet) as display:
-                    ending = invocation.run(store, display, "OTHER_RUN")
+                    ending = invocation.run(store, display)
     if args.shard is not None:
         return print_shard_report(shard_ending, where, args)
     if len(variants) > 1:
@@ -323,9 +325,6 @@ def _describe_code(
 def _run_bundle(trusted: "TrustedBundle", args: Namespace) -> int:
     from .eval_bundle import resolve_store_location
 
-    for name in (*REPLACING_OPTIONS, "engine"):
-        if getattr(args, name) is not None:
-            raise ConfigError(f"--{name} has no effect on a bundle, which repeats an evaluation")
     resume, location = read_resume_options(args), resolve_store_location(args)
     with redirect_output_to_stderr(), trusted.extract() as file:
         # The limit is applied to the bundled rows when they are loaded.

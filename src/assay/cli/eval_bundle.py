@@ -11,17 +11,25 @@ from tempfile import TemporaryDirectory
 
 from assay.datasets import CODE, DATASET_FILE, Bundle, BundledCode, load_samples
 from assay.errors import ConfigError
-from assay.runner import expect_endpoint
+from assay.runner import expect_endpoint, is_recording_file
 from assay.store import Store
 from assay.types import Sample
 
+from .arguments import DEFAULT_GRACE_S
 from .bundle import format_bundle_manifest
 from .bundle_import import import_bundle
 from .eval_file import EvalFile, load_eval_file
 from .eval_overrides import names_model
-from .output import print_message
-from .run_code import RECORDED_OPTIONS
+from .output import ask_yes_or_no, print_message
+from .run_code import RECORDED_OPTIONS, REPLACING_OPTIONS
 from .store_option import find_store_location
+
+# A bundle repeats an evaluation, in this process.
+REFUSED_OPTIONS = (*REPLACING_OPTIONS, "engine", "ray_address", "ray_env")
+FORWARDED_OPTIONS = ("model", "max_samples", "fail_on_error", "max_cost_usd", "replay")
+"""Options that the tests of a bundle take. All others are refused: they would be ignored."""
+
+_OPTIONS_OF_ANY_BUNDLE = frozenset({"file", "list", "bundle", "trust", "store", "json", "quiet"})
 
 
 @dataclass(frozen=True)
@@ -66,6 +74,32 @@ class TrustedBundle:
         return import_bundle(self.bundle, store)
 
 
+def refuse_options(bundle: Bundle, args: Namespace) -> None:
+    """Raise `ConfigError` for options that would be ignored when the bundle is repeated."""
+    code, given = bundle.manifest.code, vars(args)
+    of_tests = code is not None and code.kind == "pytest"
+    what = "the tests of a bundle" if of_tests else "a bundle, which repeats an evaluation"
+    names = set(REFUSED_OPTIONS)
+    if of_tests:
+        names = given.keys() - _OPTIONS_OF_ANY_BUNDLE - set(FORWARDED_OPTIONS)
+    for name in sorted(names):
+        value = given[name]
+        # Not by equality: a seed of 0 is given.
+        is_given = value is not None and value is not False
+        if is_given and (name != "grace_s" or value != DEFAULT_GRACE_S):
+            raise ConfigError(f"--{name.replace('_', '-')} has no effect on {what}")
+    if args.replay is None:
+        return
+    if is_recording_file(args.replay):
+        # The current folder changes before the recording is read.
+        args.replay = os.path.abspath(args.replay)
+    elif of_tests:
+        raise ConfigError(
+            f"--replay {args.replay} is not a file, which the tests of a bundle need",
+            hint="write one with `assay runs record RUN -o FILE.jsonl`",
+        )
+
+
 def open_bundle(args: Namespace) -> Bundle:
     """Open the named bundle and verify all of it. Raises `ConfigError` for a usage error."""
     if args.file is not None:
@@ -93,10 +127,9 @@ def confirm_code(bundle: Bundle, *, quiet: bool) -> bool:
     print_message(f"{listing}\n{notice}")
     if not interactive:
         return True
-    print("Run it? [y/N] ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() in ("y", "yes"):
+    if ask_yes_or_no("Run it?"):
         return True
-    print("Nothing was run. Read the code with `tar -xzf`.", file=sys.stderr)
+    print_message("Nothing was run. Read the code with `tar -xzf`.")
     return False
 
 
@@ -110,10 +143,10 @@ def trust_bundle(bundle: Bundle, args: Namespace) -> TrustedBundle:
             "`assay runs import` records them",
         )
     effective = Namespace(**vars(args))
-    for name in RECORDED_OPTIONS:
+    for name, kind in RECORDED_OPTIONS.items():
         if getattr(args, name) is None and name in code.options:
             value = code.options[name]
-            if type(value) is not (int if name in ("repeats", "seed") else str):
+            if type(value) is not kind:
                 raise ConfigError(f"{bundle.path} sets the option `{name}` to {value!r:.40}")
             setattr(effective, name, value)
     # Absolute: the current folder changes before the samples are read.

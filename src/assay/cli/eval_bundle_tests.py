@@ -10,10 +10,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from assay.datasets import CODE, DATASET_FILE
-from assay.errors import ConfigError
 from assay.store import Store
 
-from .eval_bundle import TrustedBundle, resolve_store_location
+from .eval_bundle import FORWARDED_OPTIONS, TrustedBundle, resolve_store_location
 from .exit_status import (
     EXIT_FAIL,
     EXIT_INCONCLUSIVE,
@@ -22,24 +21,13 @@ from .exit_status import (
     InconclusiveError,
 )
 from .output import format_field, print_report
-from .store_option import build_next_command
+from .resume import build_next_command
 
 _EXIT_STATUS_BY_PYTEST_CODE = {0: EXIT_PASS, 1: EXIT_FAIL, 2: EXIT_INTERRUPTED}
-_FORWARDED_OPTIONS = ("model", "max_samples", "fail_on_error", "max_cost_usd")
-# The plugin has no option for these; ignoring them would report other results.
-_UNSUPPORTED_OPTIONS = (
-    *("agent", "prompt", "scorer", "timeout_s"),
-    *("key_env", "repeats", "concurrency", "seed", "name", "session", "save_sessions"),
-    *("resume", "allow_changed_dataset", "take_over", "rescore", "allow_plain_http"),
-)
 
 
 def run_bundled_tests(trusted: TrustedBundle, args: Namespace) -> int:
     """Run the bundled tests on the bundled rows. The exit status is mapped from pytest's."""
-    for name in _UNSUPPORTED_OPTIONS:
-        if getattr(args, name, None) not in (None, False):
-            flag = f"--{name.replace('_', '-')}"
-            raise ConfigError(f"{flag} has no effect on the tests of a bundle")
     # A name of its own: the folder's own pytest sessions write the default summary.
     summary = Path.cwd() / ".assay" / f"bundle-{trusted.bundle.sha256[:8]}.json"
     store = resolve_store_location(args)
@@ -60,8 +48,8 @@ def _run_pytest(
     code = folder / CODE
     words = [f"--rootdir={code}", "-p", "no:cacheprovider", f"--assay-rows={folder / DATASET_FILE}"]
     words += [f"--assay-summary={summary}"]
-    for name in _FORWARDED_OPTIONS:
-        value = getattr(args, name, None)
+    for name in FORWARDED_OPTIONS:
+        value = getattr(args, name)
         if value is not None:
             # The plugin reads booleans in lower case.
             text = str(value).lower() if isinstance(value, bool) else str(value)

@@ -3,6 +3,7 @@
 from argparse import Namespace
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from itertools import dropwhile
 
 from assay.errors import AssayError, ConfigError
 from assay.runner import (
@@ -19,18 +20,20 @@ from assay.runner import (
     run_shard,
 )
 from assay.scorers import format_user_traceback
-from assay.store import Store
+from assay.store import Run, Store
 
 from .eval_file import EvalFile
 from .eval_workers import WorkerPool, WorkerTask, count_workers
 from .exit_status import InconclusiveError
 from .output import print_message, print_report
 from .progress_bar import Display
-from .resume import build_resume_command, format_resume_hint
+from .resume import build_next_command, build_resume_command, format_resume_hint
 from .run_summary import EvalCommandReport
 from .run_tracking import RunTrackingStore
 from .signals import Result, exit_interrupted, run_until_stopped
-from .store_option import build_next_command
+
+# Enough for a run of the same evaluation; reading all runs of a team takes time.
+_MAX_RUNS_LOOKED_THROUGH = 50
 
 
 @dataclass(frozen=True)
@@ -47,15 +50,18 @@ class EvalInvocation:
     variant: int = 0
     """The place of this evaluation among those of the command."""
 
-    def run(self, store: RunTrackingStore, display: Display, baseline: str) -> EvalCommandReport:
+    def run(
+        self, store: RunTrackingStore, display: Display, baseline: str | None = None
+    ) -> EvalCommandReport:
         """Evaluate to the end or until stopped.
 
-        `baseline` is the run that the report suggests comparing with. Raises `InconclusiveError`
-        when a run that was started is aborted.
+        `baseline` is the run that the report suggests comparing with; by default the one before.
+        Raises `InconclusiveError` when a run that was started is aborted.
         """
         store.started, store.display = None, display
         report = self._evaluate(store, display)
         run = store.run(report.run_id)
+        baseline = baseline or _find_run_before(run, store)
         commands = (
             build_next_command(self.args, "show", run.id),
             build_next_command(self.args, "compare", baseline, run.id),
@@ -68,7 +74,7 @@ class EvalInvocation:
     ) -> tuple[ShardReport, str]:
         """Execute one shard. Return its report and the command that resumes it."""
         store.started, store.display = None, display
-        config, stop = self._load_session(store), Stop(grace_s=self.args.grace)
+        config, stop = self._load_session(store), Stop(grace_s=self.args.grace_s)
         report = self._run_to_the_end(
             store,
             display,
@@ -83,7 +89,7 @@ class EvalInvocation:
         return build_resume_command(self.args, None if self.is_one_of_many else run_id)
 
     def _evaluate(self, store: RunTrackingStore, display: Display) -> EvalReport:
-        stop = Stop(grace_s=self.args.grace)
+        stop = Stop(grace_s=self.args.grace_s)
         if (workers := count_workers(self.config, self.args)) is not None:
             refuse_shared_limits(self.config.run_limits, where="--workers")
             # Read once here, and not again in every worker before its first call.
@@ -140,6 +146,16 @@ class EvalInvocation:
                     text = f"the run was aborted in your code\n{shown}\n{hint}"
                     raise InconclusiveError(text) from error
             raise
+
+
+def _find_run_before(run: Run, store: Store) -> str:
+    """Return the id of the newest run before `run` with its name and dataset."""
+    rows = iter(store.runs(limit=_MAX_RUNS_LOOKED_THROUGH))
+    for row in dropwhile(lambda row: row.id != run.id, rows):
+        same = (row.spec.name, row.spec.dataset) == (run.spec.name, run.spec.dataset)
+        if same and row.id != run.id and row.totals.recorded:
+            return row.id
+    return "OTHER_RUN"
 
 
 def print_run_summary(ending: EvalCommandReport, args: Namespace) -> int:

@@ -34,11 +34,11 @@ from .output import (
     wrap_beside,
 )
 from .progress_bar import choose_display
-from .resume import build_resume_command
+from .resume import build_next_command, build_resume_command
 from .run_summary import EvalCommandReport
 from .run_tracking import RunTrackingStore
 from .signals import exit_interrupted
-from .store_option import build_next_command, find_store_location
+from .store_option import find_store_location
 
 # Short enough for a column.
 _CONCLUSION_WORDS = {
@@ -241,7 +241,7 @@ def run_matrix(
             )
             baseline = next((each.run_id for each in entries if each.run_id), None)
             try:
-                ending = invocation.run(store, display, baseline or "OTHER_RUN")
+                ending = invocation.run(store, display, baseline)
             except AssayError as error:
                 run_id = None if store.started is None else store.started.id
                 entries.append(MatrixEntry(variant, error=error, run_id=run_id))

@@ -13,10 +13,9 @@ from .eval_variants import EvalVariant
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_PASS
 from .output import format_field, print_message, print_report
 from .progress_bar import choose_display
-from .resume import format_resume_hint
+from .resume import build_next_command, format_resume_hint
 from .run_tracking import RunTrackingStore
 from .signals import exit_interrupted
-from .store_option import build_next_command
 
 
 def check_process_options(args: Namespace) -> None:

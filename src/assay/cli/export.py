@@ -1,6 +1,5 @@
 """`assay export`: samples as files for trainers and other tools."""
 
-import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
@@ -232,8 +231,6 @@ def _print_export_report(args: Namespace, given: SampleInput, report: ExportRepo
     print_report(args, lines, {"source": given.name, **report.json(), "not_read": unread})
     omissions = "\n".join(_format_left_out(given, report))
     if omissions and not args.json:
-        # Flushed, so that they follow the result when both streams are one file.
-        sys.stdout.flush()
         print_message(omissions)
 
 

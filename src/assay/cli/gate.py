@@ -5,12 +5,11 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 
 from assay.errors import ConfigError
-from assay.runner import ListedSample, list_worst
+from assay.runner import list_worst
 from assay.stats import (
     Check,
     GateRule,
     Outcome,
-    RunSummary,
     Verdict,
     compare,
     judge_gate,
@@ -18,10 +17,11 @@ from assay.stats import (
 )
 from assay.store import Run, RunRow, Store
 
-from .arguments import add_flag, add_report_options
+from .arguments import add_flag, add_renamed_option, add_report_options
 from .output import Line, Styled, format_field, measure_text_width, print_report
+from .resume import build_next_command
 from .run_summary import describe_status, format_score_lines
-from .store_option import add_store_option, build_next_command, open_store
+from .store_option import add_store_option, open_store
 from .worst_samples import format_samples
 
 _OUTCOME_STYLES = {
@@ -36,13 +36,18 @@ _MAX_GATE_SAMPLES = 3
 def configure(parser: ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("run", metavar="RUN", help="run id, unique prefix, or `latest`")
-    parser.add_argument(
-        "--min", dest="minimum", type=float, metavar="X", help="lowest mean score that passes"
+    add_renamed_option(
+        parser,
+        "--threshold",
+        "--min",
+        type=float,
+        metavar="X",
+        help="lowest mean score that passes",
     )
     add_flag(
         parser,
         "--proven",
-        "require that the lower bound of the mean reaches --min, not only the mean",
+        "require that the lower bound of the mean reaches --threshold, not only the mean",
     )
     parser.add_argument("--baseline", metavar="RUN", help="fail if the run is worse than this one")
     parser.add_argument(
@@ -71,7 +76,7 @@ def configure(parser: ArgumentParser) -> None:
 def main(args: Namespace) -> int:
     """Exit status: 0 passed, 1 failed, 3 inconclusive."""
     rule = GateRule(
-        minimum=args.minimum,
+        minimum=args.threshold,
         proven=args.proven,
         tolerance=args.tolerance,
         max_not_judged=args.max_not_judged,
@@ -79,18 +84,27 @@ def main(args: Namespace) -> int:
     with open_store(args) as store:
         run = store.run(args.run)
         summary = summarise_recorded(run.results(), run.spec.config)
-        verdict = _judge_recorded_run(store, run, rule, summary, args)
-        worst = [] if verdict.passed else list_worst(run, limit=_MAX_GATE_SAMPLES)
+        baseline = None if args.baseline is None else _find_baseline(store, run, args)
+        comparison = None if baseline is None else compare(baseline, run, limit=0)
+        verdict = judge_gate(summary, rule, comparison=comparison)
+        if not args.allow_unfinished and (row := _find_unfinished(store, run)) is not None:
+            verdict = _refuse_unfinished(verdict, run, row)
+        # Samples of the best possible score are not among the reasons of a verdict.
+        worst = [] if verdict.passed else list_worst(run, limit=_MAX_GATE_SAMPLES, summary=summary)
     gate, *checks = verdict.lines(width=measure_text_width())
     lines: list[Line] = [
         format_field("run", run.id),
         Styled(gate, _OUTCOME_STYLES[verdict.outcome]),
         *checks,
-        *format_score_lines(summary, args.minimum),
+        *format_score_lines(summary, args.threshold),
     ]
+    if worst:
+        lines += ["worst samples", *format_samples(worst)]
+    if not verdict.passed:
+        lines += ["next:", *_format_gate_commands(run, baseline, args)]
     print_report(
         args,
-        [*lines, *_format_worst_samples(worst, args)],
+        lines,
         {
             "run": run.id,
             "exit_status": verdict.exit_status,
@@ -101,34 +115,26 @@ def main(args: Namespace) -> int:
     return verdict.exit_status
 
 
-def _format_worst_samples(worst: list[ListedSample], args: Namespace) -> Iterator[Line]:
-    if not worst:
-        return
-    yield "worst samples"
-    yield from format_samples(worst)
-    yield "next:"
-    yield f"  {build_next_command(args, 'show', args.run)}"
-    if args.baseline is not None:
-        yield f"  {build_next_command(args, 'compare', args.baseline, args.run)}"
+def _format_gate_commands(run: Run, baseline: Run | None, args: Namespace) -> Iterator[Line]:
+    # By the id: what was typed, a prefix or `latest`, names another run soon.
+    yield f"  {build_next_command(args, 'show', run.id)}"
+    if baseline is not None:
+        yield f"  {build_next_command(args, 'compare', baseline.id, run.id)}"
 
 
-def _judge_recorded_run(
-    store: Store, run: Run, rule: GateRule, summary: RunSummary, args: Namespace
-) -> Verdict:
-    comparison = None
-    if args.baseline is not None:
-        baseline = store.run(args.baseline)
-        if baseline.id == run.id:
-            raise ConfigError(
-                f"the baseline is the run to judge itself, {run.id!r}",
-                where=f"--baseline {args.baseline}",
-                hint="choose another run as the baseline",
-            )
-        comparison = compare(baseline, run, limit=0)
-    verdict = judge_gate(summary, rule, comparison=comparison)
-    row = _find_unfinished(store, run)
-    if row is None or args.allow_unfinished:
-        return verdict
+def _find_baseline(store: Store, run: Run, args: Namespace) -> Run:
+    baseline = store.run(args.baseline)
+    if baseline.id == run.id:
+        raise ConfigError(
+            f"the baseline is the run to judge itself, {run.id!r}",
+            where=f"--baseline {args.baseline}",
+            hint="choose another run as the baseline",
+        )
+    return baseline
+
+
+def _refuse_unfinished(verdict: Verdict, run: Run, row: RunRow) -> Verdict:
+    """Return the verdict as inconclusive, because of an unfinished run."""
     state = f"is {describe_status(row)}"
     finished = Check(
         name="finished",
@@ -145,9 +151,12 @@ def _judge_recorded_run(
 def _find_unfinished(store: Store, run: Run) -> RunRow | None:
     """Return the run, or the one whose rollouts it scored again, if it has not ended."""
     # The missing samples of an unfinished run could turn the verdict either way.
+    seen: set[str] = set()
     while (row := run.row()).status == "completed":
+        seen.add(run.id)
         source = run.spec.config.get("rescored")
-        if not isinstance(source, str):
+        # The configuration of an imported run is foreign text: it may name the run itself.
+        if not isinstance(source, str) or source in seen:
             return None
         try:
             run = store.run(source)

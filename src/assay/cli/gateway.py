@@ -32,8 +32,16 @@ from assay.types import AgentSession, CallPurpose, Status, Trajectory
 from .arguments import add_count, parse_seconds
 from .eval_overrides import add_endpoint_options, add_replay_options, apply_endpoint_options
 from .exit_status import EXIT_INCONCLUSIVE, EXIT_PASS
-from .output import cut, measure_line_width, print_json, print_message, sanitize_to_line
-from .store_option import add_store_option, build_next_command, find_store_location
+from .output import (
+    cut,
+    measure_line_width,
+    print_json,
+    print_lines,
+    print_message,
+    sanitize_to_line,
+)
+from .resume import build_next_command
+from .store_option import add_store_option, find_store_location
 
 TOKEN_VARIABLE = "ASSAY_GATEWAY_TOKEN"
 _SESSION_NAME = "local"
@@ -160,7 +168,7 @@ def _print_variables(args: Namespace, session: GatewaySession) -> None:
         print_json({"base_url": session.base_url, "variables": session.variables})
         return
     for name, value in session.variables.items():
-        print(f"export {name}={shlex.quote(value)}", flush=True)
+        print_lines([f"export {name}={shlex.quote(value)}"])
     print_message(
         f"answering with {sanitize_to_line(_name_upstream(args))}; start your agent with these "
         "variables, and press Ctrl-C to stop"
@@ -278,15 +286,16 @@ def _print_summary(args: Namespace, recorder: SessionRecorder) -> None:
         print_json({"store": recorder.store.where, "sessions": rows})
         return
     if not rows:
-        print("no call was recorded")
+        print_lines(["no call was recorded"])
         return
     for row in rows:
         cost = "cost unknown" if row["cost_usd"] is None else f"${row['cost_usd']:.4f}"
         failed = f", {row['failed']} failed" if row["failed"] else ""
-        print(
+        line = (
             f"{row['session']}  {format_plural(row['calls'], 'call')}{failed}, "
             f"{row['input_tokens']:,} {'token' if row['input_tokens'] == 1 else 'tokens'} in, "
             f"{row['output_tokens']:,} out, {cost}"
         )
+        print_lines([line])
     last = str(rows[-1]["session"])
     print_message(f"next: {build_next_command(args, 'sessions', 'show', last)}")

@@ -33,10 +33,10 @@ from .exit_status import EXIT_INCONCLUSIVE, EXIT_PASS
 from .ingest_report import FORMATS, IngestReport
 from .output import print_message, print_report, write_samples
 from .progress_bar import choose_display
-from .resume import format_options, format_resume_hint, join_resume_command
+from .resume import build_next_command, format_options, format_resume_hint, join_resume_command
 from .sample_input import refuse_to_overwrite
 from .signals import exit_interrupted, run_until_stopped
-from .store_option import add_store_option, build_next_command, find_store_location
+from .store_option import add_store_option, find_store_location
 
 # Their formats mark reverted and synthetic messages.
 _SOURCES_WITH_OPTIONS = ("opencode", "claude-code", "codex")

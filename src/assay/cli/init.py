@@ -1,6 +1,5 @@
 """`assay init`: write a small project with a dataset, an agent, an evaluation and its CI."""
 
-import shlex
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
@@ -8,6 +7,7 @@ from assay.errors import DISTRIBUTION, ConfigError
 
 from .arguments import add_flag, add_report_options
 from .output import print_report, write_whole
+from .resume import join_command
 
 _DATASET = """\
 id,question,answer
@@ -152,7 +152,7 @@ def main(args: Namespace) -> int:
         # A project is shared, unlike results: readable as any new file of the user.
         path.chmod(0o644)
     is_here = folder.resolve() == Path.cwd().resolve()
-    commands = [*([] if is_here else [shlex.join(["cd", str(folder)])]), *_COMMANDS]
+    commands = [*([] if is_here else [join_command(["cd", str(folder)])]), *_COMMANDS]
     lines = [
         f"wrote {len(files)} files to {folder}:",
         *(f"  {name}" for name in files),

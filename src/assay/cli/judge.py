@@ -19,13 +19,7 @@ from .exit_status import EXIT_INCONCLUSIVE, EXIT_PASS, InconclusiveError
 from .judge_backends import add_backend_options, build_judge
 from .judge_labels import read_label_source
 from .judge_report import JudgeReport
-from .output import (
-    format_field,
-    measure_text_width,
-    print_message,
-    print_report,
-    write_samples,
-)
+from .output import format_field, measure_text_width, print_message, print_report, write_samples
 from .ray_options import ENGINE_OPTIONS, add_engine_options, read_engine_options
 from .recorded_scores import (
     ScoringRequest,
@@ -33,11 +27,11 @@ from .recorded_scores import (
     score_recorded,
     score_recorded_shard,
 )
-from .resume import format_options, format_resume_hint, join_resume_command
+from .resume import build_next_command, format_options, format_resume_hint, join_resume_command
 from .run_tracking import RunTrackingStore
 from .sample_input import is_sample_file, refuse_to_overwrite
 from .signals import exit_interrupted
-from .store_option import add_store_option, build_next_command, find_store_location
+from .store_option import add_store_option, find_store_location
 
 _JUDGE_CONCURRENCY = 20
 # Options that define the judging or its speed; a resumed run must get the same ones.
@@ -107,7 +101,10 @@ def main(args: Namespace) -> int:
             report = _judge_samples(args, scorer, stream, store)
         except (EndpointError, RunStopped, InconclusiveError) as error:
             # The judge refuses the key, or never answers: no other sample would be judged.
-            raise InconclusiveError(f"{error}\n{_format_judge_hint(args, 'latest')}") from error
+            if store.started is None:
+                raise
+            hint = _format_judge_hint(args, store.started.id)
+            raise InconclusiveError(f"{error}\n{hint}") from error
         with report.samples.open_run() as run:
             recorded = run.samples_with_keys()
             write_samples(args.output, (judged.add(each.sample, each.repeat) for each in recorded))

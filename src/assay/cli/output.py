@@ -121,7 +121,7 @@ def render(content: "RenderableType") -> None:
         highlight=False,
     )
     console.print(content)
-    print(buffer.getvalue(), end="")
+    _write(buffer.getvalue(), sys.stdout)
 
 
 def measure_line_width() -> int:
@@ -146,20 +146,46 @@ def print_report(args: Namespace, lines: Iterable[Line], value: Any) -> None:
     """Print the result of a command: `lines`, or with `--json` the same content as `value`."""
     # With `-o -` the samples go to stdout.
     stream = sys.stderr if getattr(args, "output", None) == "-" else sys.stdout
-    if args.json:
-        print_json(value, stream)
-    else:
-        print(format_lines(lines, stream), file=stream)
+    text = _dump_json(value, indent=2) if args.json else format_lines(lines, stream)
+    _write(f"{text}\n", stream)
 
 
-def print_json(value: Any, stream: TextIO | None = None) -> None:
+def print_lines(lines: Iterable[Line]) -> None:
+    """Print lines of a result to stdout."""
+    _write(f"{format_lines(lines, sys.stdout)}\n", sys.stdout)
+
+
+def print_json(value: Any, *, indent: int | None = 2) -> None:
     """Print one JSON value in ASCII, so that no character of it acts on the terminal."""
-    print(json.dumps(value, indent=2, allow_nan=False).replace("\x7f", "\\u007f"), file=stream)
+    _write(f"{_dump_json(value, indent=indent)}\n", sys.stdout)
+
+
+def _dump_json(value: Any, *, indent: int | None) -> str:
+    return json.dumps(value, indent=indent, allow_nan=False).replace("\x7f", "\\u007f")
 
 
 def print_message(text: str) -> None:
     """Print a problem, a hint or a note to stderr: stdout is for results."""
-    print(sanitize_lines(text), file=sys.stderr)
+    _write(f"{sanitize_lines(text)}\n", sys.stderr)
+
+
+def print_over_line(text: str, *, is_last: bool) -> None:
+    """Print a line to stderr in place of the one before, of the same length or shorter."""
+    _write(f"\r{sanitize_to_line(text)}" + ("\n" if is_last else ""), sys.stderr)
+
+
+def ask_yes_or_no(question: str) -> bool:
+    """Ask in the terminal; no answer is a no."""
+    _write(f"{sanitize_lines(question)} [y/N] ", sys.stderr)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _write(text: str, stream: TextIO | None) -> None:
+    # None when the process was started without the stream: `print` would use stdout instead.
+    if stream is not None:
+        stream.write(text)
+        # At once: scripts read addresses and results while a command runs.
+        stream.flush()
 
 
 @contextmanager
@@ -236,6 +262,9 @@ def write_whole(target: Path) -> Iterator[Path]:
 
 def cut(text: str, columns: int) -> str:
     """Sanitize `text` and shorten it to so many columns; `…` marks the cut."""
+    if columns < 1:
+        # Beside a long label or number no column may be left.
+        return ""
     shown = sanitize_to_line(text)
     if cell_len(shown) <= columns:
         return shown

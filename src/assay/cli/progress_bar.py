@@ -13,7 +13,7 @@ from rich.text import Text
 
 from assay.runner import Progress, format_duration, format_progress
 
-from .output import cut
+from .output import cut, print_message, sanitize_lines
 
 _PROGRESS_INTERVAL_S = 5.0
 _PROGRESS_BAR_WIDTH = 40
@@ -69,7 +69,7 @@ class PlainDisplay(Display):
             self.print_line(cut(format_progress(self._progress), _PROGRESS_LINE_WIDTH))
 
     def print_line(self, text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
+        print_message(text)
 
 
 class LiveDisplay(Display):
@@ -89,7 +89,7 @@ class LiveDisplay(Display):
 
     def print_line(self, text: str) -> None:
         # The name of a run may contain square brackets, which rich would read as markup.
-        self._console.print(text, soft_wrap=True, markup=False)
+        self._console.print(sanitize_lines(text), soft_wrap=True, markup=False)
 
     def _render(self) -> RenderableType:
         progress = self._progress

@@ -18,7 +18,8 @@ from .arguments import add_count, add_flag, add_report_options
 from .eval_file import load_eval_file
 from .output import measure_text_width, print_report
 from .quickstart_task import evaluate_with_display, find_task_file
-from .store_option import add_store_option, build_next_command, find_store_location
+from .resume import build_next_command
+from .store_option import add_store_option, find_store_location
 
 FOLDER = Path("assay-quickstart")
 

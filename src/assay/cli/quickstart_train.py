@@ -1,7 +1,6 @@
 """`assay quickstart --train`: train a small model on sums and measure it before and after."""
 
 import json
-import sys
 import textwrap
 import time
 from argparse import Namespace
@@ -36,11 +35,13 @@ from .output import (
     format_wrapped,
     is_ascii_only,
     measure_text_width,
+    print_message,
     print_report,
 )
 from .quickstart_task import evaluate_with_display, find_task_file
+from .resume import build_next_command
 from .signals import exit_interrupted, run_until_stopped
-from .store_option import build_next_command, find_store_location
+from .store_option import find_store_location
 from .train_display import TrainDisplay, stop_after_step
 from .train_grpo import format_grpo_step
 from .train_sft import format_sft_step
@@ -168,7 +169,7 @@ class _QuickstartTraining:
     def _exit_if_interrupted(self, result: SFTResult | GRPOResult) -> None:
         if result.interrupted:
             if not self.args.quiet:
-                print("interrupted; start again with: assay quickstart --train", file=sys.stderr)
+                print_message("interrupted; start again with: assay quickstart --train")
             exit_interrupted()
 
     def _measure_model(self, model: Path | None, when: str, sums: Any) -> list[EvalReport]:

@@ -13,8 +13,16 @@ from assay.scorers import hash_loaded_files
 from .eval_file import EvalFile
 from .resume import redact_option_value
 
-RECORDED_OPTIONS = ("model", "key_env", "repeats", "seed", "name")
-"""Options that define a run and are not part of the evaluation file."""
+RECORDED_OPTIONS: dict[str, type] = {
+    "model": str,
+    "key_env": str,
+    "repeats": int,
+    "max_turns": int,
+    "timeout_s": float,
+    "seed": int,
+    "name": str,
+}
+"""Options that define a run and are not part of the evaluation file, with their types."""
 
 REPLACING_OPTIONS = "agent prompt scorer workspace setup check dataset split judge".split()
 """Options that replace parts of the evaluation file."""
@@ -33,7 +41,7 @@ class RunCode(BaseModel):
     dataset: str | None = None
     """The dataset file, if `dataset` is a path; None if the code reads the dataset itself."""
 
-    options: dict[str, str | int] = Field(default_factory=dict)
+    options: dict[str, str | int | float] = Field(default_factory=dict)
     modules: dict[str, str] = Field(default_factory=dict)
     """Imported files of the project, with the sha256 of each."""
 

@@ -17,13 +17,15 @@ from assay.types import Sample, build_label
 from .arguments import (
     add_count,
     add_flag,
+    add_renamed_option,
     add_report_options,
     parse_moment,
     parse_seconds,
     parse_whole_number,
 )
 from .output import cut, format_field, measure_text_width, print_report, sanitize_to_line
-from .store_option import add_store_option, build_next_command, find_store_location, open_store
+from .resume import build_next_command
+from .store_option import add_store_option, find_store_location, open_store
 
 _SESSION_PLACE_WIDTH = 30
 # Shorter titles are unreadable; the line is cut as a whole instead.
@@ -100,7 +102,9 @@ def configure(parser: ArgumentParser) -> None:
 def _configure_wait(parser: ArgumentParser) -> None:
     """Declare the arguments of the action."""
     parser.add_argument("run", help="run id, unique prefix, or `latest`")
-    parser.add_argument(
+    add_renamed_option(
+        parser,
+        "--timeout-s",
         "--timeout",
         type=parse_seconds,
         metavar="SECONDS",

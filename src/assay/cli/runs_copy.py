@@ -7,7 +7,7 @@ from assay.errors import ConfigError
 from assay.stats import format_plural
 from assay.store import CopyProgress, Store, copy_run, copy_sessions
 
-from .output import print_report, sanitize_to_line
+from .output import print_over_line, print_report, sanitize_to_line
 
 
 def copy_runs(store: Store, args: Namespace) -> int:
@@ -53,11 +53,10 @@ class CopyDisplay:
     """A line on stderr that changes in a terminal; nothing elsewhere."""
 
     def __init__(self, run_id: str) -> None:
-        self._run_id = sanitize_to_line(run_id)
+        self._run_id = run_id
 
     def __call__(self, progress: CopyProgress) -> None:
         if sys.stderr is not None and sys.stderr.isatty():
             done = progress.results + progress.present
-            end = "\n" if done >= progress.total else ""
-            text = f"\r{self._run_id}: {done}/{progress.total} results{end}"
-            print(text, end="", file=sys.stderr, flush=True)
+            text = f"{self._run_id}: {done}/{progress.total} results"
+            print_over_line(text, is_last=done >= progress.total)

@@ -12,8 +12,8 @@ from .eval_workers import update_progress
 from .exit_status import EXIT_INCONCLUSIVE
 from .output import format_lines, print_message, print_report
 from .progress_bar import Display, choose_display
+from .resume import build_next_command
 from .run_summary import EvalCommandReport, format_failures
-from .store_option import build_next_command
 
 _POLL_S = 0.5
 # After this long without a process, the user may have forgotten to start the shards.
@@ -23,7 +23,7 @@ _STORE_TIMEOUT_S = 60.0
 
 def wait_for_run(store: Store, args: Namespace) -> int:
     """Wait for a run. Exit status: 0 every sample was run, 3 some failed or it did not end."""
-    deadline = None if args.timeout is None else time.monotonic() + args.timeout
+    deadline = None if args.timeout_s is None else time.monotonic() + args.timeout_s
     with choose_display(quiet=args.json) as display:
         run = _wait_to_the_end(store, args.run, display, deadline)
     if run is None or run.status != "completed":
@@ -93,7 +93,7 @@ def _wait_to_the_end(
 
 def _describe_unfinished(args: Namespace, run: Run | None) -> str:
     if run is None:
-        return f"run {args.run!r} does not exist after {args.timeout:g} s"
+        return f"run {args.run!r} does not exist after {args.timeout_s:g} s"
     row = run.row()
     total = "an unknown number" if row.spec.total is None else row.spec.total * row.spec.repeats
     recorded = f"{row.totals.recorded} of {total} recorded"
@@ -105,4 +105,4 @@ def _describe_unfinished(args: Namespace, run: Run | None) -> str:
         ]
         return format_lines(lines, None)
     holder = "no process executes it" if row.holder is None else f"it is in use by {row.holder}"
-    return f"run {row.id!r} is not completed after {args.timeout:g} s: {recorded}; {holder}"
+    return f"run {row.id!r} is not completed after {args.timeout_s:g} s: {recorded}; {holder}"

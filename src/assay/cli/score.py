@@ -25,11 +25,11 @@ from .exit_status import InconclusiveError
 from .output import print_message, redirect_output_to_stderr
 from .progress_bar import Display, choose_display
 from .ray_options import ENGINE_OPTIONS, add_engine_options, find_scripts, read_engine_options
-from .resume import format_options, format_resume_hint, join_resume_command
+from .resume import build_next_command, format_options, format_resume_hint, join_resume_command
 from .run_summary import EvalCommandReport, describe_status
 from .run_tracking import RunTrackingStore
 from .signals import run_until_stopped
-from .store_option import add_store_option, build_next_command, find_store_location
+from .store_option import add_store_option, find_store_location
 
 _SCORE_CONCURRENCY = 100
 # Options that define the new run or its speed.
@@ -96,7 +96,7 @@ def main(args: Namespace) -> int:
 
 def score_shard(args: Namespace, shard: Shard) -> None:
     """Score one part of the rollouts, in a worker process."""
-    stop, scorer = Stop(grace_s=args.grace), _load_scorer(args)
+    stop, scorer = Stop(grace_s=args.grace_s), _load_scorer(args)
     with RunTrackingStore.open(find_store_location(args), create=False) as store:
         options = _build_options(args, None)
         run_until_stopped(
@@ -125,7 +125,7 @@ def _build_options(args: Namespace, engine: RaySettings | None) -> RescoreOption
 def _score_run(
     args: Namespace, scorer: ScoreFunction, store: RunTrackingStore, engine: RaySettings | None
 ) -> EvalReport:
-    stop, options = Stop(grace_s=args.grace), _build_options(args, engine)
+    stop, options = Stop(grace_s=args.grace_s), _build_options(args, engine)
 
     async def work() -> EvalReport:
         if args.workers is None or engine is not None:

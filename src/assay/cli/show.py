@@ -1,7 +1,6 @@
 """`assay show`: a run and its worst samples, or the transcript of one sample."""
 
 import json
-import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -16,13 +15,14 @@ from .output import (
     LABEL_WIDTH,
     Line,
     format_field,
-    format_lines,
     measure_line_width,
     measure_text_width,
     print_json,
+    print_lines,
     render,
     sanitize_to_line,
 )
+from .resume import build_next_command
 from .run_summary import (
     describe_status,
     format_failures,
@@ -32,7 +32,7 @@ from .run_summary import (
     format_score_lines,
 )
 from .show_training import format_training
-from .store_option import add_store_option, build_next_command, open_store
+from .store_option import add_store_option, open_store
 from .worst_samples import format_samples
 
 _MAX_LISTED_IDS = 5
@@ -91,7 +91,8 @@ def _show_run(run: Run, args: Namespace) -> None:
     retries = format_retries(report.retried)
 
     def show(name: str) -> str:
-        return build_next_command(args, "show", args.run, name)
+        # By the id: what was typed, a prefix or `latest`, names another run soon.
+        return build_next_command(args, "show", run.id, name)
 
     # So many that the reasons of both kinds are on the first screen.
     both = () if args.failed else (report.low_scores, report.not_judged)
@@ -118,7 +119,7 @@ def _show_run(run: Run, args: Namespace) -> None:
         head = [*fields, *score] if summary.score.mean is None else [*score, *fields]
         details = [*summary.detail_lines(width=width), *retries] if entries else []
         lines = [*head, *listed, *details]
-    print(format_lines([*lines, *following], sys.stdout))
+    print_lines([*lines, *following])
 
 
 def _format_worst(entries: Sequence[ListedSample], total: int, args: Namespace) -> Iterator[Line]:
@@ -142,7 +143,7 @@ def _show_sample(run: Run, args: Namespace) -> None:
     wanted, repeat = (args.sample, args.repeat)
     if repeat is None:
         wanted, repeat = _split_repeat(run, args.sample)
-    rows = find_rows(run, wanted)
+    rows = find_rows(run, wanted, hint=f"`{build_next_command(args, 'show', run.id)}` lists them")
     row = _find_repeat(rows, repeat)
     sample = find_body(run, row)
     label = run.find_labels([row.key]).get(row.key)
@@ -167,7 +168,7 @@ def _split_repeat(run: Run, name: str) -> tuple[str, int | None]:
     return (name, None) if is_id or not known else (sample_id, int(repeat))
 
 
-def find_rows(run: Run, wanted: str) -> list[ResultRow]:
+def find_rows(run: Run, wanted: str, *, hint: str) -> list[ResultRow]:
     """Find the rows of a sample by its id or a unique prefix of it."""
     if exact := list(run.results(sample_id=wanted)):
         return exact
@@ -179,7 +180,6 @@ def find_rows(run: Run, wanted: str) -> list[ResultRow]:
         return next(iter(found.values()))
     where = f"run {run.id!r}"
     if not found:
-        hint = f"`assay show {run.id}` lists its samples"
         raise ConfigError(f"sample {wanted!r} does not exist", where=where, hint=hint)
     named = ", ".join(map(repr, list(found)[:_MAX_LISTED_IDS])) + (
         ", …" if len(found) > _MAX_LISTED_IDS else ""

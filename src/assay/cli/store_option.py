@@ -1,13 +1,10 @@
 """The location of the store: `--store`, else the environment, else `.assay/` here."""
 
 import os
-import shlex
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from pathlib import Path
 
 from assay.store import Store
-
-from .resume import redact_option_value
 
 _STORE_HELP = "file or postgresql:// URL of the store (default: $ASSAY_STORE, else .assay/)"
 
@@ -37,13 +34,3 @@ def find_store_location(args: Namespace) -> str | Path | None:
 def open_store(args: Namespace) -> Store:
     """Open the store for reading. Raises `StoreError` if it does not exist."""
     return Store.open(find_store_location(args), create=False)
-
-
-def build_next_command(args: Namespace, *words: str) -> str:
-    """Build a command to run next on the same store, with its password redacted."""
-    store = [] if args.store is None else ["--store", redact_option_value(args.store)]
-    *first, last = words
-    if last.startswith("-"):
-        # A sample id that starts with `-` would be parsed as an option.
-        return shlex.join(["assay", *first, *store, "--", last])
-    return shlex.join(["assay", *words, *store])

@@ -101,10 +101,12 @@ def _report_abort(ended: int) -> int:
     if code == EXIT_INTERRUPTED:
         return code  # the child exited after a third signal, and printed the hint itself
     cause = f"with exit status {code}" if code >= 0 else f"by signal {-code}"
-    print(
+    # Imported here: the parent process only waits.
+    from .output import print_message
+
+    print_message(
         f"aborted: the process ended {cause} before the command had finished; the agent, a metric "
         "or a tool ended it\n"
-        "  hint: no certificate was issued; recorded results are kept, see `assay runs`",
-        file=sys.stderr,
+        "  hint: no certificate was issued; recorded results are kept, see `assay runs`"
     )
     return EXIT_INCONCLUSIVE

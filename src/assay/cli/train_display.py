@@ -16,7 +16,7 @@ from rich.text import Text
 from assay.runner import Stop
 from assay.train import MetricSinkFailed, WeightsUnchanged
 
-from .output import sanitize_to_line
+from .output import print_message, sanitize_to_line
 from .progress_bar import Display, build_live_display, draw_progress
 
 _STEP_INTERVAL_S = 5.0
@@ -55,7 +55,7 @@ class TrainDisplay(Display):
 
     def print_line(self, text: str) -> None:
         if not self._quiet:
-            print(sanitize_to_line(text), file=sys.stderr, flush=True)
+            print_message(sanitize_to_line(text))
 
     def _render(self) -> RenderableType:
         if self._shown is None:
@@ -74,7 +74,7 @@ def _print_warnings_as_lines() -> Iterator[None]:
             message: Warning | str, category: type[Warning], *source: Any, **more: Any
         ) -> None:
             if issubclass(category, WeightsUnchanged | MetricSinkFailed):
-                print(sanitize_to_line(f"warning: {message}"), file=sys.stderr, flush=True)
+                print_message(sanitize_to_line(f"warning: {message}"))
             else:
                 usual(message, category, *source, **more)
 

@@ -1,6 +1,5 @@
 """`assay train grpo`: train a model on the scores of its own rollouts, as a file defines."""
 
-import shlex
 import sys
 from argparse import ArgumentParser, Namespace
 from dataclasses import dataclass
@@ -38,8 +37,10 @@ from .arguments import (
     add_count,
     add_flag,
     add_grace_option,
+    add_renamed_option,
     add_report_options,
     add_report_to_option,
+    parse_count,
     parse_whole_number,
 )
 from .eval_file import locate_dataset
@@ -47,15 +48,16 @@ from .exit_status import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_PASS, Inconcl
 from .output import (
     format_field,
     format_fields,
+    print_lines,
     print_message,
     print_report,
     redirect_output_to_stderr,
 )
 from .ray_options import ENGINE_OPTIONS, add_engine_options, find_scripts, read_engine_options
-from .resume import format_options, format_resume_hint
+from .resume import build_next_command, format_options, format_resume_hint, join_command
 from .show_training import format_reward, format_staleness
 from .signals import exit_interrupted, run_until_stopped
-from .store_option import add_store_option, build_next_command, find_store_location
+from .store_option import add_store_option, find_store_location
 from .train_display import TrainDisplay
 
 
@@ -73,7 +75,14 @@ def configure(parser: ArgumentParser) -> None:
         help="train the model behind a command (cmd:...), a function (FILE.py:function), a service "
         "(http://...) or a coding agent (claude-code, codex, opencode, pi), overrides `agent`",
     )
-    add_count(parser, "--steps", "stop after step N")
+    add_renamed_option(
+        parser,
+        "--num-steps",
+        "--steps",
+        type=parse_count,
+        metavar="N",
+        help="stop after step N, overrides `num_steps`",
+    )
     parser.add_argument(
         "--server",
         metavar="SERVER",
@@ -119,7 +128,7 @@ def main(args: Namespace) -> int:
                 args.file,
                 agent=args.agent,
                 eval_dataset=args.eval_dataset,
-                num_steps=args.steps,
+                num_steps=args.num_steps,
                 server=args.server,
                 max_staleness=args.max_staleness,
                 output=args.output,
@@ -135,7 +144,8 @@ def main(args: Namespace) -> int:
     except InconclusiveError as error:
         # The run recorded nothing else, so this line is the whole report.
         if isinstance(failed := error.__cause__, EveryRolloutFailed) and not args.json:
-            print(format_field("rollouts", f"{failed.rollouts}, {failed.rollouts} failed"))
+            text = f"{failed.rollouts}, {failed.rollouts} failed"
+            print_lines([format_field("rollouts", text)])
         raise
     if result.follows:
         # A worker of a distributed training: the main process prints the report.
@@ -147,7 +157,7 @@ def main(args: Namespace) -> int:
         print_message(f"interrupted; {_format_grpo_hint(args)}")
         exit_interrupted()
     if choose_grpo_exit_status(result) == EXIT_INCONCLUSIVE:
-        print("no rollout was judged; the model is unchanged", file=sys.stderr)
+        print_message("no rollout was judged; the model is unchanged")
     return choose_grpo_exit_status(result)
 
 
@@ -241,7 +251,7 @@ class _TrainingMonitor:
     def run(self) -> GRPOResult:
         """Train to the end or until stopped. Raises `InconclusiveError` when aborted midway."""
         try:
-            file, stop = self._file, Stop(grace_s=self._args.grace)
+            file, stop = self._file, Stop(grace_s=self._args.grace_s)
             session = TrainingSession(
                 store=find_store_location(self._args),
                 resume=self._args.resume,
@@ -408,7 +418,7 @@ def choose_grpo_exit_status(result: GRPOResult) -> int:
 def _format_grpo_hint(args: Namespace) -> str:
     names = (
         "agent",
-        "steps",
+        "num_steps",
         "server",
         "max_staleness",
         "eval_dataset",
@@ -420,5 +430,5 @@ def _format_grpo_hint(args: Namespace) -> str:
         *ENGINE_OPTIONS,
     )
     options = format_options(args, names)
-    command = shlex.join(["assay", "train", "grpo", args.file, *options, "--resume"])
+    command = join_command(["assay", "train", "grpo", args.file, *options, "--resume"])
     return format_resume_hint(command, kept="checkpoints")

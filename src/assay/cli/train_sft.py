@@ -1,6 +1,5 @@
 """`assay train sft`: supervised fine-tuning on samples."""
 
-import shlex
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from assay.train import Lora, SFTConfig, SFTResult, SFTStep, sft_train
 from .arguments import add_flag, add_report_options, add_report_to_option, parse_count
 from .exit_status import EXIT_INTERRUPTED, EXIT_PASS, InconclusiveError
 from .output import format_fields, print_message, print_report
-from .resume import format_options, format_resume_hint
+from .resume import format_options, format_resume_hint, join_command
 from .train_display import TrainDisplay, stop_after_step
 
 _COUNT: dict[str, Any] = {"type": parse_count, "metavar": "N"}
@@ -192,4 +191,4 @@ def sft_result_to_dict(result: SFTResult) -> dict[str, Any]:
 def build_sft_resume_command(args: Namespace) -> str:
     """Build the command that resumes a training."""
     words = ["assay", "train", "sft", args.data, "--model", args.model, "-o", str(args.output)]
-    return shlex.join([*words, *format_options(args, (*_SFT_OPTIONS, "report_to")), "--resume"])
+    return join_command([*words, *format_options(args, (*_SFT_OPTIONS, "report_to")), "--resume"])

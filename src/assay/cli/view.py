@@ -16,7 +16,7 @@ from assay.providers import is_loopback
 from assay.store import Store
 
 from .arguments import add_flag
-from .output import has_browser, print_message
+from .output import has_browser, print_lines, print_message
 from .store_option import add_store_option, open_store
 
 TOKEN_VARIABLE = "ASSAY_VIEW_TOKEN"
@@ -93,7 +93,7 @@ def _export(args: Namespace) -> int:
     check_report_target(args.output, force=args.force)
     with open_store(args) as store:
         size = write_static_report(store, args.export, args.output, force=args.force)
-    print(args.output)
+    print_lines([str(args.output)])
     print_message(f"{size / 1_000_000:.2f} MB; open it in a browser")
     return 0
 
@@ -134,7 +134,7 @@ def _serve(store: Store, args: Namespace, stop: threading.Event) -> None:
     with server:
         address = server.url + (f"?{urlencode({'token': token})}" if token is not None else "")
         # One line and nothing else: scripts read the address from stdout.
-        print(address, flush=True)
+        print_lines([address])
         print_message(f"showing {store.where}; press Ctrl-C to stop")
         if not args.no_open and has_browser():
             # In a thread: starting a browser can take seconds.

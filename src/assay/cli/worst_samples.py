@@ -54,6 +54,8 @@ def format_name(label: str, name: str, room: int, id_width: int) -> str:
     if not label:
         return _cut_id(name, room)
     label_width = min(room - id_width - 2, _MAX_LABEL_WIDTH)
+    if label_width < 1:
+        return _cut_id(name, room)
     return f"{pad(label, label_width)}  {_cut_id(name, id_width)}"
 
 

@@ -148,8 +148,8 @@ class EvalReport:
         with self.samples.open_run() as run:
             groups = run.failure_groups()
             low, unjudged = group_low_scores(run, summary), group_not_judged(run)
-            failed = _build_html_rows(run, "failed")
-            worst = _build_html_rows(run, "judged")
+            failed = _build_html_rows(run, "failed", summary)
+            worst = _build_html_rows(run, "judged", summary)
         failures: list[tuple[str, ...]] = [
             (str(group.samples), f"{group.boundary}: {group.kind}: {group.message}", group.label)
             for group in groups
@@ -179,11 +179,13 @@ class EvalReport:
         )
 
 
-def _build_html_rows(run: Run, which: Literal["failed", "judged"]) -> list[tuple[str, ...]]:
+def _build_html_rows(
+    run: Run, which: Literal["failed", "judged"], summary: RunSummary
+) -> list[tuple[str, ...]]:
     from .run_report import describe_score, list_worst
 
     rows: list[tuple[str, ...]] = []
-    for each in list_worst(run, limit=_MAX_WORST_SAMPLES, which=which):
+    for each in list_worst(run, limit=_MAX_WORST_SAMPLES, which=which, summary=summary):
         # A repeat that failed must not hide behind one that passed, nor the other way round.
         repeats = [describe_score(row) for row in run.results(sample_id=each.row.sample_id)]
         cells = (each.score, each.label, each.answer, each.expected, each.reason, each.name)

@@ -275,12 +275,18 @@ def build_run_label(row: RunRow) -> str:
     return f"{sessions} from {row.spec.dataset}"
 
 
-def list_worst(run: Run, *, limit: int, which: ListedKind = "all") -> list[ListedSample]:
+def list_worst(
+    run: Run, *, limit: int, which: ListedKind = "all", summary: RunSummary | None = None
+) -> list[ListedSample]:
     """Read failed samples first, then the worst scores, then samples that were not judged.
 
-    Each repeat of a sample is listed by itself.
+    Each repeat of a sample is listed by itself. With the run's `summary`, samples of the best
+    possible score are left out.
     """
-    table, lowest = run.table(), replace(_LOWEST, descending=_find_sign(run) < 0)
+    sign, table = _find_sign(run), run.table()
+    lowest = replace(_LOWEST, descending=sign < 0)
+    if summary is not None:
+        lowest = replace(lowest, filter=_build_worse_filter(_find_best_score(summary, sign), sign))
     queries = [lowest if query is _LOWEST else query for query in _WORST_FIRST[which]]
     rows = islice(chain.from_iterable(map(table.rows, queries)), limit)
     found = (run.find_result(row.key) for row in rows)
@@ -333,8 +339,7 @@ def group_low_scores(run: Run, summary: RunSummary) -> LowScores:
     """Group the results worse than the best possible score by reason."""
     sign, table = _find_sign(run), run.table()
     best = _find_best_score(summary, sign)
-    # Weighted metrics may sum to 0.9999999999999999, which must count as 1.0.
-    worse = f"score < {best - NOISE!r}" if sign > 0 else f"score > {best + NOISE!r}"
+    worse = _build_worse_filter(best, sign)
     query = TableQuery(worse, sort="score", descending=sign < 0)
     rows = table.read_page(query, size=MAX_REASONS_READ).rows
     shown = _group_by_reason(rows, lambda row: sign * (best - (row.score or 0.0)))
@@ -367,6 +372,11 @@ def _group_by_reason(
         groups.setdefault(normalize_reason(row.reason), _ReasonCounter()).add(row, weigh(row))
     costliest = sorted(groups.items(), key=lambda item: -item[1].lost)
     return tuple(group.build(pattern) for pattern, group in costliest[:_MAX_REASON_GROUPS])
+
+
+def _build_worse_filter(best: float, sign: int) -> str:
+    # Weighted metrics may sum to 0.9999999999999999, which must count as 1.0.
+    return f"score < {best - NOISE!r}" if sign > 0 else f"score > {best + NOISE!r}"
 
 
 def _find_best_score(summary: RunSummary, sign: int) -> float:

@@ -39,6 +39,8 @@ def format_percent(share: float) -> str:
 
 def clean_text(text: str, width: int) -> str:
     """Put untrusted text on one line, without control characters, cut with `…`."""
+    if width < 1:
+        return ""
     # Escape sequences in a sample id could rewrite the terminal.
     shown = "".join(
         character if unicodedata.category(character)[0] != "C" else "\ufffd"
@@ -46,6 +48,8 @@ def clean_text(text: str, width: int) -> str:
     )
     if _count_columns(shown) <= width:
         return shown
+    # A character takes at least one column, so only this prefix needs measuring.
+    shown = shown[: width - 1]
     while _count_columns(shown) > width - 1:
         shown = shown[:-1]
     return f"{shown}…"
