@@ -8,6 +8,8 @@ from urllib.parse import urlencode
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
+from assay.errors import ConfigError
+from assay.runner import parse_summary
 from assay.stats import (
     Comparison,
     Conclusion,
@@ -223,9 +225,9 @@ class _PointReader:
     def find_summary(self, row: RunRow) -> RunSummary | None:
         """Return the kept statistics of a run, or compute them."""
         run = self._store.run(row.id)
-        kept = run.find_summary()
+        kept = parse_summary(run.find_summary())
         if kept is not None:
-            return RunSummary.model_validate_json(kept)
+            return kept
 
         def summarise_run() -> RunSummary:
             self._spend(row.totals.recorded)
@@ -273,6 +275,9 @@ class _PointReader:
             return cache.get(key, build, results=1 + sum(row.totals.recorded for row in rows))
         except _BudgetSpent:
             self.left_out.add(run)
+            return None
+        except ConfigError:
+            # Its own page explains what cannot be averaged; the others still have their points.
             return None
 
     def _spend(self, results: int) -> None:

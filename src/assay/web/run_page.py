@@ -13,8 +13,8 @@ from assay.runner import build_run_report, describe_run
 from assay.stats import NOISE, RunSummary, find_score_range
 from assay.store import Run, RunRow, Store, TableQuery
 
-from .live_updates import Change, stream_changes
 from .figures import FigureCache
+from .live_updates import Change, stream_changes
 from .page import (
     PageModel,
     build_api_route,
@@ -245,8 +245,10 @@ def read_run(store: Store, request: Request) -> RunView:
     summary = figures.read_summary(run, is_live=is_live)
     report = build_run_report(run, summary=summary)
     plain = report.plain()
+    replay = plain["replay"]
     return RunView(
-        **{**plain, "summary": summary},
+        # Any program may have recorded the configuration that this is a part of.
+        **{**plain, "summary": summary, "replay": replay if isinstance(replay, dict) else None},
         agent=find_agent_name(run.spec.config),
         threshold=report.threshold,
         scale=find_score_range(summary),
