@@ -181,8 +181,9 @@ def read_training_page(store: Store, request: Request) -> TrainingView:
     """Read a training, with the rollouts of the step that is asked for."""
     run = find_run(store, read_segment(request, "run_id"))
     row = run.row()
+    key = build_run_key(store, row)
     found = _TRAININGS.get(
-        (*build_run_key(store, row), len(run.steps())),
+        key._replace(state=(key.state, len(run.steps()))),
         lambda: read_training(run),
         results=1 + row.totals.recorded,
     )
