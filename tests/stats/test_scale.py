@@ -88,3 +88,11 @@ def test_runs_of_different_directions_are_not_compared() -> None:
     assert find_shared_direction({"direction": "min"}, {"direction": "min"}) == "min"
     with pytest.raises(ConfigError, match="low scores are good in the second run, but high"):
         find_shared_direction({}, {"direction": "min"})
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [True, "0..1", 1.0, [], [0], [0, 1, 2], ["0", "1"], [False, True], [1, 0], [0, 10**400], {}],
+)
+def test_bounds_that_are_not_two_numbers_are_unknown(bounds: object) -> None:
+    assert read_recorded_bounds({"bounds": bounds}) is None

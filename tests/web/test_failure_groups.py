@@ -1,5 +1,6 @@
 """Groups of bad results: which results are bad, and what groups them."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,15 @@ from assay.runner import read_summary
 from assay.store import Store
 from assay.types import EvaluateResult, Message, Sample, Status, ToolCall, Trajectory
 from assay.web import failure_groups
-from assay.web.failure_groups import BadResults, find_bad_results, is_tool_error, list_tool_errors
+from assay.web.failure_groups import (
+    BadGroup,
+    BadResults,
+    BadSample,
+    GroupedBy,
+    find_bad_results,
+    is_tool_error,
+    list_tool_errors,
+)
 from make import said
 from recorded_pages import RecordedPages, record_run
 
@@ -83,6 +92,44 @@ def test_results_beyond_the_limit_are_counted(
     found = analyse(page_store, pages.changed)
 
     assert (len(found.samples), found.ungrouped) == (5, 8)
+
+
+class _CountedGroups(dict[tuple[GroupedBy, str], BadGroup]):
+    """Counts the groups that are looked at one after the other."""
+
+    looked_at = 0
+
+    def __iter__(self) -> Iterator[tuple[GroupedBy, str]]:
+        for key in super().__iter__():
+            self.looked_at += 1
+            yield key
+
+
+def bad_sample(index: int) -> BadSample:
+    return BadSample("a", f"key-{index}", f"q{index}", 0, "Why?", 0.0, None, f"reason {index}")
+
+
+def test_many_different_reasons_are_grouped_without_looking_at_each_other() -> None:
+    groups = _CountedGroups()
+    found = BadResults(failed=0, worse=5000, best=1.0, groups=groups)
+
+    for index in range(5000):
+        found.add("reason", f"reason {index}", bad_sample(index))
+        found.add("metric", "tone", bad_sample(index))
+
+    assert groups.looked_at == 0
+    assert len(groups[("metric", "tone")].samples) == 5000
+    assert len(groups) + found.ungrouped == 5001
+
+
+def test_a_result_beyond_the_limit_of_groups_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failure_groups, "_MAX_GROUPS_OF_A_KIND", 2)
+    found = BadResults(failed=0, worse=1, best=1.0)
+
+    for name in ("a", "b", "c", "d", "e"):
+        found.add("metric", name, bad_sample(0))
+
+    assert (list(found.groups), found.ungrouped) == ([("metric", "a"), ("metric", "b")], 1)
 
 
 def grade_all(*scores: float) -> list[Sample]:

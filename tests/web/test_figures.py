@@ -48,6 +48,22 @@ def test_statistics_of_a_run_in_progress_may_be_a_moment_old(tmp_path: Path) -> 
         assert cache.read_summary(run, is_live=False).samples == 2
 
 
+def test_statistics_of_a_deleted_run_are_not_those_of_its_successor(tmp_path: Path) -> None:
+    cache, found = FigureCache(), []
+    with Store.open(tmp_path / "assay.db") as store:
+        for minute, score in enumerate((0.0, 1.0)):
+            run = store.start_run(spec(created_at=f"2026-01-01T00:0{minute}:00+00:00"))
+            record(run, [scored(0, score)])
+            run.finish("completed")
+            found.append(cache.read_summary(run, is_live=False).score.interval.mean)
+            compared = cache.compare(run, run, results=2)
+            assert compared is not None
+            found.append(compared.mean_b)
+            store.delete_run("run-1")
+
+    assert found == [0.0, 0.0, 1.0, 1.0]
+
+
 def test_few_statistics_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figures, "_MAX_KEPT", 2)
     cache = FigureCache()

@@ -53,6 +53,21 @@ def test_words_are_searched_in_title_project_and_folder(
     assert view.found == len(expected)
 
 
+def test_a_repeated_import_shows_what_a_session_has_become(tmp_path: Path) -> None:
+    turns = []
+    with Store.open(tmp_path / "s.db") as store:
+        for grown in (False, True):
+            sample = session(0)
+            if grown:
+                assert sample.trajectory is not None
+                sample.trajectory.messages.append(asked("And now?"))
+            record_sessions(store, [sample])
+            turns.append(read(store).sessions[0].turns)
+            store.delete_run("claude-1")
+
+    assert turns == [4, 5]
+
+
 def test_pages_follow_each_other(tmp_path: Path) -> None:
     with Store.open(tmp_path / "s.db") as store:
         record_sessions(store, [session(index) for index in range(27)])

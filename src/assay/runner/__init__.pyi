@@ -62,6 +62,7 @@ from .run_report import group_low_scores as group_low_scores
 from .run_report import group_not_judged as group_not_judged
 from .run_report import list_worst as list_worst
 from .run_report import normalize_reason as normalize_reason
+from .run_report import parse_summary as parse_summary
 from .run_report import read_summary as read_summary
 from .sample_cost import compute_sample_cost as compute_sample_cost
 from .sent_messages import digest_messages as digest_messages
@@ -76,6 +77,7 @@ from .shared_budget import BudgetLedger as BudgetLedger
 from .shared_budget import BudgetMessage as BudgetMessage
 from .sync_evaluation import evaluate_sync as evaluate_sync
 from .training_report import RecordedEvaluation as RecordedEvaluation
+from .training_report import RecordedTraining as RecordedTraining
 from .training_report import Steps as Steps
 from .training_report import Training as Training
 from .training_report import build_evaluation_id as build_evaluation_id

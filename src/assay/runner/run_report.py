@@ -6,7 +6,6 @@ Commands and pages show the same report; this module formats nothing.
 import json
 import re
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import chain, islice
 from typing import Any, Literal
@@ -240,12 +239,18 @@ def build_run_report(
 
 def read_summary(run: Run) -> RunSummary:
     """Return the statistics of a run: those stored when it ended, if nothing was added since."""
-    stored = run.find_summary()
-    if stored is not None:
-        # Another version of assay may have stored other figures.
-        with suppress(ValidationError):
-            return RunSummary.model_validate_json(stored)
-    return summarise_recorded(run.results(), run.spec.config)
+    stored = parse_summary(run.find_summary())
+    return summarise_recorded(run.results(), run.spec.config) if stored is None else stored
+
+
+def parse_summary(stored: str | None) -> RunSummary | None:
+    """Parse stored statistics; None without any, and for those of another version of assay."""
+    if stored is None:
+        return None
+    try:
+        return RunSummary.model_validate_json(stored)
+    except ValidationError:
+        return None
 
 
 def describe_run(row: RunRow) -> dict[str, Any]:

@@ -1,13 +1,59 @@
 """The steps of a recorded training: their rollouts, rewards and metrics."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from assay.stats import Interval, mean_interval, summarise_recorded
 from assay.store import ResultRow, Run, RunStatus
+from assay.types import Sample
 
 _STEP_METADATA_KEY = "training_step"
+
+
+@dataclass(frozen=True)
+class RecordedTraining:
+    """The settings of a recorded training that its steps are found with."""
+
+    prompts_per_step: int
+    group_size: int
+    is_resampled: bool
+    """Whether prompts whose rewards are all equal were replaced by others."""
+
+    is_evaluated: bool
+    advantage: Literal["std", "mean"]
+    """How advantages are scaled."""
+
+    def find_step(self, row: ResultRow) -> int:
+        """Return the step of a rollout by its place; not for a resampled training."""
+        return (row.group_index or 0) // self.prompts_per_step + 1
+
+
+def _find_settings(config: Mapping[str, Any]) -> RecordedTraining | None:
+    """Return the settings of a training; None for any other run.
+
+    Other versions may have recorded fewer settings.
+    """
+    settings = config.get("training")
+    if not isinstance(settings, Mapping):
+        return None
+    prompts, group_size = settings.get("prompts_per_step"), settings.get("group_size", 1)
+    if type(prompts) is not int or type(group_size) is not int or min(prompts, group_size) < 1:
+        return None
+    return RecordedTraining(
+        prompts_per_step=prompts,
+        group_size=group_size,
+        is_resampled=settings.get("zero_variance") == "resample",
+        is_evaluated=bool(settings.get("eval_every")),
+        advantage="mean" if settings.get("advantage") == "mean" else "std",
+    )
+
+
+def _find_recorded_step(sample: Sample) -> int | None:
+    """Return the step that a sample records; None if it records none."""
+    # Rows of datasets may have the same key.
+    step = sample.metadata.get(_STEP_METADATA_KEY)
+    return step if type(step) is int else None
 
 
 def build_evaluation_id(run_id: str, step: int) -> str:
@@ -101,6 +147,7 @@ class RecordedEvaluation:
 class Training:
     """The completed steps, and the number of rollouts of an unfinished one."""
 
+    settings: RecordedTraining
     steps: Sequence[Steps]
     unfinished: int
     evaluations: Sequence[RecordedEvaluation] = ()
@@ -131,31 +178,33 @@ class Training:
 
 def read_training(run: Run) -> Training | None:
     """Read the steps of a recorded training; None for any other run."""
-    settings = run.spec.config.get("training")
-    if not isinstance(settings, Mapping) or "prompts_per_step" not in settings:
+    settings = _find_settings(run.spec.config)
+    if settings is None:
         return None
     found: dict[int, Steps] = {}
-    if settings["zero_variance"] != "resample":
-        numbered = (
-            ((row.group_index or 0) // settings["prompts_per_step"] + 1, row)
-            for row in run.results()
-        )
+    numbered: Iterable[tuple[int | None, ResultRow]]
+    if not settings.is_resampled:
+        numbered = ((settings.find_step(row), row) for row in run.results())
     else:
         # With resampling, steps use different numbers of prompts: only the sample records its step.
         numbered = (
-            (int(sample.metadata[_STEP_METADATA_KEY]), row)
+            (_find_recorded_step(sample), row)
             for row, sample in zip(run.results(), run.samples(), strict=True)
         )
+    without_step = 0
     for step, row in numbered:
-        found.setdefault(step, Steps(step, step)).add(row)
+        if step is None:
+            without_step += 1
+        else:
+            found.setdefault(step, Steps(step, step)).add(row)
     for each in run.steps():
         found.setdefault(each.step, Steps(each.step, each.step)).metrics.append(each.metrics)
-    size = settings["prompts_per_step"] * settings["group_size"]
+    size = settings.prompts_per_step * settings.group_size
     steps = [found[step] for step in sorted(found)]
     whole = [some for some in steps if some.rollouts >= size or some.metrics]
     made, used = (sum(some.rollouts for some in part) for part in (steps, whole))
-    evaluations = _read_evaluations(run) if settings.get("eval_every") else []
-    return Training(whole, made - used, evaluations)
+    evaluations = _read_evaluations(run) if settings.is_evaluated else []
+    return Training(settings, whole, made - used + without_step, evaluations)
 
 
 def _read_evaluations(run: Run) -> list[RecordedEvaluation]:

@@ -7,7 +7,7 @@ from assay.errors import ConfigError, ScorerFault
 
 from .bounds import Direction
 from .number_format import format_number
-from .result_types import ResultLike
+from .result_types import ResultLike, check_finite
 from .statistics import Bounds, is_within
 from .summary import RunSummary, summarise
 
@@ -18,9 +18,20 @@ _DEFAULT_BOUNDS = (0.0, 1.0)
 
 
 def read_recorded_bounds(config: Mapping[str, Any]) -> Bounds | None:
-    """Return the lowest and highest possible score of a run's configuration, or None."""
+    """Return the lowest and highest possible score of a run's configuration, or None.
+
+    Also None if the configuration, which any program may have recorded, has no two numbers there.
+    """
     bounds = config.get("bounds")
-    return None if bounds is None else (float(bounds[0]), float(bounds[1]))
+    if not isinstance(bounds, list | tuple) or len(bounds) != 2:
+        return None
+    if any(isinstance(end, bool) or not isinstance(end, int | float) for end in bounds):
+        return None
+    try:
+        low, high = (check_finite(end, "a bound") for end in bounds)
+    except ConfigError:
+        return None
+    return (low, high) if low < high else None
 
 
 def read_recorded_direction(config: Mapping[str, Any]) -> Direction:

@@ -178,7 +178,7 @@ def build_comparison(
     """Build the comparison of two or more runs, with a page of the samples to show."""
     rows = [run.row() for run in runs]
     # Computed again only after one of the runs has changed.
-    key = tuple(part for row in rows for part in build_run_key(store, row))
+    key = build_run_key(store, *rows)
     results = sum(row.totals.recorded for row in rows)
     joined = _JOINED.get(key, lambda: join_runs(runs), results=results)
     counts = {each: joined.table.count(each) for each in get_args(Show)}

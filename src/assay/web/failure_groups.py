@@ -1,5 +1,6 @@
 """The bad results of a run, grouped by reason, metric and tool error, with their samples."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
@@ -65,12 +66,20 @@ class BadResults:
     ungrouped: int = 0
     """Results beyond the limits of grouping."""
 
+    _kinds: Counter[GroupedBy] = field(default_factory=Counter)
+    """The number of groups of each kind: counting them anew for each result is quadratic."""
+
+    _last_ungrouped: str = ""
+    """The key of the last result that was left out of a group: it counts once."""
+
     def add(self, by: GroupedBy, value: str, sample: BadSample) -> None:
         key = (by, value)
         if key not in self.groups:
-            if sum(each[0] == by for each in self.groups) >= _MAX_GROUPS_OF_A_KIND:
-                self.ungrouped += 1
+            if self._kinds[by] >= _MAX_GROUPS_OF_A_KIND:
+                self.ungrouped += sample.key != self._last_ungrouped
+                self._last_ungrouped = sample.key
                 return
+            self._kinds[by] += 1
             self.groups[key] = BadGroup(by, value)
         found = self.groups[key].samples
         if not found or found[-1].key != sample.key:

@@ -22,6 +22,7 @@ from assay.store import Run, Store
 from assay.types import Sample
 
 from .failure_groups import (
+    MAX_RESULTS_GROUPED,
     BadGroup,
     BadResults,
     BadSample,
@@ -44,7 +45,9 @@ from .value_cache import ValueCache, build_run_key
 _NEWEST_RUNS = 10
 _SAMPLES_PER_PAGE = 50
 _GROUPS_SHOWN = 40
-_BAD_RESULTS = ValueCache(max_results=2_000_000)
+# Room for all runs of a page, each with as many bad results as are grouped: values that push each
+# other out would be computed again with each reload.
+_BAD_RESULTS = ValueCache(max_results=(_NEWEST_RUNS + 2) * MAX_RESULTS_GROUPED)
 EXPORT_FORMATS = tuple(
     name
     for name, form in FORMATS.items()
@@ -216,6 +219,7 @@ def _find_results(store: Store, run: Run) -> BadResults:
         build_run_key(store, row),
         lambda: find_bad_results(run, read_summary(run)),
         results=1 + row.totals.recorded,
+        cost=min(1 + row.totals.recorded, MAX_RESULTS_GROUPED),
     )
 
 

@@ -8,6 +8,8 @@ from urllib.parse import urlencode
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
+from assay.errors import ConfigError
+from assay.runner import parse_summary
 from assay.stats import (
     Comparison,
     Conclusion,
@@ -33,8 +35,9 @@ _MAX_RUNS_READ = 1000
 _MAX_POINTS = 60
 # Results read by one request; what is computed is kept for the next one.
 _MAX_RESULTS_READ = 300_000
-_SUMMARIES = ValueCache(max_results=20_000_000)
-_COMPARED = ValueCache(max_results=20_000_000)
+# Statistics keep no results: as many as a cache has room for.
+_SUMMARIES = ValueCache(max_results=1000)
+_COMPARED = ValueCache(max_results=1000)
 _MARKS: dict[str, Literal["better", "worse"]] = {
     Conclusion.BETTER: "better",
     Conclusion.WORSE: "worse",
@@ -223,9 +226,9 @@ class _PointReader:
     def find_summary(self, row: RunRow) -> RunSummary | None:
         """Return the kept statistics of a run, or compute them."""
         run = self._store.run(row.id)
-        kept = run.find_summary()
+        kept = parse_summary(run.find_summary())
         if kept is not None:
-            return RunSummary.model_validate_json(kept)
+            return kept
 
         def summarise_run() -> RunSummary:
             self._spend(row.totals.recorded)
@@ -268,11 +271,14 @@ class _PointReader:
     def _compute(
         self, cache: ValueCache, run: str, rows: Sequence[RunRow], build: Callable[[], _Value]
     ) -> _Value | None:
-        key = tuple(part for row in rows for part in build_run_key(self._store, row))
+        key, results = build_run_key(self._store, *rows), sum(row.totals.recorded for row in rows)
         try:
-            return cache.get(key, build, results=1 + sum(row.totals.recorded for row in rows))
+            return cache.get(key, build, results=results, cost=1)
         except _BudgetSpent:
             self.left_out.add(run)
+            return None
+        except ConfigError:
+            # Its own page explains what cannot be averaged; the others still have their points.
             return None
 
     def _spend(self, results: int) -> None:

@@ -15,6 +15,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from assay.errors import AssayError
 
@@ -50,24 +51,33 @@ ReadChange = Callable[[str], Change | None]
 def stream_changes(request: Request, read: ReadChange) -> StreamingResponse:
     """Send a `change` event for each change, then an `end` event after the last one."""
     context = find_context(request)
-    streams = request.app.state.streams
-    if streams["open"] >= _MAX_STREAMS:
-        raise HTTPException(503, "too many pages are open; close some")
     seen = request.headers.get("last-event-id", "")[:200]
-    return StreamingResponse(
-        _count_stream(streams, _send_events(context, read, seen)),
+    return _CountedStream(
+        _send_events(context, read, seen),
+        request.app.state.streams,
         media_type="text/event-stream",
         headers={"X-Accel-Buffering": "no"},
     )
 
 
-async def _count_stream(streams: dict[str, int], events: AsyncIterator[str]) -> AsyncIterator[str]:
-    streams["open"] += 1
-    try:
-        async for event in events:
-            yield event
-    finally:
-        streams["open"] -= 1
+class _CountedStream(StreamingResponse):
+    """A stream that is counted while it is sent, and refused if too many are open."""
+
+    def __init__(self, events: AsyncIterator[str], streams: dict[str, int], **others: Any) -> None:
+        super().__init__(events, **others)
+        self._streams = streams
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # Counted here, not by the pages, which run in several threads, nor by the events, which
+        # may never start: a browser may have gone before the first one. The event loop runs the
+        # comparison and the count without a break.
+        if self._streams["open"] >= _MAX_STREAMS:
+            raise HTTPException(503, "too many pages are open; close some")
+        self._streams["open"] += 1
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._streams["open"] -= 1
 
 
 async def _send_events(context: ViewContext, read: ReadChange, seen: str) -> AsyncIterator[str]:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import cache
+from math import isfinite
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -158,9 +159,21 @@ def parse_stored_moment(value: str | float | None) -> datetime | None:
         if not isinstance(value, str):
             return datetime.fromtimestamp(value, UTC)
         moment = datetime.fromisoformat(value)
+        # The first and the last year have moments that UTC has not.
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError, OSError):
         return None
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def read_finite_number(value: Any) -> float | None:
+    """Return a number of a record that may contain anything; None for other values."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if isfinite(number) else None
 
 
 def shorten_line(text: str, most: int = 200) -> str:

@@ -245,8 +245,10 @@ def read_run(store: Store, request: Request) -> RunView:
     summary = figures.read_summary(run, is_live=is_live)
     report = build_run_report(run, summary=summary)
     plain = report.plain()
+    replay = plain["replay"]
     return RunView(
-        **{**plain, "summary": summary},
+        # Any program may have recorded the configuration that this is a part of.
+        **{**plain, "summary": summary, "replay": replay if isinstance(replay, dict) else None},
         agent=find_agent_name(run.spec.config),
         threshold=report.threshold,
         scale=find_score_range(summary),

@@ -1,6 +1,5 @@
 """The list of runs: score with interval, change against the previous run, cost and failures."""
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
-from assay.runner import build_run_label
+from assay.runner import build_run_label, parse_summary
 from assay.stats import estimate_interval, read_recorded_bounds
 from assay.store import RunRow, RunStatus, Store
 
@@ -198,9 +197,8 @@ def estimate_score(
     bounds = read_recorded_bounds(row.spec.config)
     totals = row.totals
     low = high = None
-    if summary is not None:
-        interval = json.loads(summary)["score"]["interval"]
-        low, high = interval["low"], interval["high"]
+    if (stored := parse_summary(summary)) is not None:
+        low, high = stored.score.interval.low, stored.score.interval.high
     elif row.spec.repeats == 1:
         # Repeats of a sample depend on each other, so that sums over results are not enough.
         estimated = estimate_interval(

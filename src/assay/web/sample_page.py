@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from assay.stats import RunSummary
+from assay.runner import parse_summary
 from assay.store import Run, Store, TableQuery
 from assay.types import DataBlock, Failure, Message, Sample, build_label
 
@@ -248,10 +248,8 @@ def read_sample(store: Store, request: Request) -> SampleView:
         descending=read_parameter(request, "order") == "desc",
     )
     # Only stored statistics: computing them reads all results of the run.
-    stored = run.find_summary()
-    marks = _USUAL_MARKS
-    if stored is not None:
-        marks = find_marks(run, RunSummary.model_validate_json(stored))
+    stored = parse_summary(run.find_summary())
+    marks = _USUAL_MARKS if stored is None else find_marks(run, stored)
     failure = sample.failure
     before, after = run.table().find_neighbours(key, table)
     rows = run.find_repeats(key)

@@ -12,6 +12,7 @@ from assay.types import EvaluateResult, Message, Metric, Sample, StepOutput
 from .charts import draw_steps
 from .conversations import MAIN, SUBAGENT, ShownConversation
 from .page import PageModel
+from .render import read_finite_number
 from .text_marks import find_quote, read_excerpt
 from .transcript import iterate_texts
 
@@ -178,7 +179,6 @@ class _Locator:
             quotes = tuple(self._read_evidence(evidence))
         else:
             quotes, places = self._read_finding(metric.reason or "")
-        agreement = extra.get("agreement")
         is_check = not isinstance(evidence, list) and bool(quotes or places or "passed" in extra)
         return MetricView(
             name=name,
@@ -189,7 +189,7 @@ class _Locator:
             passed=is_check_passed(metric) if is_check else None,
             quotes=quotes,
             places=places,
-            agreement=agreement if isinstance(agreement, float | int) else None,
+            agreement=read_finite_number(extra.get("agreement")),
             split=extra.get("split") is True,
             opinions=tuple(_read_opinions(extra)),
         )
@@ -281,10 +281,10 @@ def _read_opinions(extra: Mapping[str, Any]) -> Iterator[JudgeVote]:
         for each in listed[:_MAX_OPINIONS] if isinstance(listed, list) else ():
             if not isinstance(each, dict):
                 continue
-            score, met = each.get("score"), each.get("met")
+            met = each.get("met")
             yield JudgeVote(
                 title=str(each.get(title) or "")[:500],
-                score=score if isinstance(score, float | int) else None,
+                score=read_finite_number(each.get("score")),
                 met=met if isinstance(met, bool) else None,
                 reason=_cut(str(each.get("reason") or "")),
             )

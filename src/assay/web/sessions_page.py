@@ -14,6 +14,7 @@ from assay.store import Run, Store, TableQuery, TableRow
 
 from .failure_groups import list_tool_errors
 from .page import PageModel, build_page_routes, copy_fields, find_run, read_parameter
+from .value_cache import number_store
 
 _SESSIONS_PER_PAGE = 25
 _MAX_RUNS_SEARCHED = 1000
@@ -98,7 +99,7 @@ class _Facts(NamedTuple):
     directory: str | None
 
 
-_KEPT: OrderedDict[tuple[str, str, str], _Facts] = OrderedDict()
+_KEPT: OrderedDict[tuple[int, str, str, float], _Facts] = OrderedDict()
 _KEPT_LOCK = Lock()
 
 
@@ -180,7 +181,8 @@ def _describe_session(store: Store, run: Run, row: TableRow) -> ListedSession:
 
 def _read_facts(store: Store, run: Run, row: TableRow) -> _Facts:
     """Read what only the whole session has; kept, as sessions may have megabytes."""
-    key = (store.where, run.id, row.key)
+    # An import may be deleted and repeated with the same ids, after the session has grown.
+    key = (number_store(store), run.id, row.key, row.recorded_at)
     with _KEPT_LOCK:
         if key in _KEPT:
             return _KEPT[key]

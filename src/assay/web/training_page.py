@@ -1,13 +1,13 @@
 """A training: rewards and updates by step as curves, and the rollouts of a step."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from assay.runner import Training, read_training
+from assay.runner import RecordedTraining, Training, read_training
 from assay.stats import Comparison, compare, format_number, mean_interval
 from assay.store import ResultRow, Run, RunStatus, Store
 from assay.train import compute_advantages
@@ -15,6 +15,7 @@ from assay.types import Sample, build_label
 
 from .curves import CurvePoint
 from .page import PageModel, build_page_routes, encode_segment, find_run, read_number, read_segment
+from .render import format_json, read_finite_number, shorten_line
 from .value_cache import ValueCache, build_run_key
 
 CURVES = {
@@ -46,6 +47,14 @@ class StepFigures(PageModel):
     reward_high: float | None
     output_tokens: float | None
     metrics: dict[str, Any] | None
+
+    def format_metric(self, name: str) -> str:
+        """Format a metric for a table: a step may record any JSON value."""
+        value = (self.metrics or {}).get(name)
+        if value is None:
+            return "unknown"
+        number = read_finite_number(value)
+        return shorten_line(format_json(value), 40) if number is None else f"{number:.4g}"
 
 
 class EvaluationFigures(PageModel):
@@ -172,16 +181,16 @@ def read_training_page(store: Store, request: Request) -> TrainingView:
     """Read a training, with the rollouts of the step that is asked for."""
     run = find_run(store, read_segment(request, "run_id"))
     row = run.row()
+    key = build_run_key(store, row)
     found = _TRAININGS.get(
-        (*build_run_key(store, row), len(run.steps())),
+        key._replace(state=(key.state, len(run.steps()))),
         lambda: read_training(run),
         results=1 + row.totals.recorded,
     )
     if found is None:
         raise HTTPException(404, f"run {run.id!r} is not a training")
-    settings = run.spec.config["training"]
     step = read_number(request, "step")
-    listed = [] if step is None else _read_rollouts(run, step, settings)
+    listed = [] if step is None else _read_rollouts(run, step, found.settings)
     plain = found.plain()
     steps = tuple(StepFigures(**each) for each in plain["steps"])
     return TrainingView(
@@ -193,9 +202,9 @@ def read_training_page(store: Store, request: Request) -> TrainingView:
         steps=steps,
         evaluations=tuple(EvaluationFigures(**each) for each in plain["evaluations"]),
         unfinished_rollouts=found.unfinished,
-        change=_compare_ends(run, found, settings),
+        change=_compare_ends(run, found),
         step=step,
-        rollouts=tuple(_describe_rollouts(listed, settings))[:_MAX_ROLLOUTS],
+        rollouts=tuple(_describe_rollouts(listed, found.settings.advantage))[:_MAX_ROLLOUTS],
         rollouts_left_out=max(len(listed) - _MAX_ROLLOUTS, 0),
     )
 
@@ -206,8 +215,8 @@ class _RecordedRollout:
     sample: Sample | None
 
 
-def _read_rollouts(run: Run, step: int, settings: Mapping[str, Any]) -> list[_RecordedRollout]:
-    if settings["zero_variance"] == "resample":
+def _read_rollouts(run: Run, step: int, settings: RecordedTraining) -> list[_RecordedRollout]:
+    if settings.is_resampled:
         # Only the samples record their steps: see `read_training`.
         pairs = zip(run.results(), run.samples(), strict=False)
         return [
@@ -215,7 +224,7 @@ def _read_rollouts(run: Run, step: int, settings: Mapping[str, Any]) -> list[_Re
             for row, sample in pairs
             if sample.metadata.get("training_step") == step
         ]
-    rows = [row for row in run.results() if _find_step(row, settings) == step]
+    rows = [row for row in run.results() if settings.find_step(row) == step]
     found: list[_RecordedRollout] = []
     for row in rows:
         sample = None
@@ -226,19 +235,15 @@ def _read_rollouts(run: Run, step: int, settings: Mapping[str, Any]) -> list[_Re
     return found
 
 
-def _find_step(row: ResultRow, settings: Mapping[str, Any]) -> int:
-    return int((row.group_index or 0) // settings["prompts_per_step"] + 1)
-
-
 def _describe_rollouts(
-    listed: Sequence[_RecordedRollout], settings: Mapping[str, Any]
+    listed: Sequence[_RecordedRollout], scaling: Literal["std", "mean"]
 ) -> Iterator[TrainedRolloutView]:
     groups: dict[int, list[_RecordedRollout]] = {}
     for each in listed:
         groups.setdefault(each.row.group_index or 0, []).append(each)
     for prompt, group in groups.items():
         rewards = [each.row.score if each.row.valid else None for each in group]
-        advantages = compute_advantages(rewards, scaling=settings.get("advantage", "std"))
+        advantages = compute_advantages(rewards, scaling=scaling)
         for each, reward, advantage in zip(group, rewards, advantages, strict=True):
             answer = "" if each.sample is None else each.sample.response
             yield TrainedRolloutView(
@@ -254,8 +259,8 @@ def _describe_rollouts(
             )
 
 
-def _compare_ends(run: Run, training: Training, settings: Mapping[str, Any]) -> RewardChange | None:
-    steps = training.steps
+def _compare_ends(run: Run, training: Training) -> RewardChange | None:
+    steps, settings = training.steps, training.settings
     if len(steps) < 2:
         return None
     # A fifth on each side: many prompts, and still far apart.
@@ -267,11 +272,11 @@ def _compare_ends(run: Run, training: Training, settings: Mapping[str, Any]) -> 
     )
     paired: Comparison | None = None
     # The prompts of resampled steps are in no fixed order: see `read_training`.
-    if settings["zero_variance"] != "resample":
+    if not settings.is_resampled:
         sides: list[list[ResultRow]] = []
         for part in ends:
             wanted = {each.first for each in part}
-            rows = [row for row in run.results() if _find_step(row, settings) in wanted]
+            rows = [row for row in run.results() if settings.find_step(row) in wanted]
             # Sorted by sample: a prompt may be in several steps, and pairs are made by sample.
             sides.append(sorted(rows, key=lambda row: row.sample_id))
         paired = compare(*sides, limit=0)
@@ -299,13 +304,10 @@ def _thin_out(steps: Sequence[StepFigures]) -> Sequence[StepFigures]:
 
 
 def _build_metric_point(step: StepFigures, name: str) -> CurvePoint:
-    value = (step.metrics or {}).get(name)
-    # A step records metrics of any JSON type.
-    known = isinstance(value, int | float) and not isinstance(value, bool)
     return CurvePoint(
-        value=float(value) if known and value is not None else None,
+        value=read_finite_number((step.metrics or {}).get(name)),
         name=str(step.step),
-        title=f"step {step.step}: {value}",
+        title=f"step {step.step}: {step.format_metric(name)}",
     )
 
 

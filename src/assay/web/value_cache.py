@@ -7,18 +7,27 @@ answered before it is ready, and several requests for it wait for the same compu
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from dataclasses import astuple, dataclass
+from itertools import count
+from typing import Any, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
 
 from assay.store import RunRow, Store
 
 _Value = TypeVar("_Value")
 # Fewer are read at once on any machine that is not overloaded.
 _QUICK_RESULTS = 20_000
+# Values of few results are small, but not nothing.
+_MAX_VALUES = 1000
+# More computations at once only delay each other. A cache never computes inside another one.
+_COMPUTING = threading.BoundedSemaphore(2)
 _DEADLINE: ContextVar[float | None] = ContextVar("deadline", default=None)
+_STORE_NUMBERS: WeakKeyDictionary[Store, int] = WeakKeyDictionary()
+_NEXT_STORE_NUMBER = count()
 
 
 class StillComputing(Exception):
@@ -39,54 +48,106 @@ def limit_wait(seconds: float) -> Iterator[None]:
         _DEADLINE.reset(before)
 
 
+class RunsKey(NamedTuple):
+    """The key of a value of some runs. A cache keeps the value of their last state only."""
+
+    runs: Hashable
+    state: Hashable
+    """Changes whenever the results of one of the runs do."""
+
+
+@dataclass(frozen=True)
+class _KeptValue:
+    state: Hashable
+    cost: int
+    future: Future[Any]
+
+
 class ValueCache:
-    """The values used last, up to a number of results that they were computed from."""
+    """The values used last, up to a number of results that they consist of."""
 
     def __init__(self, max_results: int) -> None:
         self._max_results = max_results
-        self._kept: OrderedDict[tuple[Any, ...], tuple[int, Future[Any]]] = OrderedDict()
+        self._kept: OrderedDict[Hashable, _KeptValue] = OrderedDict()
         self._total = 0
         self._lock = threading.Lock()
 
-    def get(self, key: tuple[Any, ...], build: Callable[[], _Value], *, results: int) -> _Value:
-        """Return the kept value of this key, or build it. Raises what `build` raises."""
+    def get(
+        self,
+        key: tuple[Any, ...],
+        build: Callable[[], _Value],
+        *,
+        results: int,
+        cost: int | None = None,
+    ) -> _Value:
+        """Return the kept value of this key, or build it. Raises what `build` raises.
+
+        `results` are the results that `build` reads; `cost` (default: the same) those that the
+        value keeps in memory.
+        """
+        place, state = key if isinstance(key, RunsKey) else (key, None)
         with self._lock:
-            kept = self._kept.get(key)
-            future: Future[_Value] = Future() if kept is None else kept[1]
-            if kept is None:
-                self._kept[key] = (results, future)
-                self._total += results
-                while self._total > self._max_results and len(self._kept) > 1:
-                    self._total -= self._kept.popitem(last=False)[1][0]
-            self._kept.move_to_end(key)
-        if kept is None:
-            # A daemon: a viewer that is stopped does not wait for it.
-            threading.Thread(
-                target=self._build, args=(key, future, build), name="assay-compute", daemon=True
-            ).start()
+            kept = self._kept.get(place)
+            if kept is None or kept.state != state:
+                self._drop(place)
+                kept = _KeptValue(state, results if cost is None else cost, Future())
+                self._kept[place] = kept
+                self._total += kept.cost
+                self._make_room()
+                # A daemon: a viewer that is stopped does not wait for it.
+                threading.Thread(
+                    target=self._build,
+                    args=(place, kept, build),
+                    name="assay-compute",
+                    daemon=True,
+                ).start()
+            self._kept.move_to_end(place)
+        future: Future[_Value] = kept.future
         deadline = _DEADLINE.get() if results > _QUICK_RESULTS else None
         try:
             return future.result(None if deadline is None else max(deadline - time.monotonic(), 0))
         except TimeoutError:
             if future.done():
-                raise  # by `build` itself
+                # Ready since, or `build` itself has failed with such an error.
+                return future.result()
             raise StillComputing(results) from None
 
-    def _build(
-        self, key: tuple[Any, ...], future: "Future[_Value]", build: Callable[[], _Value]
-    ) -> None:
+    def _build(self, place: Hashable, kept: _KeptValue, build: Callable[[], _Value]) -> None:
         try:
-            future.set_result(build())
+            with _COMPUTING:
+                value = build()
         except BaseException as error:
             # Not kept: the next request may be luckier, with a store that is no longer locked.
             with self._lock:
-                if (kept := self._kept.pop(key, None)) is not None:
-                    self._total -= kept[0]
-            future.set_exception(error)
+                if self._kept.get(place) is kept:
+                    self._drop(place)
+            kept.future.set_exception(error)
+        else:
+            kept.future.set_result(value)
+
+    def _make_room(self) -> None:
+        while len(self._kept) > 1 and (
+            self._total > self._max_results or len(self._kept) > _MAX_VALUES
+        ):
+            self._drop(next(iter(self._kept)))
+
+    def _drop(self, place: Hashable) -> None:
+        kept = self._kept.pop(place, None)
+        if kept is not None:
+            self._total -= kept.cost
 
 
-def build_run_key(store: Store, row: RunRow) -> tuple[Any, ...]:
-    """Return a key that changes whenever the results of a run do."""
-    totals = row.totals
-    recorded = (totals.recorded, totals.attempts, totals.score_sum)
-    return (store.where, row.id, row.spec.created_at, row.status, *recorded)
+def build_run_key(store: Store, *rows: RunRow) -> RunsKey:
+    """Return the key of a value of runs."""
+    return RunsKey(
+        (number_store(store), *(row.id for row in rows)),
+        # A run may be deleted, and another one recorded with its id.
+        tuple(
+            (row.spec.created_at, row.finished_at, row.status, *astuple(row.totals)) for row in rows
+        ),
+    )
+
+
+def number_store(store: Store) -> int:
+    """Return a number that no other open store has: two may be called the same."""
+    return _STORE_NUMBERS.setdefault(store, next(_NEXT_STORE_NUMBER))
