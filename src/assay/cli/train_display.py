@@ -2,6 +2,7 @@
 
 import signal
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -83,7 +84,13 @@ def _print_warnings_as_lines() -> Iterator[None]:
 
 @contextmanager
 def stop_after_step(stop: Stop, display: TrainDisplay) -> Iterator[None]:
-    """Stop after the current step on Ctrl-C or SIGTERM, and at once on the second."""
+    """Stop after the current step on Ctrl-C or SIGTERM, and at once on the second.
+
+    Outside the main thread handlers cannot be installed, and signals keep their usual effect.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
 
     def request_stop(number: int, frame: FrameType | None) -> None:
         # The second signal abandons the step; the last checkpoint is kept.
@@ -97,4 +104,4 @@ def stop_after_step(stop: Stop, display: TrainDisplay) -> Iterator[None]:
         yield
     finally:
         for each, handler in before.items():
-            signal.signal(each, handler)
+            signal.signal(each, handler or signal.SIG_DFL)  # None: not set from Python
