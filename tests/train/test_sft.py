@@ -1,5 +1,8 @@
 """`sft_train`: that it learns, that it repeats itself, and that it goes on where it stopped."""
 
+import asyncio
+import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -140,6 +143,27 @@ def test_a_killed_training_goes_on_from_its_newest_checkpoint(tmp_path: Path) ->
 
     assert numbers(resumed.steps) == numbers(whole.steps)
     assert digest(resumed.model) == digest(whole.model)
+
+
+def test_the_first_ctrl_c_ends_a_training_inside_a_running_loop(tmp_path: Path) -> None:
+    steps: list[int] = []
+
+    def interrupt(step: SFTStep) -> None:
+        steps.append(step.step)
+        if step.step == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    async def run_cell() -> None:
+        handler = signal.getsignal(signal.SIGINT)
+        try:
+            train(tmp_path, watch=interrupt)
+        finally:
+            assert signal.getsignal(signal.SIGINT) is handler
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(run_cell())
+
+    assert steps == [1, 2]
 
 
 def test_a_training_that_is_done_has_nothing_left_to_do(tmp_path: Path) -> None:

@@ -1,14 +1,12 @@
 """`evaluate_sync`: an evaluation for scripts and notebooks, without `await`."""
 
-import asyncio
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from functools import partial
 from pathlib import Path
 
 from assay.datasets import SampleStream, Source
 from assay.store import Store
 
+from .blocking_call import run_blocking
 from .engines.ray_settings import EngineRef
 from .eval_config import EvalConfig
 from .eval_report import EvalReport
@@ -33,23 +31,4 @@ def evaluate_sync(  # noqa: PLR0913  # those of `evaluate`
     samples are kept.
     """
     where = partial(evaluate, dataset, config, store=store, engine=engine)
-    run = partial(where, resume=resume, watch=watch, stop=stop)
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(run())
-    tasks: list[asyncio.Task[EvalReport]] = []
-
-    async def run_as_task() -> EvalReport:
-        tasks.append(asyncio.ensure_future(run()))
-        return await tasks[0]
-
-    with ThreadPoolExecutor(1, thread_name_prefix="evaluate_sync") as threads:
-        future = threads.submit(copy_context().run, asyncio.run, run_as_task())
-        try:
-            return future.result()
-        except KeyboardInterrupt:
-            # Raised here, in the main thread; the evaluation would not notice.
-            for task in tasks:
-                task.get_loop().call_soon_threadsafe(task.cancel)
-            raise
+    return run_blocking(where(resume=resume, watch=watch, stop=stop), thread_name="evaluate_sync")

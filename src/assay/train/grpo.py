@@ -6,7 +6,6 @@ and are recorded as a run. An interrupted training can be resumed by another pro
 
 import asyncio
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,6 +23,7 @@ from assay.runner import (
     find_agent_gateway,
     read_engine,
     refuse_file_store,
+    run_blocking,
     use_workspaces,
 )
 from assay.scorers import ScoreFunction
@@ -135,8 +135,9 @@ def grpo_train(  # noqa: PLR0913  # the parts of an evaluation, and where it lea
     `prepare_messages` is that of an evaluation too; `config` may have it instead.
     `model` is a loaded model, which is trained in place.
     `engine` makes the rollouts on the workers of Ray, which ask the server that `config` names;
-    `config` may have it instead. Called within a running event loop, this
-    blocks it; await `grpo_train_async` there instead.
+    `config` may have it instead.
+    Called within a running event loop, this blocks it; await `grpo_train_async` there instead.
+    Ctrl-C cancels the training in both, and its checkpoints are kept.
     """
     training = grpo_train_async(
         config,
@@ -150,13 +151,7 @@ def grpo_train(  # noqa: PLR0913  # the parts of an evaluation, and where it lea
         engine=engine,
         session=session,
     )
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(training)
-    # An event loop cannot be nested, so the training runs its own in another thread.
-    with ThreadPoolExecutor(1, thread_name_prefix="assay-training") as pool:
-        return pool.submit(asyncio.run, training).result()
+    return run_blocking(training, thread_name="assay-training")
 
 
 @accept_environment_alias("environment_cls")

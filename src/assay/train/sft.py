@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from assay.datasets import SampleStream, Source, load_samples
 from assay.errors import ConfigError
 from assay.providers import LocalModel
-from assay.runner import Stop
+from assay.runner import Stop, raise_on_ctrl_c
 from assay.types import stable_id
 
 from .checkpoints import Checkpoints, TrainingProgress, digest_weights, write_folder
@@ -122,6 +122,7 @@ class SFTResult:
     interrupted: bool = False
 
 
+@raise_on_ctrl_c()
 def sft_train(
     config: SFTConfig,
     samples: Source | SampleStream,
