@@ -73,7 +73,7 @@ def test_an_interrupt_before_the_work_has_begun_cancels_it(
 
     def wait(results: object) -> None:
         may_begin.set()
-        futures.wait(results)  # type: ignore[call-overload]  # those of the call
+        futures.wait(results)  # type: ignore[arg-type]  # those of the call
 
     notes: list[str] = []
 
