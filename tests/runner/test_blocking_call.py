@@ -111,6 +111,16 @@ def test_the_handler_is_restored_after_an_error() -> None:
     assert handlers == [signal.default_int_handler]
 
 
+def test_an_error_outside_a_loop_has_no_other_context() -> None:
+    async def fail() -> None:
+        raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken") as caught:
+        run_blocking(fail(), thread_name="work")
+
+    assert caught.value.__context__ is None
+
+
 def test_a_handler_of_the_program_is_left_alone() -> None:
     def note(number: int, frame: FrameType | None) -> None:
         return None

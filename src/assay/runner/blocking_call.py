@@ -18,9 +18,7 @@ def run_blocking(work: Coroutine[Any, Any, ResultT], *, thread_name: str) -> Res
     Inside a running event loop, as in a notebook, that is in a thread, and the caller's loop waits.
     Ctrl-C cancels the work.
     """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if not _is_in_loop():
         return asyncio.run(work)
     tasks: list[asyncio.Task[Any]] = []
     interrupted = threading.Event()
@@ -58,6 +56,15 @@ def run_blocking(work: Coroutine[Any, Any, ResultT], *, thread_name: str) -> Res
             if thread.ident is not None:
                 wait([result])
                 thread.join()
+
+
+def _is_in_loop() -> bool:
+    # Not in the caller: its errors would be shown as raised while handling this one.
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 @contextmanager
