@@ -146,6 +146,28 @@ def test_a_name_of_eval_protocol_that_is_not_supported_is_refused_by_name(name: 
         run(f"from {module} import {attribute}")
 
 
+def test_retry_settings_are_answered_under_each_name_they_had() -> None:
+    compat.install()
+
+    names = run(
+        "from eval_protocol.pytest import BackoffConfig, ExceptionHandlerConfig\n"
+        "from eval_protocol.pytest.exception_config import ExceptionHandlerConfig as second\n"
+        "from eval_protocol.pytest.exception_config import DEFAULT_RETRYABLE_EXCEPTIONS\n"
+        "config = ExceptionHandlerConfig(backoff_config=BackoffConfig(max_tries=5))\n"
+        "same = config.retryable_exceptions == DEFAULT_RETRYABLE_EXCEPTIONS\n"
+    )
+
+    assert names["ExceptionHandlerConfig"] is names["second"]
+    assert names["same"]
+
+
+def test_a_state_of_an_agent_is_refused_with_what_replaces_it() -> None:
+    compat.install()
+
+    with pytest.raises(ImportError, match=r"`rollouts\.AgentState`; `run_agent` takes a client"):
+        run("from rollouts import AgentState")
+
+
 def test_the_real_package_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "rollouts").mkdir()
     (tmp_path / "rollouts" / "__init__.py").write_text("Sample = 'the real one'\n")

@@ -80,7 +80,7 @@ def build_sft_config(output: Path, *, steps: int = SFT_STEPS, seed: int = 0) -> 
     return SFTConfig(
         model_name="a model of characters",
         output=output,
-        steps=steps,
+        num_steps=steps,
         batch_tokens=64 * DEMONSTRATION_TOKENS,
         learning_rate=1e-3,
         warmup_steps=min(20, steps - 1),

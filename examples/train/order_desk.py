@@ -168,7 +168,7 @@ def model() -> LocalModel:
         sft = SFTConfig(
             model_name="order-desk",
             output=Path(folder) / "sft",
-            steps=150,
+            num_steps=150,
             batch_tokens=2048,
             learning_rate=3e-3,
         )

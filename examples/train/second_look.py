@@ -87,7 +87,7 @@ def build_sft_config(output: Path, steps: int = 80) -> SFTConfig:
     return SFTConfig(
         model_name="digits",
         output=output,
-        steps=steps,
+        num_steps=steps,
         batch_tokens=768,
         learning_rate=3e-3,
         schedule="linear",

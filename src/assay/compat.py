@@ -36,8 +36,9 @@ _PROCESSORS = dict.fromkeys(
     _EVAL_PROTOCOL_HOME,
 )
 _CONFIG = {"RolloutProcessorConfig": _EVAL_PROTOCOL_HOME}
+_RETRIES = dict.fromkeys(("BackoffConfig", "ExceptionHandlerConfig"), _EVAL_PROTOCOL_HOME)
 _ADAPTER = {"default_dataset_adapter": _EVAL_PROTOCOL_HOME}
-_PYTEST = {**_DECORATOR, **_PROCESSORS, **_CONFIG, **_ADAPTER}
+_PYTEST = {**_DECORATOR, **_PROCESSORS, **_CONFIG, **_RETRIES, **_ADAPTER}
 
 
 def _pick_names(names: dict[str, str], *chosen: str) -> dict[str, str]:
@@ -104,6 +105,10 @@ _MODULES = {
         _PROCESSORS, "SingleTurnRolloutProcessor"
     ),
     "eval_protocol.pytest.evaluation_test": _DECORATOR,
+    "eval_protocol.pytest.exception_config": {
+        **_RETRIES,
+        "DEFAULT_RETRYABLE_EXCEPTIONS": _EVAL_PROTOCOL_HOME,
+    },
     "eval_protocol.pytest.rollout_processor": _pick_names(_PROCESSORS, "RolloutProcessor"),
     "eval_protocol.pytest.types": _CONFIG,
     "eval_protocol.pytest_utils": _DECORATOR,
@@ -121,6 +126,10 @@ _MODULES = {
         **_pick_names(_TRAINING, "agent_rollout_to_sample"),
     },
     "rollouts.training.types": {**_SAMPLES, **_pick_names(_ROLLOUTS, "Score", "Trajectory")},
+}
+# Names without a counterpart, and what does their work.
+_ADVICE = {
+    "rollouts.AgentState": "`run_agent` takes a client and messages, and returns the Trajectory",
 }
 
 
@@ -185,7 +194,5 @@ class _UnsupportedModuleFinder:
         if isinstance(sys.modules.get(package), _ShimModule):
             # `name=package`, not `name=name`: for `from package import name` Python replaces an
             # error that carries the submodule's name by one that does not mention assay.
-            raise ModuleNotFoundError(
-                f"assay does not support `{name}`; install the package `{package}` to use it",
-                name=package,
-            )
+            advice = _ADVICE.get(name, f"install the package `{package}` to use it")
+            raise ModuleNotFoundError(f"assay does not support `{name}`; {advice}", name=package)

@@ -39,7 +39,7 @@ def command(folder: Path, output: Path, *options: str) -> list[str]:
 def test_the_result_is_told_in_words(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = ["--steps", "2", "--held-out", "0.2", "--max-length", "99"]
+    options = ["--num-steps", "2", "--held-out", "0.2", "--max-length", "99"]
 
     assert main(command(folder, tmp_path / "out", *options)) == 0
 
@@ -62,7 +62,7 @@ def test_a_bundle_is_learned_from_as_data(
     assert main(["bundle", run, "-o", data, "--no-code", "--store", store]) == 0
     capsys.readouterr()
     model, output = str(folder / "tiny-smollm2"), str(tmp_path / "out")
-    words = ["--model", model, "-o", output, "--device", "cpu", "--steps", "1"]
+    words = ["--model", model, "-o", output, "--device", "cpu", "--num-steps", "1"]
 
     assert main(["train", "sft", data, *words, "--min-score", "1"]) == 0
 
@@ -87,17 +87,31 @@ def test_the_result_is_told_as_json(
 def test_a_finished_training_is_resumed_and_not_begun_again(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    again = command(folder, tmp_path / "out", "--steps", "1", "--quiet")
+    again = command(folder, tmp_path / "out", "--num-steps", "1", "--quiet")
 
     assert [main(again), main(again), main([*again, "--resume"])] == [0, 2, 0]
 
     assert "the folder already contains a training" in capsys.readouterr().err
 
 
+def test_the_old_name_of_the_number_of_steps_is_hidden(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begin = command(folder, tmp_path / "out", "--json", "--quiet", "--steps", "2")
+
+    assert main(begin) == 0
+
+    assert json.loads(capsys.readouterr().out)["steps"] == 2
+    assert main([*begin, "--num-steps", "2"]) == 2
+    assert "pass only `num_steps`" in capsys.readouterr().err
+    main(["train", "sft", "--help"])
+    assert "--steps" not in capsys.readouterr().out
+
+
 WRONG: dict[str, tuple[list[str], str]] = {
     "a share above one": (["--held-out", "2"], "--held-out: Input should be less than 1"),
-    "no steps": (["--steps", "0"], "'0' is not a number of 1 or more"),
-    "warm-up only": (["--steps", "2", "--warmup-steps", "2"], "leave none of 2 steps"),
+    "no steps": (["--num-steps", "0"], "'0' is not a number of 1 or more"),
+    "warm-up only": (["--num-steps", "2", "--warmup-steps", "2"], "leave none of 2 steps"),
     "no training": (["--resume"], "the folder does not contain a training to resume"),
     "no model": (["--model", "nowhere"], "'nowhere' is not a folder"),
     "no device": (["--device", "banana"], "device='banana' cannot be used"),
@@ -150,9 +164,9 @@ def test_data_that_cannot_be_learned_from_exits_2(
 def test_a_training_goes_on_under_its_own_settings_alone(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(command(folder, tmp_path / "out", "--steps", "1", "--quiet")) == 0
+    assert main(command(folder, tmp_path / "out", "--num-steps", "1", "--quiet")) == 0
 
-    assert main(command(folder, tmp_path / "out", "--steps", "2", "--resume")) == 2
+    assert main(command(folder, tmp_path / "out", "--num-steps", "2", "--resume")) == 2
 
     assert "steps 1 -> 2" in capsys.readouterr().err
 
@@ -160,7 +174,7 @@ def test_a_training_goes_on_under_its_own_settings_alone(
 def test_a_training_that_breaks_off_exits_3_and_says_how_to_go_on(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    begin = command(folder, tmp_path / "out", "--steps", "1", "--quiet")
+    begin = command(folder, tmp_path / "out", "--num-steps", "1", "--quiet")
     assert main(begin) == 0
     (tmp_path / "out" / "checkpoints" / "step-000001" / "tensors.pt").write_bytes(b"torn")
 
@@ -168,7 +182,7 @@ def test_a_training_that_breaks_off_exits_3_and_says_how_to_go_on(
 
     told = capsys.readouterr().err
     assert "the checkpoint cannot be read" in told
-    assert "--steps 1 --device cpu --resume" in told
+    assert "--num-steps 1 --device cpu --resume" in told
 
 
 def test_the_command_to_go_on_has_every_setting() -> None:

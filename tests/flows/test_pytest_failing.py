@@ -484,3 +484,28 @@ def test_ctrl_c_keeps_what_is_done_and_stops_the_server(tmp_path: Path) -> None:
 def children_of(process: int) -> list[int]:
     found = Path(f"/proc/{process}/task/{process}/children")
     return [int(child) for child in found.read_text().split()]
+
+
+def test_a_summary_that_cannot_be_written_fails_each_test_before_it_begins(tmp_path: Path) -> None:
+    write_tests(
+        tmp_path,
+        """
+        @evaluation_test(rows(a="yes"))
+        def test_one(reply):
+            raise SystemError("the test was run")
+
+        @evaluation_test(rows(a="yes"))
+        async def test_two(reply):
+            raise SystemError("the test was run")
+        """,
+    )
+    (tmp_path / "file").touch()
+
+    session = call_pytest(tmp_path, "--assay-summary=file/summary.json")
+
+    assert session.status == 1
+    assert session.output.count("the summary cannot be written: Not a directory\n") == 2
+    assert "pass --assay-summary with a file in a folder that can be written" in session.output
+    assert "the test was run" not in session.output
+    assert "Traceback" not in session.output
+    assert "worker_files.py" not in session.output

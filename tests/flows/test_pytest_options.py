@@ -123,3 +123,21 @@ def test_a_misspelt_parameter_is_found_before_the_first_call(tmp_path: Path) -> 
         assert found["reason"].startswith(f"{test}: sample 'a' has no field 'replly'")
         assert found["results"] == 0
     assert not (tmp_path / "called").exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "problem"),
+    [
+        ("--assay-max-samples=0", "--assay-max-samples is 0, not a number of at least 1"),
+        ("--assay-tolerance=0", "--assay-tolerance and --assay-update-baseline need"),
+        ("--assay-max-cost-usd=0", "--assay-max-cost-usd=0.0 is not a number above 0"),
+    ],
+)
+def test_a_zero_is_checked_before_anything_runs(option: str, problem: str, tmp_path: Path) -> None:
+    write_tests(tmp_path, EVALUATIONS)
+
+    session = call_pytest(tmp_path, option)
+
+    assert session.status == pytest.ExitCode.USAGE_ERROR
+    assert problem in session.output
+    assert not (tmp_path / ".assay").exists()

@@ -16,7 +16,7 @@ def test_ctrl_c_keeps_a_checkpoint_and_the_command_to_go_on_works(tmp_path: Path
     (tmp_path / "chats.jsonl").write_text(json.dumps({"messages": turns}) + "\n")
     words = "train sft chats.jsonl --model tiny-smollm2 -o out --device cpu --schedule constant"
     running = subprocess.Popen(
-        build_command(*words.split(), "--steps", "1000000"),
+        build_command(*words.split(), "--num-steps", "1000000"),
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -34,7 +34,7 @@ def test_ctrl_c_keeps_a_checkpoint_and_the_command_to_go_on_works(tmp_path: Path
     command = err.splitlines()[-1].strip()
     done = len((tmp_path / "out" / "metrics.jsonl").read_text().splitlines())
     again = [*shlex.split(command)[1:], "--json"]
-    again[again.index("--steps") + 1] = str(done + 1)
+    again[again.index("--num-steps") + 1] = str(done + 1)
     resumed = call_main(tmp_path, *again)
     assert resumed.returncode == 0, resumed.stderr
     assert json.loads(resumed.stdout)["steps"] == done + 1

@@ -43,7 +43,17 @@ def test_rewards_of_a_share_are_drawn_from_zero_to_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "rewards", [(5.0, -3.0, 2.0), (7.0, 7.0), (1e6, 2e6), (0.25,), (1e-7 + 2, 2.0)]
+    "rewards",
+    [
+        (5.0, -3.0, 2.0),
+        (7.0, 7.0),
+        (1e6, 2e6),
+        (0.25,),
+        (1e-7 + 2, 2.0),
+        (7e38,),
+        (-3e99, 3e99),
+        (2.0, 2 + 1e-15),
+    ],
 )
 def test_any_rewards_give_a_picture_with_a_scale(rewards: tuple[float, ...]) -> None:
     picture = drawn(*rewards)

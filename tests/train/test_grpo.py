@@ -3,6 +3,8 @@
 import asyncio
 import json
 import math
+import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -75,6 +77,34 @@ def test_a_model_learns_to_say_what_is_rewarded(seed: int, tmp_path: Path) -> No
     assert min(rewards[-3:]) > 0.7
     norms = [step.grad_norm for step in result.steps if step.grad_norm is not None]
     assert all(math.isfinite(norm) and norm > 0 for norm in norms)
+
+
+def test_the_first_ctrl_c_ends_a_training_inside_a_running_loop(tmp_path: Path) -> None:
+    def interrupt(event: TrainingEvent) -> None:
+        if isinstance(event, StepFinished) and event.metrics.step == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    async def run_cell() -> None:
+        handler = signal.getsignal(signal.SIGINT)
+        try:
+            grpo_train(
+                lamp_config(tmp_path, num_steps=200),
+                PROMPTS,
+                looked_and_said,
+                Lamp,
+                model=lamp_model(),
+                session=TrainingSession(store=tmp_path / "store.db", watch=interrupt),
+            )
+        finally:
+            assert signal.getsignal(signal.SIGINT) is handler
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(run_cell())
+
+    with Store.open(tmp_path / "store.db") as store:
+        run = store.run()
+        assert run.status == "interrupted"
+        assert len({sample.metadata[STEP_KEY] for sample in run.samples()}) < 200
 
 
 def _ask_policy(sample: Sample, context: RunContext) -> str:

@@ -90,7 +90,7 @@ def test_a_fine_tuning_reports_its_steps(tmp_path: Path) -> None:
         {"messages": [{"role": "user", "content": f"{n}"}, {"role": "assistant", "content": "8"}]}
         for n in range(4)
     ]
-    config = SFTConfig(model_name="tiny", output=tmp_path, steps=3, report_to=(recorder,))
+    config = SFTConfig(model_name="tiny", output=tmp_path, num_steps=3, report_to=(recorder,))
 
     result = sft_train(config, rows, model=tiny_local())
 

@@ -83,7 +83,7 @@ def test_fine_tuning_takes_it_too(tmp_path: Any) -> None:
     def losses(name: str, **fields: Any) -> list[float]:
         model: LocalModel = tiny_local()
         settings = SFTConfig(
-            model_name="tiny", output=tmp_path / name, steps=2, learning_rate=1e-2, **fields
+            model_name="tiny", output=tmp_path / name, num_steps=2, learning_rate=1e-2, **fields
         )
         result = sft_train(settings, [{"messages": said}], model=model)
         assert not model.model.is_gradient_checkpointing

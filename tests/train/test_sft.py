@@ -1,5 +1,8 @@
 """`sft_train`: that it learns, that it repeats itself, and that it goes on where it stopped."""
 
+import asyncio
+import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -37,7 +40,7 @@ def train(folder: Path, data: Any = None, **settings: Any) -> SFTResult:
     options = {name: settings.pop(name) for name in ("resume", "watch", "stop") if name in settings}
     model = settings.pop("model", None) or tiny_local()
     defaults: dict[str, Any] = {
-        "steps": 6,
+        "num_steps": 6,
         "learning_rate": 3e-3,
         "batch_tokens": 150,
         "eval_every": 2,
@@ -67,7 +70,7 @@ def stopping_at(number: int) -> dict[str, Any]:
 
 
 def test_it_learns_to_say_what_the_samples_say(tmp_path: Path) -> None:
-    result = train(tmp_path, steps=25, held_out=0.2, eval_every=25)
+    result = train(tmp_path, num_steps=25, held_out=0.2, eval_every=25)
 
     assert result.steps[-1].loss < 0.3 < result.steps[0].loss
     assert result.held_out_before is not None
@@ -83,8 +86,8 @@ def test_it_learns_to_say_what_the_samples_say(tmp_path: Path) -> None:
 def test_a_training_whose_held_out_loss_rises_stops_and_keeps_the_best(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings: dict[str, Any] = {"steps": 9, "eval_every": 1, "schedule": "constant"}
-    best = train(tmp_path / "best", **{**settings, "steps": 2})
+    settings: dict[str, Any] = {"num_steps": 9, "eval_every": 1, "schedule": "constant"}
+    best = train(tmp_path / "best", **{**settings, "num_steps": 2})
     losses = iter([3.0, 2.0, 1.0, 1.5, 1.0])
     monkeypatch.setattr(_SFTTraining, "_measure_held_out_loss", lambda self: next(losses))
 
@@ -142,6 +145,27 @@ def test_a_killed_training_goes_on_from_its_newest_checkpoint(tmp_path: Path) ->
     assert digest(resumed.model) == digest(whole.model)
 
 
+def test_the_first_ctrl_c_ends_a_training_inside_a_running_loop(tmp_path: Path) -> None:
+    steps: list[int] = []
+
+    def interrupt(step: SFTStep) -> None:
+        steps.append(step.step)
+        if step.step == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    async def run_cell() -> None:
+        handler = signal.getsignal(signal.SIGINT)
+        try:
+            train(tmp_path, watch=interrupt)
+        finally:
+            assert signal.getsignal(signal.SIGINT) is handler
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(run_cell())
+
+    assert steps == [1, 2]
+
+
 def test_a_training_that_is_done_has_nothing_left_to_do(tmp_path: Path) -> None:
     whole = train(tmp_path)
 
@@ -160,10 +184,10 @@ CHANGED: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("what", CHANGED)
 def test_a_training_does_not_go_on_with_anything_else(tmp_path: Path, what: str) -> None:
-    train(tmp_path, steps=1)
+    train(tmp_path, num_steps=1)
 
     with pytest.raises(ConfigError, match=f"the {what}"):
-        train(tmp_path, **{"steps": 1, **CHANGED[what]}, resume=True)
+        train(tmp_path, **{"num_steps": 1, **CHANGED[what]}, resume=True)
 
 
 def test_how_an_update_is_cut_into_passes_does_not_matter(tmp_path: Path) -> None:
@@ -177,7 +201,7 @@ def test_how_an_update_is_cut_into_passes_does_not_matter(tmp_path: Path) -> Non
 
 
 def test_epochs_go_through_all_samples(tmp_path: Path) -> None:
-    result = train(tmp_path, steps=None, epochs=2, held_out=0.0)
+    result = train(tmp_path, num_steps=None, epochs=2, held_out=0.0)
 
     assert sum(step.sequences for step in result.steps) == 16
     assert result.steps[-1].epoch == pytest.approx(2.0, abs=0.5)
@@ -200,7 +224,7 @@ def test_rollouts_are_learned_from_the_tokens_that_were_sampled(tmp_path: Path) 
     rollouts = [sampled_rollout("qwen2.5", seed) for seed in range(2)]
     data = [rollout.model_copy(update={"id": f"{n}"}) for n, rollout in enumerate(rollouts)]
 
-    result = train(tmp_path, data, steps=1, held_out=0.0, max_length=9**4)
+    result = train(tmp_path, data, num_steps=1, held_out=0.0, max_length=9**4)
 
     assert result.data.retokenized == 0
     sampled = sum(len(call.completion_ids or ()) for each in data for call in calls(each))
@@ -215,7 +239,7 @@ def calls(sample: Sample) -> Any:
 def test_half_the_numbers_take_half_the_memory(tmp_path: Path) -> None:
     folder = tiny_model(tmp_path)
     config = SFTConfig(
-        model_name=str(folder), output=tmp_path / "out", steps=1, dtype="bfloat16", device="cpu"
+        model_name=str(folder), output=tmp_path / "out", num_steps=1, dtype="bfloat16", device="cpu"
     )
 
     result = sft_train(config, rows())
@@ -241,7 +265,7 @@ def test_the_order_of_random_numbers_outside_is_left_alone(tmp_path: Path) -> No
     expected = torch.rand(1)
     torch.manual_seed(7)
 
-    train(tmp_path, steps=1)
+    train(tmp_path, num_steps=1)
 
     assert torch.equal(torch.rand(1), expected)
 
@@ -295,7 +319,7 @@ def test_the_tokenizer_is_saved_with_the_template_it_is_asked_with(tmp_path: Pat
     other = tmp_path / "other.jinja"
     other.write_text(tiny_tokenizer("smollm2").chat_template)
 
-    result = train(tmp_path / "out", chat_template=other, steps=1)
+    result = train(tmp_path / "out", chat_template=other, num_steps=1)
 
     assert result.model_path is not None
     saved = LocalModel.load(result.model_path).tokenizer

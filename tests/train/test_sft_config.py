@@ -16,13 +16,13 @@ def config(**settings: Any) -> SFTConfig:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"steps": 0},
+        {"num_steps": 0},
         {"learning_rate": 0},
         {"learning_rate": float("nan")},
         {"held_out": 1.0},
         {"max_length": 1},
         {"schedule": "sawtooth"},
-        {"steps": 5, "warmup_steps": 5},
+        {"num_steps": 5, "warmup_steps": 5},
         {"lr": 1e-4},
     ],
 )
@@ -48,12 +48,29 @@ def test_where_it_is_written_does_not_decide_what_is_learned() -> None:
     assert elsewhere.describe() == config().describe()
 
 
-@pytest.mark.parametrize("change", [{"seed": 1}, {"lora": Lora()}, {"steps": 9}])
+@pytest.mark.parametrize("change", [{"seed": 1}, {"lora": Lora()}, {"num_steps": 9}])
 def test_what_decides_what_is_learned_is_described(change: dict[str, Any]) -> None:
     assert config(**change).describe() != config().describe()
 
 
 def test_under_a_constant_rate_a_training_may_go_on_for_longer() -> None:
-    short, long = (config(schedule="constant", steps=steps) for steps in (5, 9))
+    short, long = (config(schedule="constant", num_steps=steps) for steps in (5, 9))
 
     assert short.describe() == long.describe()
+
+
+def test_the_number_of_steps_has_an_old_name() -> None:
+    old, new = config(steps=5), config(num_steps=5)
+
+    assert old == new
+    assert old.steps == old.num_steps == 5
+    assert new.model_copy(update={"steps": 9}).num_steps == 9
+    with pytest.raises(ValidationError, match="pass only `num_steps`"):
+        config(steps=5, num_steps=5)
+
+
+def test_a_training_of_an_earlier_release_has_the_same_description() -> None:
+    described = config(num_steps=5).describe()
+
+    assert described["steps"] == 5
+    assert "num_steps" not in described

@@ -231,7 +231,7 @@ def test_fine_tuning_in_bfloat16_moves_the_weights_too(tmp_path: Path) -> None:
     config = SFTConfig(
         model_name=str(folder),
         output=tmp_path / "out",
-        steps=2,
+        num_steps=2,
         learning_rate=1e-6,
         dtype="bfloat16",
     )

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import trl
 from trl.generation.vllm_generation import VLLMGeneration
+from trl.trainer import base_trainer
 
 from assay.errors import EndpointError, TrainingError
 from assay.providers.in_process import LocalClient, LocalModel, Sampling
@@ -109,9 +110,17 @@ def test_the_hook_is_still_called_experimental(tmp_path: Path) -> None:
     assert "You are using 'rollout_func', which is an experimental feature" in source
 
 
-def test_nothing_is_written_or_sent_by_making_a_trainer(tmp_path: Path) -> None:
+def test_nothing_is_written_or_sent_by_making_a_trainer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[object] = []
+    monkeypatch.setattr(base_trainer, "send_telemetry", lambda **report: sent.append(report))
+    # There TRL sends none in any case.
+    monkeypatch.delenv("CI", raising=False)
+
     trainer = trainer_asking(lambda *_: {}, tmp_path)
 
+    assert sent == []
     assert list(tmp_path.iterdir()) == []
     assert trainer.args.report_to == []
     assert not trainer.args.push_to_hub

@@ -84,7 +84,13 @@ def _print_warnings_as_lines() -> Iterator[None]:
 
 @contextmanager
 def stop_after_step(stop: Stop, display: TrainDisplay) -> Iterator[None]:
-    """Stop after the current step on Ctrl-C or SIGTERM, and at once on the second."""
+    """Stop after the current step on Ctrl-C or SIGTERM, and at once on the second.
+
+    Outside the main thread handlers cannot be installed, and signals keep their usual effect.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
 
     def request_stop(number: int, frame: FrameType | None) -> None:
         # The second signal abandons the step; the last checkpoint is kept.
@@ -93,9 +99,6 @@ def stop_after_step(stop: Stop, display: TrainDisplay) -> Iterator[None]:
         stop.request()
         display.print_line("stopping after this step; press Ctrl-C again to stop now")
 
-    if threading.current_thread() is not threading.main_thread():
-        yield  # handlers cannot be installed
-        return
     before = {each: signal.signal(each, request_stop) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield

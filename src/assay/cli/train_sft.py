@@ -1,6 +1,6 @@
 """`assay train sft`: supervised fine-tuning on samples."""
 
-from argparse import ArgumentParser, Namespace
+from argparse import SUPPRESS, ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ _COUNT: dict[str, Any] = {"type": parse_count, "metavar": "N"}
 _NUMBER: dict[str, Any] = {"type": float, "metavar": "X"}
 # Named like their setting: one that is not given keeps the setting's default, which help shows.
 _SFT_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
-    "steps": (_COUNT, "number of weight updates, instead of epochs"),
+    "num_steps": (_COUNT, "number of weight updates, instead of epochs"),
     "epochs": (_COUNT, "passes over the data"),
     "learning_rate": (_NUMBER, "learning rate"),
     "schedule": ({"choices": ("constant", "linear", "cosine")}, "schedule of the learning rate"),
@@ -83,6 +83,8 @@ def configure(parser: ArgumentParser) -> None:
             shown = f"{default:g}" if isinstance(default, float) else default
             text += f" (default: {shown})"
         parser.add_argument(f"--{name.replace('_', '-')}", **kind, help=text)
+    # The name of `--num-steps` in release 0.2.0.
+    parser.add_argument("--steps", **_COUNT, help=SUPPRESS)
     add_report_to_option(parser)
     add_flag(parser, "--resume", "resume the training in the output folder")
     add_report_options(parser, quiet=True)
@@ -109,7 +111,8 @@ def main(args: Namespace) -> int:
 
 
 def _build_sft_config_from_options(args: Namespace) -> SFTConfig:
-    given = {name: getattr(args, name) for name in _SFT_OPTIONS if getattr(args, name) is not None}
+    names = (*_SFT_OPTIONS, "steps")
+    given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
     try:
         if args.lora is not None:
             # The usual ratio of alpha to rank.
@@ -191,4 +194,5 @@ def sft_result_to_dict(result: SFTResult) -> dict[str, Any]:
 def build_sft_resume_command(args: Namespace) -> str:
     """Build the command that resumes a training."""
     words = ["assay", "train", "sft", args.data, "--model", args.model, "-o", str(args.output)]
-    return join_command([*words, *format_options(args, (*_SFT_OPTIONS, "report_to")), "--resume"])
+    options = format_options(args, (*_SFT_OPTIONS, "steps", "report_to"))
+    return join_command([*words, *options, "--resume"])

@@ -122,7 +122,9 @@ def pytest_configure(config: "pytest.Config") -> None:
     )
     # Without any of these options nothing can be wrong, and nothing more is imported.
     changed = config.getoption("--assay-summary") != DEFAULT_SUMMARY
-    if changed or any(config.getoption(option) not in (None, False) for option in checked):
+    given = [config.getoption(option) for option in checked]
+    # By identity: 0 equals False, and is a value to check.
+    if changed or any(value is not None and value is not False for value in given):
         from .session_settings import check_settings, read_settings
 
         check_settings(read_settings(config))

@@ -40,7 +40,7 @@ _MAX_VERDICT_CHARS = 300
 def run_test(item: "pytest.Function", options: EvalOptions, evaluations: Evaluations) -> None:
     """Evaluate every sample, record them all, and only then fail the test if it must fail."""
     evaluation = Evaluation(item, options, evaluations)
-    with _record_outcome(evaluation) as verdict:
+    with _fail_without_traceback(item), _record_outcome(evaluation) as verdict:
         verdict.rule = read_gate_rule(options.threshold)
         evaluation.run()
     fail_test(item, verdict)
@@ -51,7 +51,7 @@ async def run_test_in_loop(
 ) -> "TestVerdict":
     """Run a test with an async function, in the event loop of a plugin."""
     evaluation = Evaluation(item, options, evaluations)
-    with _record_outcome(evaluation) as verdict:
+    with _fail_without_traceback(item), _record_outcome(evaluation) as verdict:
         verdict.rule = read_gate_rule(options.threshold)
         await evaluation.run_in_loop()
     return verdict
@@ -108,6 +108,16 @@ def _record_outcome(evaluation: Evaluation) -> Iterator[TestVerdict]:
             verdict.problem = _conclude_test(evaluation, verdict.rule)
         if evaluation.function is not None:
             verdict.error = evaluation.function.assertions.error
+
+
+@contextmanager
+def _fail_without_traceback(item: "pytest.Function") -> Iterator[None]:
+    """Fail the test by what assay cannot record, such as for a folder that cannot be written."""
+    try:
+        yield
+    except AssayError as error:
+        problem = f"{item.name}: {error_message(error)}"
+        raise pytest.fail.Exception(problem, pytrace=False) from None
 
 
 def record_report(

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from assay.errors import ConfigError
 from assay.store import Store
 from assay.types import Sample, create_private, make_private_folder
 
@@ -81,13 +82,20 @@ class SessionFiles:
     def _append(self, kind: str, content: object) -> None:
         # Encoded first: a report that is not JSON must not leave half a line.
         line = json.dumps([time.time_ns(), kind, content])
-        make_private_folder(self.folder)
         # One file for each process, opened for each line: no locks, and nothing left in a buffer.
         path = self.folder / f"{os.getpid()}.jsonl"
-        if not path.exists():
-            create_private(path)
-        with path.open("a", encoding="utf-8") as file:
-            file.write(f"{line}\n")
+        try:
+            make_private_folder(self.folder)
+            if not path.exists():
+                create_private(path)
+            with path.open("a", encoding="utf-8") as file:
+                file.write(f"{line}\n")
+        except OSError as error:
+            raise ConfigError(
+                f"the summary cannot be written: {error.strerror or error}",
+                where=str(self.summary),
+                hint="pass --assay-summary with a file in a folder that can be written",
+            ) from error
 
     def _read_lines(self) -> list[tuple[str, Any]]:
         """Return the kind and content of all lines in the order of their time."""

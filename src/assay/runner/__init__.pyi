@@ -1,5 +1,6 @@
 from .agent_gateway import find_agent_gateway as find_agent_gateway
-from .blocking_run import run_blocking as run_blocking
+from .blocking_call import raise_on_ctrl_c as raise_on_ctrl_c
+from .blocking_call import run_blocking as run_blocking
 from .engines.in_process import EvalEngine as EvalEngine
 from .engines.ray import RayEngine as RayEngine
 from .engines.ray_cluster import RayCluster as RayCluster

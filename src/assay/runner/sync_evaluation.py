@@ -6,7 +6,7 @@ from pathlib import Path
 from assay.datasets import SampleStream, Source
 from assay.store import Store
 
-from .blocking_run import run_blocking
+from .blocking_call import run_blocking
 from .engines.ray_settings import EngineRef
 from .eval_config import EvalConfig
 from .eval_report import EvalReport
@@ -30,7 +30,5 @@ def evaluate_sync(  # noqa: PLR0913  # those of `evaluate`
     event loop of its own, and the caller's loop waits. Ctrl-C cancels the evaluation; recorded
     samples are kept.
     """
-    stop = stop or Stop()
     where = partial(evaluate, dataset, config, store=store, engine=engine)
-    run = partial(where, resume=resume, watch=watch, stop=stop)
-    return run_blocking(run, thread_name="evaluate_sync", stop=stop)
+    return run_blocking(where(resume=resume, watch=watch, stop=stop), thread_name="evaluate_sync")

@@ -9,6 +9,8 @@ from statistics import fmean
 from .step_statistics import StepMetrics
 
 _SVG_WIDTH, _SVG_HEIGHT = 720, 400
+# Of the rewards, below which the scale would only show rounding.
+_SMALLEST_SPREAD = 1e-9
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 24, 44, 48
 _STYLE = (
     "text{font:13px sans-serif;fill:#333}.title{font-size:15px;font-weight:600}"
@@ -59,8 +61,10 @@ class _Plot:
         # A fixed scale for the usual range of rewards makes curves comparable.
         if low >= 0 and high <= 1:
             low, high = 0.0, 1.0
-        elif low == high:
-            low, high = low - 0.5, high + 0.5
+        elif high - low <= _SMALLEST_SPREAD * max(abs(low), abs(high)):
+            # Relative to large rewards: 0.5 added to 1e30 changes nothing.
+            margin = max(0.5, _SMALLEST_SPREAD * max(abs(low), abs(high)))
+            low, high = low - margin, high + margin
         return cls(steps[0].step, max(steps[-1].step, steps[0].step + 1), low, high)
 
     def x(self, step: float) -> float:

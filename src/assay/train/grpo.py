@@ -8,7 +8,6 @@ import asyncio
 import time
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -136,12 +135,11 @@ def grpo_train(  # noqa: PLR0913  # the parts of an evaluation, and where it lea
     `prepare_messages` is that of an evaluation too; `config` may have it instead.
     `model` is a loaded model, which is trained in place.
     `engine` makes the rollouts on the workers of Ray, which ask the server that `config` names;
-    `config` may have it instead. Called within a running event loop, this
-    blocks it; await `grpo_train_async` there instead.
+    `config` may have it instead.
+    Called within a running event loop, this blocks it; await `grpo_train_async` there instead.
+    Ctrl-C cancels the training in both, and its checkpoints are kept.
     """
-    session = session or TrainingSession()
-    train = partial(
-        grpo_train_async,
+    training = grpo_train_async(
         config,
         prompts,
         score_fn,
@@ -153,7 +151,7 @@ def grpo_train(  # noqa: PLR0913  # the parts of an evaluation, and where it lea
         engine=engine,
         session=session,
     )
-    return run_blocking(train, thread_name="assay-training", stop=session.stop)
+    return run_blocking(training, thread_name="assay-training")
 
 
 @accept_environment_alias("environment_cls")

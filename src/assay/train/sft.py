@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from assay.datasets import SampleStream, Source, load_samples
 from assay.errors import ConfigError
 from assay.providers import LocalModel
-from assay.runner import Stop
+from assay.runner import Stop, raise_on_ctrl_c
 from assay.types import stable_id
 
 from .checkpoints import Checkpoints, TrainingProgress, digest_weights, write_folder
@@ -122,6 +122,7 @@ class SFTResult:
     interrupted: bool = False
 
 
+@raise_on_ctrl_c()
 def sft_train(
     config: SFTConfig,
     samples: Source | SampleStream,
@@ -194,10 +195,10 @@ class _SFTTraining:
             iterate_epoch_batches(
                 data.train, seed=config.seed, epoch=epoch, tokens=config.batch_tokens
             )
-            for epoch in range(1 if config.steps else config.epochs)
+            for epoch in range(1 if config.num_steps else config.epochs)
         )
         updates = [len(list(order)) for order in orders]
-        self._per_epoch, self._last = updates[0], config.steps or sum(updates)
+        self._per_epoch, self._last = updates[0], config.num_steps or sum(updates)
 
     def run(self, *, resume: bool, watch: SFTWatch | None) -> SFTResult:
         saved, steps = self._checkpoints.steps(), list[SFTStep]()

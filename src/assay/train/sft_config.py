@@ -1,5 +1,6 @@
 """The settings of a supervised fine-tuning, checked before anything is loaded."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -21,11 +22,11 @@ class SFTConfig(BaseModel):
     output: Path = Path("sft")
     """Folder for metrics, checkpoints and the trained model."""
 
-    steps: int | None = Field(default=None, gt=0)
+    num_steps: int | None = Field(default=None, gt=0)
     """Updates of the weights. None: as many as `epochs` take."""
 
     epochs: int = Field(default=1, gt=0)
-    """How often each sample is used, if `steps` is None."""
+    """How often each sample is used, if `num_steps` is None."""
 
     tokens: Literal["recorded", "text"] = "recorded"
     """`recorded`: the sampled ids where they are recorded, for the model that sampled them.
@@ -88,6 +89,11 @@ class SFTConfig(BaseModel):
     """Trackers of the metrics on this machine: `tensorboard`, `wandb`, `mlflow`, `trackio`, the
     names of plug-ins, or objects with `log(step, metrics)` and `close()`."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_old_name(cls, given: Any) -> Any:
+        return rename_steps(given) if isinstance(given, dict) else given
+
     @field_validator("report_to", mode="before")
     @classmethod
     def _check_report_to(cls, value: Any) -> tuple[Any, ...]:
@@ -95,13 +101,23 @@ class SFTConfig(BaseModel):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        if self.steps is not None and self.warmup_steps >= self.steps:
+        if self.num_steps is not None and self.warmup_steps >= self.num_steps:
             raise ValueError(
-                f"{self.warmup_steps} warm-up steps leave none of {self.steps} steps to train in"
+                f"{self.warmup_steps} warm-up steps leave none of {self.num_steps} steps to train "
+                "in"
             )
         if self.patience is not None and not self.held_out:
             raise ValueError("`patience` has no effect without `held_out`")
         return self
+
+    @property
+    def steps(self) -> int | None:
+        """`num_steps`, by its name in release 0.2.0."""
+        return self.num_steps
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Copy the settings, as in pydantic; `update` may have the old name too."""
+        return super().model_copy(update=rename_steps(update or {}), deep=deep)
 
     def learning_rate_at(self, step: int, *, of: int) -> float:
         """The rate of a step; steps count from 1."""
@@ -120,5 +136,14 @@ class SFTConfig(BaseModel):
         # The path may change: the tokens that the template produces are compared instead.
         apart.add("chat_template")
         if self.schedule == "constant":
-            apart |= {"steps", "epochs"}
-        return self.model_dump(mode="json", exclude=apart)
+            apart |= {"num_steps", "epochs"}
+        settings = self.model_dump(mode="json", exclude=apart)
+        # Output folders have the old name: those of earlier releases must be resumable.
+        return {"steps" if name == "num_steps" else name: settings[name] for name in settings}
+
+
+def rename_steps(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace the old name `steps` by `num_steps`. Raises `ValueError` if both are given."""
+    if {"steps", "num_steps"} <= given.keys():
+        raise ValueError("`steps` is the old name of `num_steps`; pass only `num_steps`")
+    return {"num_steps" if name == "steps" else name: given[name] for name in given}

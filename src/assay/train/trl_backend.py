@@ -238,8 +238,10 @@ class TrlLeader(TrlLearner):
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
-            # A thread cannot be cancelled: it ends at its next request.
+            # A thread cannot be cancelled: it ends at its next request, by an exception that nobody
+            # awaits, which asyncio would log.
             self._abandoned = True
+            work.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
             if self._asked is not None:
                 self._asked.cancel()
             await asyncio.wait([work])

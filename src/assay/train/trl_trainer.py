@@ -205,6 +205,9 @@ def _define_trainer_class() -> Any:
         def _compute_loss(self, model: Any, inputs: Any) -> Any:
             return super()._compute_loss(model, inputs) * inputs[_ROLLOUT_SHARE]
 
+        def _send_telemetry(self) -> None:
+            """Send nothing: TRL would report the model and the hardware to the hub."""
+
         def create_model_card(self, *_: Any, **__: Any) -> None:
             """Write no model card: the recorded run describes the training."""
 

@@ -217,6 +217,42 @@ def test_a_stream_that_stays_open_after_the_answer_is_left() -> None:
     assert asked_of(handle, timeout_s=60.0) == {"y": 2}
 
 
+def test_a_server_that_asks_again_and_again_gets_one_answer_to_each_question() -> None:
+    answers: list[Any] = []
+
+    async def ask_back(request: web.Request) -> web.StreamResponse:
+        posted = await request.json()
+        stream = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await stream.prepare(request)
+        question = {"jsonrpc": "2.0", "id": f"q{len(answers)}", "method": "ping"}
+        await stream.write(f"data: {json.dumps(question)}\n\n".encode())
+        if "method" in posted:
+            await stream.write(f"data: {GOOD}\n\n".encode())
+        else:
+            # In the stream after an answer, a question must not be read.
+            answers.append(posted)
+        return stream
+
+    assert asked_of(ask_back) == {"y": 2}
+
+    assert answers == [{"jsonrpc": "2.0", "id": "q0", "result": {}}]
+
+
+def test_the_timeout_is_that_of_all_requests_together() -> None:
+    async def ask_back(request: web.Request) -> web.StreamResponse:
+        if "method" not in await request.json():
+            await asyncio.Event().wait()
+        stream = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await stream.prepare(request)
+        for number in range(1000):
+            question = {"jsonrpc": "2.0", "id": number, "method": "ping"}
+            await stream.write(f"data: {json.dumps(question)}\n\n".encode())
+        return stream
+
+    with pytest.raises(TimedOut, match=r"did not answer `a/b` within 0\.2 s"):
+        asked_of(ask_back, timeout_s=0.2)
+
+
 def test_an_event_may_have_several_lines() -> None:
     lines = json.dumps(json.loads(GOOD), indent=1).splitlines()
     text = "".join(f"data: {line}\r\n" for line in lines) + "\r\n"

@@ -129,6 +129,126 @@ def test_a_reset_closes_what_was_and_keeps_the_task() -> None:
     ]
 
 
+class SlowToClose(Noting):
+    """Closes when `may_close` is set."""
+
+    may_close: asyncio.Event
+
+    async def close(self) -> None:
+        self.notes.append("closing")
+        await self.may_close.wait()
+        await super().close()
+
+
+class ResetInProgress(Told):
+    """An episode `a` with level 1, in a reset to seed 3 that waits for the old session."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        SlowToClose.may_close = asyncio.Event()
+        self.sessions = SessionPool(lambda task: SlowToClose(task, self.notes), idle_s=10.0)
+        self.episodes = Episodes(self.sessions)
+
+    async def begin(self) -> "asyncio.Future[None]":
+        await self.episodes.get_or_create("a", {"config": {"level": 1}}).session()
+        reset = asyncio.ensure_future(self.episodes.reset("a", 3))
+        while "closing" not in self.notes:
+            await asyncio.sleep(0)
+        self.notes.clear()
+        return reset
+
+
+def test_a_request_during_a_reset_waits_for_the_restarted_episode() -> None:
+    async def play() -> list[Any]:
+        told = ResetInProgress()
+        reset = await told.begin()
+        request = asyncio.ensure_future(told.episodes.get_or_create("a").step("go", {}))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert told.notes == []
+        SlowToClose.may_close.set()
+        await asyncio.gather(reset, request)
+        # The name leads to the session of that request, so that a close leaves none open.
+        await told.episodes.close("a")
+        assert len(told.sessions) == 0
+        return told.notes
+
+    expected = ["close", ("open", 3, {"level": 1}), ("go", {}), "closing", "close"]
+    assert asyncio.run(play()) == expected
+
+
+def test_a_second_reset_during_a_reset_keeps_the_task() -> None:
+    async def play() -> list[Any]:
+        told = ResetInProgress()
+        reset = await told.begin()
+        request = asyncio.ensure_future(told.episodes.get_or_create("a").session())
+        await asyncio.sleep(0)
+        second = asyncio.ensure_future(told.episodes.reset("a", 4))
+        await asyncio.sleep(0)
+        SlowToClose.may_close.set()
+        await asyncio.gather(reset, request, second)
+        assert (await told.episodes.get_existing("a").session()).seed == 4
+        assert len(told.sessions) == 1
+        return [note for note in told.notes if note[0] == "open"]
+
+    assert asyncio.run(play()) == [("open", 3, {"level": 1}), ("open", 4, {"level": 1})]
+
+
+def test_a_transport_is_known_during_a_reset() -> None:
+    async def play() -> None:
+        told = ResetInProgress()
+        line = told.episodes.start_transport({"session_id": "a"})
+        reset = await told.begin()
+        assert told.episodes.find_by_transport(line) is told.episodes.get_existing("a")
+        SlowToClose.may_close.set()
+        await reset
+
+    asyncio.run(play())
+
+
+def test_an_episode_that_is_closed_during_a_reset_stays_closed() -> None:
+    async def play() -> None:
+        told = ResetInProgress()
+        reset = await told.begin()
+        closing = asyncio.ensure_future(told.episodes.close("a"))
+        await asyncio.sleep(0)
+        SlowToClose.may_close.set()
+        await asyncio.gather(reset, closing)
+        assert len(told.sessions) == 0
+        with pytest.raises(NoSuchSession, match="not found"):
+            told.episodes.get_existing("a")
+
+    asyncio.run(play())
+
+
+def test_an_episode_that_takes_long_to_open_keeps_its_name() -> None:
+    gate = asyncio.Event()
+
+    class SlowToOpen(Noting):
+        async def open(self, *, seed: int | None = None) -> Sequence[Message]:
+            await gate.wait()
+            return await super().open(seed=seed)
+
+    async def play() -> None:
+        told = Told(capacity=1)
+        told.sessions = SessionPool(
+            lambda task: SlowToOpen(task, told.notes), capacity=1, idle_s=10.0
+        )
+        told.episodes = Episodes(told.sessions, clock=lambda: told.at)
+        opening = asyncio.ensure_future(told.episodes.get_or_create("a").session())
+        await asyncio.sleep(0)
+        for number in range(99):
+            told.episodes.get_or_create(str(number))
+        told.at = 11.0
+        told.episodes.get_or_create("one more")
+        gate.set()
+        await opening
+        await told.episodes.close("a")
+        assert len(told.sessions) == 0
+
+    asyncio.run(play())
+
+
 def test_an_expired_session_is_not_opened_again() -> None:
     async def play(told: Told) -> list[Any]:
         episode = told.episodes.get_or_create("a")

@@ -3,11 +3,13 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-import aiohttp
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer as LocalServer
 
 import openenv_server
 from assay.agents import Limits, RolloutFailed, run_agent
@@ -18,6 +20,7 @@ from assay.environments.remote.http_client import (
     InvalidResponse,
     TimedOut,
     normalize_server_url,
+    open_http_session,
 )
 from assay.environments.remote.openenv import _SOCKET_SCHEMES, OpenEnvEnvironment, build_route_url
 from assay.errors import ConfigError, EnvironmentFault
@@ -54,7 +57,7 @@ def at(
     """What a play over one link comes to."""
 
     async def run() -> Made:
-        async with aiohttp.ClientSession() as http:
+        async with open_http_session() as http:
             address = normalize_server_url(server.url if url is None else url)
             return await play(EnvironmentClient(address, http, **{"timeout_s": 10.0, **options}))
 
@@ -342,6 +345,80 @@ def test_a_server_that_hangs_is_left_after_the_timeout(server: Started) -> None:
         )
 
     assert isinstance(failed.value.__cause__, TimedOut)
+
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+async def opened_at(talk: Handler, timeout_s: float) -> None:
+    """Open an episode at a server with this WebSocket."""
+
+    async def schema(request: web.Request) -> web.Response:
+        return web.json_response({"action": openenv_server.ACTION})
+
+    application = web.Application()
+    application.add_routes([web.get("/schema", schema), web.get("/ws", talk)])
+    async with LocalServer(application) as server, open_http_session() as http:
+        link = EnvironmentClient(str(server.make_url("")).rstrip("/"), http, None, timeout_s)
+        environment = OpenEnvEnvironment(link)
+        try:
+            await environment.open()
+        finally:
+            await environment.close()
+
+
+async def in_time(opening: Awaitable[None]) -> None:
+    # A hang would otherwise stop the whole suite.
+    async with asyncio.timeout(60):
+        await opening
+
+
+def test_pings_of_a_server_that_hangs_do_not_extend_the_timeout() -> None:
+    async def ping_forever(request: web.Request) -> web.WebSocketResponse:
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        await socket.receive()
+        while not socket.closed:
+            await socket.ping()
+            # Answers the pongs, and waits for as long as a fraction of the timeout.
+            with suppress(TimeoutError):
+                await socket.receive(timeout=0.05)
+        return socket
+
+    with pytest.raises(TimedOut, match=r"did not answer reset within 0\.5 s"):
+        asyncio.run(in_time(opened_at(ping_forever, 0.5)))
+
+
+def test_a_handshake_that_hangs_is_left_after_the_timeout() -> None:
+    async def never_answer(request: web.Request) -> web.Response:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    with pytest.raises(TimedOut, match=r"did not accept the WebSocket within 0\.2 s"):
+        asyncio.run(in_time(opened_at(never_answer, 0.2)))
+
+
+def test_a_redirect_of_the_socket_is_not_followed() -> None:
+    reached: list[str] = []
+
+    async def note(request: web.Request) -> web.Response:
+        reached.append(request.path)
+        return web.Response()
+
+    async def play() -> None:
+        other = web.Application()
+        other.router.add_route("*", "/{path:.*}", note)
+        async with LocalServer(other) as elsewhere:
+
+            async def redirect(request: web.Request) -> web.Response:
+                raise web.HTTPFound(elsewhere.make_url("/internal"))
+
+            await opened_at(redirect, 10.0)
+
+    with pytest.raises(InvalidResponse, match=r"redirects to another address \(HTTP 302\)"):
+        asyncio.run(play())
+
+    assert reached == []
 
 
 def test_a_state_that_cannot_be_read_does_not_undo_the_episode(server: Started) -> None:

@@ -97,6 +97,33 @@ def test_a_server_that_does_not_speak_mcp_is_a_fault(code: str, problem: str) ->
         use(code)
 
 
+def lists(page: str) -> str:
+    """A program whose answer to each request is this result."""
+    return f"""
+import itertools, json, sys
+numbers = itertools.count()
+for line in sys.stdin:
+    request = json.loads(line)
+    if "id" in request:
+        print(json.dumps({{"id": request["id"], "result": {page}}}), flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("page", "problem"),
+    [
+        ('{"tools": [{"description": "nameless"}]}', "lists a tool that is not one"),
+        ('{"tools": 7}', "lists a tool that is not one"),
+        ('{"tools": [{"name": "a", "inputSchema": 7}]}', "lists a tool that is not one"),
+        ('{"tools": [], "nextCursor": str(next(numbers))}', "more than 100 pages of tools"),
+        ('{"tools": [{"name": "a"}], "content": "text"}', "has no list `content`"),
+    ],
+)
+def test_tools_that_cannot_be_read_are_a_fault(page: str, problem: str) -> None:
+    with pytest.raises(EnvironmentFault, match=problem):
+        use(lists(page), "a")
+
+
 def test_a_server_that_ends_during_a_call_is_a_fault() -> None:
     with pytest.raises(EnvironmentFault, match="the MCP server has ended"):
         use(SERVER, "end")

@@ -10,7 +10,9 @@ from assay.errors import ConfigError, DatasetError
 from assay.pytest_plugin.decorator import _EVAL_PROTOCOL_OPTIONS, EvalOptions, eval_options_of
 from assay.pytest_plugin.eval_protocol import (
     AgentRolloutProcessor,
+    BackoffConfig,
     EvaluationThreshold,
+    ExceptionHandlerConfig,
     MCPGymRolloutProcessor,
     NoOpRolloutProcessor,
     RolloutProcessor,
@@ -25,6 +27,10 @@ from make import said
 ROWS = [[Sample(prompt=[question(f"{n}?")]) for n in range(3)]]
 NO_OP: dict[str, Any] = {"rollout_processor": NoOpRolloutProcessor(), "input_rows": ROWS}
 MODEL: dict[str, Any] = {"completion_params": [{"model": "mock:fixed"}], "input_rows": ROWS}
+
+
+def handler(**settings: Any) -> ExceptionHandlerConfig:
+    return ExceptionHandlerConfig(backoff_config=BackoffConfig(**settings))
 
 
 def translate(**options: Any) -> dict[str, Any]:
@@ -179,6 +185,30 @@ def test_an_adapter_that_returns_something_else_is_refused(tmp_path: Path) -> No
         rows(input_dataset=[str(tmp_path / "rows.jsonl")], dataset_adapter=lambda rows: rows)
 
 
+@pytest.mark.parametrize(
+    ("params", "config", "expected"),
+    [
+        ({}, ExceptionHandlerConfig(), 2),
+        ({}, handler(max_tries=5), 4),
+        ({}, handler(max_tries=1), 0),
+        ({}, ExceptionHandlerConfig(retryable_exceptions=set()), 0),
+        ({"max_retries": 7}, handler(max_tries=5), 7),
+        ({"num_retries": 0}, handler(max_tries=5), 0),
+        ({}, None, None),
+    ],
+)
+def test_tries_are_the_retries_of_each_endpoint(
+    params: dict[str, Any], config: ExceptionHandlerConfig | None, expected: int | None
+) -> None:
+    given = translate(
+        input_rows=ROWS,
+        completion_params=[{"model": "openai/a", **params}, {"model": "openai/b", **params}],
+        exception_handler_config=config,
+    )
+
+    assert [endpoint.max_retries for endpoint in given["endpoints"]] == [expected, expected]
+
+
 def test_none_is_the_default_of_an_option() -> None:
     given = translate(**NO_OP, max_concurrent_rollouts=None, num_runs=None)
 
@@ -189,6 +219,24 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"data_loaders": [1]}, "`data_loaders` of eval-protocol is not supported"),
     ({"evaluation_test_kwargs": [{"a": 1}]}, "`evaluation_test_kwargs` of"),
     ({"exception_handler_config": object()}, "`exception_handler_config` of"),
+    ({"exception_handler_config": handler(strategy="constant")}, "backoff_config.strategy of"),
+    (
+        {"exception_handler_config": handler(max_delay=5, giveup_func=lambda error: True)},
+        "backoff_config.max_delay, backoff_config.giveup_func of eval-protocol",
+    ),
+    (
+        {"exception_handler_config": ExceptionHandlerConfig(retryable_exceptions={KeyError})},
+        "retryable_exceptions of",
+    ),
+    ({"exception_handler_config": handler(max_tries=0)}, "max_tries=0 is not a whole number of 1"),
+    (
+        {
+            **MODEL,
+            "rollout_processor": Custom(),
+            "exception_handler_config": ExceptionHandlerConfig(),
+        },
+        "`exception_handler_config` with Custom of",
+    ),
     ({"logger": object()}, "`logger` of"),
     ({"aggregation_method": "max"}, "aggregation_method='max' of"),
     ({"mode": "listwise"}, "mode='listwise' is not one of pointwise, groupwise, all"),

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from typing import Any, Self, get_args
 from urllib.parse import urlsplit
 
-import aiohttp
-
 from assay.errors import ConfigError, EnvironmentFault
 
 from ..environment import Environment
@@ -17,6 +15,7 @@ from .http_client import (
     ServerKind,
     build_redactor,
     normalize_server_url,
+    open_http_session,
 )
 from .json_rpc import JsonRpc, RpcError, TokenRejected
 from .mcp import McpEnvironment
@@ -74,13 +73,7 @@ class RemoteEnvironments:
         return self._kind
 
     async def __aenter__(self) -> Self:
-        # No connection limit: the number of rollouts is limited elsewhere. No cookies, proxies or
-        # netrc: neither the server nor the home folder may change a request.
-        http = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=60),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            trust_env=False,
-        )
+        http = open_http_session()
         self._client = EnvironmentClient(
             self._url, http, self._token, self._timeout_s, self._queue_s
         )

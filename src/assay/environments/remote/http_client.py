@@ -217,9 +217,10 @@ class EnvironmentClient:
         return urlunsplit(parts._replace(path=parts.path.rstrip("/") + path))
 
     def headers(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Return the headers of a request: the token, and `more`."""
+        """Return the headers of a request: those of all requests, and `more`."""
         own = {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
-        return {**own, **(more or {})}
+        # Identity: avoids the cost of decompression, and zip bombs.
+        return {"Accept-Encoding": "identity", **own, **(more or {})}
 
     async def ask(
         self,
@@ -298,6 +299,36 @@ class EnvironmentClient:
             where=self.where,
             hint="redirects are not followed: pass the final address",
         )
+
+
+class RedirectRefused(Exception):
+    """A redirect that aiohttp was about to follow."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"HTTP {status}")
+        self.status = status
+
+
+def open_http_session() -> "ClientSession":
+    """Open the HTTP session of all episodes at one server."""
+
+    async def refuse_redirect(
+        session: "ClientSession", context: object, redirect: aiohttp.TraceRequestRedirectParams
+    ) -> None:
+        redirect.response.close()
+        raise RedirectRefused(redirect.response.status)
+
+    # Only so can aiohttp be kept from following the redirect of a WebSocket.
+    trace = aiohttp.TraceConfig()
+    trace.on_request_redirect.append(refuse_redirect)
+    # No connection limit: the number of rollouts is limited elsewhere. No cookies, proxies or
+    # netrc: neither the server nor the home folder may change a request.
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=60),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        trust_env=False,
+        trace_configs=[trace],
+    )
 
 
 def build_redactor(url: str, token: str | None) -> Redactor:

@@ -33,8 +33,7 @@ INTERNAL_ERROR = -32603
 
 # The end of a stream normally arrives with the answer; longer waits would delay every step.
 _DRAIN_S = 0.1
-# Identity: avoids the cost of decompression, and zip bombs.
-_ACCEPT = {"Accept": "application/json, text/event-stream", "Accept-Encoding": "identity"}
+_ACCEPT = {"Accept": "application/json, text/event-stream"}
 
 
 @dataclass(eq=False)
@@ -112,7 +111,9 @@ class JsonRpc:
     async def _post(self, message: Mapping[str, Any], headers: Mapping[str, str]) -> ServerResponse:
         """Post a message and read until its answer."""
         try:
-            return await self._exchange(message, headers)
+            # Of all requests together: a server may ask something before it answers.
+            async with asyncio.timeout(self.client.timeout_s):
+                return await self._exchange(message, headers)
         except TimeoutError:
             fault: EnvironmentFault = TimedOut(
                 f"the server did not answer `{message.get('method', 'an answer')}` within "
@@ -149,7 +150,12 @@ class JsonRpc:
                     self.url = old._replace(path=new.path).geturl()
                     continue
                 if response.content_type == "text/event-stream" and response.status == 200:
-                    body = await self._await_event(response, message, headers)
+                    # Only requests are answered: in the stream after an answer, the server could
+                    # ask again and again.
+                    is_request = "method" in message
+                    body = b""
+                    if is_request:
+                        body = await self._await_event(response, message, headers)
                 else:
                     chunks = self.client.iterate_chunks(response)
                     body = b"".join([piece async for piece in chunks])

@@ -41,6 +41,11 @@ class Episode:
         """Whether the episode has a session that has not expired."""
         return self._session is not None and not self._session.closed
 
+    @property
+    def is_in_use(self) -> bool:
+        """Whether the episode has a session, or a request is opening it."""
+        return self.is_open or self._lock.locked()
+
     async def session(self) -> Session:
         """Return the session. Raises `NoSuchSession` if it expired: it is never opened twice."""
         async with self._lock:
@@ -63,6 +68,11 @@ class Episode:
         if session.fault is not None:
             raise session.fault
         return [stored.step for stored in session.steps]
+
+    async def replace(self, old: "Episode") -> None:
+        """End another episode. Requests to this one wait until its session is closed."""
+        async with self._lock:
+            await old.close()
 
     async def close(self) -> None:
         """End the session, even during a step."""
@@ -135,11 +145,12 @@ class Episodes:
             restarted = Episode(self._sessions, seed, old.task)
         # Before closing: a refusal must leave the old episode unchanged.
         self._make_room(name, len(restarted.task))
-        if old is not None:
-            self._named.pop(name, None)
-            await old.close()
         restarted.used = self._clock()
+        # Also before closing: a request that arrives meanwhile must not create an episode of this
+        # name, whose session nothing would close.
         self._named[name] = restarted
+        if old is not None:
+            await restarted.replace(old)
 
     async def close(self, name: str) -> None:
         """End the episode and drop its name. Raises `NoSuchSession` if it does not exist."""
@@ -187,7 +198,7 @@ class Episodes:
         self._named = {
             name: episode
             for name, episode in self._named.items()
-            if episode.is_open or episode.used > limit
+            if episode.is_in_use or episode.used > limit
         }
         self._transports = {
             transport: entry for transport, entry in self._transports.items() if entry[1] > limit

@@ -1,5 +1,6 @@
 """Environments of OpenEnv servers over WebSocket: one connection per episode."""
 
+import asyncio
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -21,6 +22,7 @@ from .http_client import (
     TOKEN_HINT,
     EnvironmentClient,
     InvalidResponse,
+    RedirectRefused,
     ServerBusy,
     TimedOut,
     retry_while_busy,
@@ -168,13 +170,15 @@ class OpenEnvEnvironment:
     async def _exchange(
         self, socket: "ClientWebSocketResponse", text: str, kind: str
     ) -> dict[str, Any]:
-        # A full server may close the connection during this; its error can still be read.
-        with suppress(aiohttp.ClientError, ConnectionError):
-            if not socket.closed:
-                await socket.send_str(text)
         where = self._client.where
         try:
-            message = await socket.receive(timeout=self._client.timeout_s)
+            # Not the timeout of `receive`: it begins anew with every ping of the server.
+            async with asyncio.timeout(self._client.timeout_s):
+                # A full server may close the connection during this; its error can still be read.
+                with suppress(aiohttp.ClientError, ConnectionError):
+                    if not socket.closed:
+                        await socket.send_str(text)
+                message = await socket.receive()
         except TimeoutError:
             raise TimedOut(
                 f"the server did not answer {kind} within {self._client.timeout_s:g} s",
@@ -253,16 +257,24 @@ class OpenEnvEnvironment:
 
     async def _connect(self) -> "ClientWebSocketResponse":
         try:
-            return await self._client.http.ws_connect(
-                build_route_url(self._client.url, "ws", _SOCKET_SCHEMES),
-                headers=self._client.headers(),
-                max_msg_size=MAX_SERVER_RESPONSE_BYTES,
-                timeout=aiohttp.ClientWSTimeout(ws_close=_SOCKET_CLOSE_S),
-                # No compression: a small message could expand to a very large one.
-                compress=0,
-            )
+            # aiohttp has a timeout of its own here, of five minutes.
+            async with asyncio.timeout(self._client.timeout_s):
+                return await self._client.http.ws_connect(
+                    build_route_url(self._client.url, "ws", _SOCKET_SCHEMES),
+                    headers=self._client.headers(),
+                    max_msg_size=MAX_SERVER_RESPONSE_BYTES,
+                    timeout=aiohttp.ClientWSTimeout(ws_close=_SOCKET_CLOSE_S),
+                    # No compression: a small message could expand to a very large one.
+                    compress=0,
+                )
         except TimeoutError:
-            fault: EnvironmentFault = TimedOut("the connection timed out", where=self._client.where)
+            fault: EnvironmentFault = TimedOut(
+                f"the server did not accept the WebSocket within {self._client.timeout_s:g} s",
+                where=self._client.where,
+                hint=STEP_TIMEOUT_HINT,
+            )
+        except RedirectRefused as redirect:
+            fault = self._client.build_redirect_error(redirect.status)
         except aiohttp.WSServerHandshakeError as error:
             fault = EnvironmentFault(
                 f"the server refused the WebSocket: HTTP {error.status}",
@@ -278,9 +290,11 @@ class OpenEnvEnvironment:
         if self._socket is None:
             return
         try:
-            if not self._socket.closed:
-                await self._socket.send_str('{"type":"close"}')
-        except ConnectionError:
+            # A server that reads nothing blocks the sending.
+            async with asyncio.timeout(_SOCKET_CLOSE_S):
+                if not self._socket.closed:
+                    await self._socket.send_str('{"type":"close"}')
+        except (aiohttp.ClientError, ConnectionError, TimeoutError):
             pass  # the server has closed the connection, and the session with it
         finally:
             await self._close_socket()
@@ -289,7 +303,9 @@ class OpenEnvEnvironment:
     async def _close_socket(self) -> None:
         socket, self._socket = self._socket, None
         if socket is not None:
-            await socket.close()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(2 * _SOCKET_CLOSE_S):
+                    await socket.close()
 
 
 def build_route_url(url: str, name: str, schemes: Mapping[str, str] = _HTTP_SCHEMES) -> str:

@@ -14,11 +14,15 @@ from .processors import (
     RolloutProcessorConfig,
     SingleTurnRolloutProcessor,
 )
+from .retries import DEFAULT_RETRYABLE_EXCEPTIONS, BackoffConfig, ExceptionHandlerConfig
 
 __all__ = [
+    "DEFAULT_RETRYABLE_EXCEPTIONS",
     "AgentRolloutProcessor",
+    "BackoffConfig",
     "CompletionParams",
     "EvaluationThreshold",
+    "ExceptionHandlerConfig",
     "MCPGymRolloutProcessor",
     "NoOpRolloutProcessor",
     "RolloutProcessor",

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from pydantic import ValidationError
+
 from assay.environments import BasicEnvironment, Step
 from assay.errors import ConfigError, EnvironmentFault
 from assay.types import Message, ToolCall, ToolSpec
@@ -18,6 +20,7 @@ _STDIO_SHUTDOWN_TIMEOUT_S = 2.0
 # asyncio's default of 64 KiB is too small for tool results.
 _MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 _METHOD_NOT_FOUND = -32601
+_MAX_TOOL_PAGES = 100
 
 
 class StdioServer:
@@ -48,20 +51,25 @@ class StdioServer:
         hello = {"protocolVersion": _MCP_PROTOCOL_VERSION, "capabilities": {}, "clientInfo": client}
         await self._request("initialize", hello)
         await self._send({"method": "notifications/initialized"})
+        self.tools = await self._list_tools()
+        return ()
+
+    async def _list_tools(self) -> list[ToolSpec]:
         tools: list[ToolSpec] = []
         cursor: str | None = None
-        while True:
+        for _ in range(_MAX_TOOL_PAGES):
             page = await self._request("tools/list", {} if cursor is None else {"cursor": cursor})
-            for tool in page.get("tools", ()):
-                schema = tool.get("inputSchema") or {"type": "object"}
-                about = tool.get("description") or ""
-                tools.append(ToolSpec(name=tool["name"], description=about, parameters=schema))
+            try:
+                for tool in page.get("tools", ()):
+                    schema = tool.get("inputSchema") or {"type": "object"}
+                    about = tool.get("description") or ""
+                    tools.append(ToolSpec(name=tool["name"], description=about, parameters=schema))
+            except (AttributeError, KeyError, TypeError, ValidationError) as error:
+                raise self._make_fault("the MCP server lists a tool that is not one") from error
             cursor, last = page.get("nextCursor"), cursor
-            # A server that repeats its cursor would keep the loop running.
             if cursor is None or cursor == last:
-                break
-        self.tools = tools
-        return ()
+                return tools
+        raise self._make_fault(f"the MCP server lists more than {_MAX_TOOL_PAGES} pages of tools")
 
     async def step(self, action: Message) -> Step:
         if not action.tool_calls:
@@ -78,6 +86,8 @@ class StdioServer:
             called = {"name": call.name, "arguments": call.arguments}
             result = await self._request("tools/call", called, is_call=True)
             blocks = result.get("content") or []
+            if not isinstance(blocks, list):
+                raise self._make_fault("the result of a tool has no list `content`")
             if not blocks and result.get("structuredContent") is not None:
                 text = json.dumps(result["structuredContent"], ensure_ascii=False)
             else:

@@ -30,10 +30,11 @@ from .processors import (
     SingleTurn,
     SingleTurnRolloutProcessor,
 )
+from .retries import read_max_retries
 
 _OPTIONS_WHERE = "@evaluation_test"
 _INPUTS = ("input_dataset", "input_messages", "input_rows")
-_UNSUPPORTED = ("data_loaders", "evaluation_test_kwargs", "exception_handler_config", "logger")
+_UNSUPPORTED = ("data_loaders", "evaluation_test_kwargs", "logger")
 _WHOLE_NUMBER = (int, "a whole number")
 _FUNCTION = (Callable, "a function")
 _OPTION_TYPES: Mapping[str, tuple[Any, str]] = {
@@ -194,6 +195,9 @@ def _translate_processor(options: Mapping[str, Any], folder: Path) -> dict[str, 
             hint="pass an instance, such as SingleTurnRolloutProcessor()",
         )
     kwargs = options.get("rollout_processor_kwargs") or {}
+    if "exception_handler_config" in options:
+        # Checked for all processors, also where no call would be retried.
+        options = {**options, "max_retries": read_max_retries(options["exception_handler_config"])}
     if isinstance(processor, NoOpRolloutProcessor):
         # The parameters are not used, but several would mean several evaluations.
         _take_only_params(processor, options)
@@ -223,6 +227,12 @@ def _translate_processor(options: Mapping[str, Any], folder: Path) -> dict[str, 
         path = options.get("mcp_config_path")
         servers = {} if not path else {"environment": McpServers(find_beside(str(path), folder))}
         return {**_translate_endpoints(options), **servers, "max_turns": options.get("steps", 30)}
+    if "exception_handler_config" in options:
+        # It would retry whole rollouts, of which assay knows only the model calls.
+        raise _make_unsupported_error(
+            f"`exception_handler_config` with {type(processor).__name__}",
+            "set `max_retries` in `completion_params`",
+        )
     given = _take_only_params(processor, options)
     rollouts = CustomRollouts(
         processor,
@@ -273,4 +283,11 @@ def _translate_endpoints(options: Mapping[str, Any]) -> dict[str, Any]:
             "pytest.mark.parametrize. NoOpRolloutProcessor() scores rows without a model call",
         )
     endpoints = [parse_completion_params(params) for params in given]
+    if (retries := options.get("max_retries")) is not None:
+        endpoints = [
+            endpoint
+            if endpoint.max_retries is not None
+            else endpoint.model_copy(update={"max_retries": retries})
+            for endpoint in endpoints
+        ]
     return {"endpoint": endpoints[0]} if len(endpoints) == 1 else {"endpoints": endpoints}
