@@ -366,13 +366,13 @@ def test_each_part_of_a_long_conversation_is_normalized_once(
     turns = 400
     recording, bodies = record_turns(tmp_path / "calls.jsonl", turns)
     normalized: list[bytes] = []
-    normalize = request_normalization._normalize_part
+    normalize = request_normalization._normalize_written
 
     def count(part: bytes) -> str:
         normalized.append(part)
         return normalize(part)
 
-    monkeypatch.setattr(request_normalization, "_normalize_part", count)
+    monkeypatch.setattr(request_normalization, "_normalize_written", count)
 
     recorded = Replay(recording).open("s1", 0)
     found = [recorded.find("openai_chat", "messages", body) for body in bodies]

@@ -85,10 +85,10 @@ def _normalize_value(value: Any) -> str:
 
 @lru_cache(maxsize=_MAX_KNOWN_PARTS)
 def _normalize_request_part(written: bytes) -> str:
-    return _normalize_part(written)
+    return _normalize_written(written)
 
 
-def _normalize_part(written: bytes) -> str:
+def _normalize_written(written: bytes) -> str:
     text = encode_stable_json(redact_values(from_json(written))).decode()
     patterns = (*_SAMPLE_FOLDERS, *_VARYING) if _SAMPLE_FOLDER in text else _VARYING
     for pattern, placeholder in patterns:
@@ -145,7 +145,7 @@ class RequestDigester:
         if found is None:
             if len(self._known) >= _MAX_KNOWN_DIGESTS:
                 self._known.clear()
-            normalized = _normalize_part(written)
+            normalized = _normalize_written(written)
             found = blake2b(
                 normalized.encode("utf-8", "replace"), digest_size=_DIGEST_BYTES
             ).digest()

@@ -43,7 +43,7 @@ def exact_answer(*, extract: Callable[[str], str | None] | None = None) -> Score
     answer and it must be equal as a whole, so listing every candidate scores nothing.
 
     Case, spacing, quotes, closing punctuation and the layout of LaTeX do not count; an answer of
-    spacing only is no answer. Numbers are compared as numbers: "$29.00" is 29 and "1,000" is 1000.
+    spacing only is empty. Numbers are compared as numbers: "$29.00" is 29 and "1,000" is 1000.
     A percent or degree sign is a unit like a currency sign: "50%" is 50 and is not 0.5. Digits
     after a leading zero are a code: "007" is not 7. Where the ground truth is the letter of an
     option, the word "option" may come before it, and the text of the option or "because" and a

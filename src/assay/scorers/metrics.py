@@ -83,12 +83,12 @@ def _build_response_scorer(
 def _score_contains(response: str, expected: list[str]) -> EvaluateResult:
     normalized = " ".join(response.casefold().split())
     for text in expected:
-        if _build_pattern(" ".join(text.casefold().split())).search(normalized):
+        if _compile_reference(" ".join(text.casefold().split())).search(normalized):
             return EvaluateResult(score=1.0, reason=f"the response contains {text[:100]!r}")
     return EvaluateResult(score=0.0, reason=f"the response lacks {expected[0][:100]!r}")
 
 
-def _build_pattern(text: str) -> re.Pattern[str]:
+def _compile_reference(text: str) -> re.Pattern[str]:
     # A number inside another one is another number: "42" is not in "142", "1,424" or "42.5".
     before = r"(?<![0-9])(?<![0-9][.,])" if text[0].isdecimal() else ""
     after = r"(?![.,]?[0-9])" if text[-1].isdecimal() else ""

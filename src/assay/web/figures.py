@@ -37,7 +37,7 @@ class FigureCache:
 
     def read_summary(self, run: Run, *, is_live: bool) -> RunSummary:
         """Return the statistics of a run; of one in progress they may be some seconds old."""
-        key = _build_key(run)
+        key = _build_cache_key(run)
         revision = run.read_revision()
         if (found := self._find(key, revision, is_live=is_live)) is not None:
             assert isinstance(found, RunSummary)
@@ -56,7 +56,7 @@ class FigureCache:
         """
         if results > _MAX_COMPARED_RESULTS:
             return None
-        key, revision = _build_key(a, b), f"{a.read_revision()} {b.read_revision()}"
+        key, revision = _build_cache_key(a, b), f"{a.read_revision()} {b.read_revision()}"
         found = self._find(key, revision, is_live=False)
         if found is None:
             found = self._keep(key, revision, lambda: compare(a, b, limit=0))
@@ -85,6 +85,6 @@ class FigureCache:
         return value
 
 
-def _build_key(*runs: Run) -> tuple[str, ...]:
+def _build_cache_key(*runs: Run) -> tuple[str, ...]:
     # A run may be deleted, and another one recorded with its id.
     return tuple(part for run in runs for part in (run.id, run.spec.created_at))
