@@ -78,6 +78,22 @@ def test_a_sum_with_an_unknown_part_is_not_written() -> None:
     assert to_atif(whole).value["final_metrics"] == {"total_steps": 2}
 
 
+def test_calls_without_a_step_are_summed_up_and_come_back_in_their_places() -> None:
+    paid = [Usage(input_tokens=tokens) for tokens in (2, 30, 400, 5000)]
+    calls = [
+        ModelCall(usage=paid[0], purpose="title"),
+        ModelCall(message_index=1, usage=paid[1], attempts=1),
+        ModelCall(usage=paid[2], purpose="summary"),
+        ModelCall(message_index=1, usage=paid[3], attempts=2),
+    ]
+    whole = Sample(id="s", trajectory=Trajectory(messages=[asked("a"), said("b")], calls=calls))
+
+    document = valid(to_atif(whole).value)
+
+    assert document["final_metrics"]["total_prompt_tokens"] == 5432
+    assert from_atif(document).trajectory == whole.trajectory
+
+
 def test_a_cost_that_is_known_as_a_total_is_written_and_read_as_one() -> None:
     calls = [ModelCall(message_index=0, usage=Usage(input_tokens=2))]
     whole = Sample(id="s", trajectory=Trajectory(messages=[said("a")], calls=calls, cost_usd=0.25))

@@ -93,8 +93,10 @@ class _AtifWriter:
     def __init__(self, sample: Sample) -> None:
         self.dropped: list[Dropped] = []
         self._sample = sample
-        calls = sample.trajectory.calls if sample.trajectory is not None else []
-        self._calls = {call.message_index: call for call in calls}
+        self._calls = sample.trajectory.calls if sample.trajectory is not None else []
+        # By the position of the answer. The others, such as calls for a title, have no step.
+        self._answers = {call.message_index: place for place, call in enumerate(self._calls)}
+        self._written: set[int] = set()
         self._steps: list[dict[str, Any]] = []
         self._embedded: list[dict[str, Any]] = []
         self._names: set[str] = set()  # ids of embedded subagents
@@ -179,9 +181,10 @@ class _AtifWriter:
                 for n, call in enumerate(message.tool_calls)
             ]
             self._asked = dict.fromkeys(call["tool_call_id"] for call in step["tool_calls"])
-        call = self._calls.get(index)
-        if call is not None:
-            step |= {"llm_call_count": 1, "metrics": _write_call_metrics(call)}
+        place = self._answers.get(index)
+        if place is not None:
+            self._written.add(place)
+            step |= {"llm_call_count": 1, "metrics": _write_call_metrics(self._calls[place])}
 
     def _add_observation(self, message: Message, where: str) -> None:
         step = self._steps[-1] if self._steps else {}
@@ -210,7 +213,7 @@ class _AtifWriter:
     def _sum_metrics(self) -> dict[str, Any]:
         # A sum is written only if every call reports its part: a partial one would look complete.
         totals: dict[str, Any] = {"total_steps": len(self._steps)}
-        usages = [call.usage or Usage() for call in self._calls.values()]
+        usages = [call.usage or Usage() for call in self._calls]
         for name, part in _TOTALS.items():
             values = [getattr(usage, part) for usage in usages]
             if values and None not in values:
@@ -224,6 +227,13 @@ class _AtifWriter:
         metadata = {k: v for k, v in sample.metadata.items() if k != "subagents"}
         if metadata:
             rest["metadata"] = metadata
+        apart = [
+            {"place": place, "call": call.model_dump(mode="json", exclude_defaults=True)}
+            for place, call in enumerate(self._calls)
+            if place not in self._written
+        ]
+        if apart:
+            rest["calls"] = apart
         if isinstance(sample.prompt, list):
             same = sample.prompt == sample.messages[: len(sample.prompt)]
             rest["prompt"] = len(sample.prompt) if same else to_jsonable_python(sample.prompt)
@@ -435,6 +445,13 @@ def _build_atif_sample(
     # Documents of assay contain the exact prompt and fields; those of others are interpreted.
     ours = _EXTRA_NAMESPACE in (data.get("extra") or ())
     happened = not ours or "trajectory" in own
+    apart = read_items(own.pop("calls", []), "document.extra.assay.calls", expect_mapping)
+    # In ascending order, each has its place among those before it.
+    for place, each in enumerate(apart):
+        where = f"document.extra.assay.calls[{place}]"
+        at = each.get("place")
+        call = validate_wire(ModelCall, expect_mapping(each.get("call"), where), where)
+        calls.insert(at if isinstance(at, int) else len(calls), call)
     fields = {"messages": messages, "calls": calls, **own.pop("trajectory", {})}
     opening = own.pop("prompt", None)
     if opening is None:

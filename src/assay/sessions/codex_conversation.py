@@ -234,7 +234,7 @@ class CodexConversation(Conversation):
         )
         if step.compaction:
             # The model's summary is not a part of the conversation. Its tokens are still counted.
-            self._add_model_call(ModelCall(model=self._model))
+            self._add_model_call(ModelCall(model=self._model, purpose="summary"))
             self._skip_summary(answer)
             return
         self._add_model_call(ModelCall(model=self._model, message_index=len(self.messages)))
@@ -263,7 +263,8 @@ class CodexConversation(Conversation):
         for number in range(len(self.calls) - 1, -1, -1):
             call = self.calls[number]
             if call.message_index == place:
-                self.calls[number] = call.model_copy(update={"message_index": None})
+                update = {"message_index": None, "purpose": "summary"}
+                self.calls[number] = call.model_copy(update=update)
             if call.message_index is not None:
                 break
 

@@ -61,8 +61,9 @@ class Conversation:
         opening = roles.index("assistant") if "assistant" in roles else len(roles)
         status = self.compute_status()
         # The agent's own reason, unless the last turn is the user's.
-        answered = self.calls and self.messages and self.messages[-1].role != "user"
-        reason = (self.calls[-1].error or self.calls[-1].finish_reason) if answered else None
+        last = self.last_turn
+        answered = last is not None and self.messages and self.messages[-1].role != "user"
+        reason = (last.error or last.finish_reason) if last is not None and answered else None
         if self.interrupted:
             reason = "interrupted"
         return Sample(
@@ -72,7 +73,7 @@ class Conversation:
             trajectory=Trajectory(
                 messages=self.messages,
                 calls=self.calls,
-                steps=len(self.calls),
+                steps=sum(call.purpose == "turn" for call in self.calls),
                 terminated=status is Status.COMPLETED,
                 truncated=status is Status.TRUNCATED,
                 termination_reason=reason,
@@ -85,11 +86,16 @@ class Conversation:
             metadata={k: v for k, v in {**metadata, **found}.items() if v not in (None, [], 0)},
         )
 
+    @property
+    def last_turn(self) -> ModelCall | None:
+        """The last call of the conversation: a compaction may be requested after it."""
+        return next((call for call in reversed(self.calls) if call.purpose == "turn"), None)
+
     def compute_status(self) -> Status:
         """Return how the session ended, by its last message and its last model call."""
         if self.interrupted or not self.messages or self.messages[-1].role != "assistant":
             return Status.ABORTED
-        last = self.calls[-1] if self.calls else ModelCall()
+        last = self.last_turn or ModelCall()
         if last.error is not None or self.messages[-1].tool_calls:
             return Status.ABORTED
         cut = last.finish_reason in ("length", "max_tokens", "max_output_tokens")

@@ -77,9 +77,9 @@ class OpenCodeConversation(Conversation):
 
     def compute_status(self) -> Status:
         """Return the status by the last call: some versions end a session with its tools."""
-        if not self.calls or not self.messages or self.messages[-1].role == "user":
+        last = self.last_turn
+        if last is None or not self.messages or self.messages[-1].role == "user":
             return Status.ABORTED
-        last = self.calls[-1]
         if last.error is not None or last.finish_reason == "tool-calls":
             return Status.ABORTED
         return Status.TRUNCATED if last.finish_reason == "length" else Status.COMPLETED
@@ -120,11 +120,18 @@ class OpenCodeConversation(Conversation):
 
     def _take_assistant(self, message: StoredMessage, asked: StoredMessage | None) -> None:
         info = message.info
+        steps = split_steps(message.parts)
         if info.get("summary") is True:
             self.compactions += 1
             self._skip_message(message, "compaction summary")
+            # The summary is not a part of the conversation. Its tokens are still counted.
+            for number, step in enumerate(steps, start=1):
+                call = self._build_model_call(
+                    info, step, whole=len(steps) == 1, last=number == len(steps)
+                )
+                update = {"message_index": None, "purpose": "summary"}
+                self.calls.append(call.model_copy(update=update))
             return
-        steps = split_steps(message.parts)
         # A shell command that the user ran is stored as a message of the agent: without tokens,
         # and as the answer to a message that OpenCode wrote.
         alone = len(steps) == 1 and bool(steps[0].tools) and not steps[0].started
@@ -146,7 +153,9 @@ class OpenCodeConversation(Conversation):
             self._system = text
             self.messages.insert(0, Message(role="system", content=text))
             self.calls = [
-                call.model_copy(update={"message_index": (call.message_index or 0) + 1})
+                call.model_copy(update={"message_index": call.message_index + 1})
+                if call.message_index is not None
+                else call
                 for call in self.calls
             ]
         time = dict_or_empty(info.get("time"))
