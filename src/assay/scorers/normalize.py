@@ -18,15 +18,17 @@ _ANSWER_NUMBER = re.compile(
     rf"(?P<fraction>\.[0-9]*)?(?P<exponent>[eE][-+]?[0-9]{{1,4}})?\s?(?:[%°]|{_CURRENCY})?"
 )
 # A number amid other text. A digit after a letter or `^` belongs to a unit or a name, such as `m2`;
-# a minus after an operand is a subtraction. Both separators together show which one is the decimal
-# one: "1.234,50" is 1234.5, while "1.234" is read as in English.
+# a minus after an operand is a subtraction. A part of a root, a power, a fraction of variables or a
+# multiple of pi is not the number. Both separators together show which one is the decimal one:
+# "1.234,50" is 1234.5, while "1.234" is read as in English.
 _NUMBER_IN_TEXT = re.compile(
-    rf"(?<![\w.,/^])(?P<sign>(?<!\))-)?{_CURRENCY}?(?P<inner>-?)"
-    r"(?:(?P<european>[1-9][0-9]{0,2}(?:\.[0-9]{3})+,[0-9]{1,2})"
+    r"(?<![\w.,/^√±])(?<!sqrt[({\[\s])(?<!√[({])(?<!frac\{)(?<![\]}^_]\{)(?<!\\pm)(?<!\\pm\s)"
+    rf"(?P<sign>(?<!\))-)?{_CURRENCY}?(?P<inner>-?)"
+    r"(?>(?P<european>[1-9][0-9]{0,2}(?:\.[0-9]{3})+,[0-9]{1,2}(?![0-9]))"
     r"|(?P<plain>(?:[1-9][0-9]{0,2}(?:,[0-9]{3})+|0|[1-9][0-9]*)(?:\.[0-9]+)?|\.[0-9]+)"
     r"(?P<exponent>[eE][-+]?[0-9]{1,4})?)"
-    r"(?:(?P<mixed>\s[1-9][0-9]*)?/(?P<divisor>[1-9][0-9]*)(?![0-9/]))?"
-    r"(?![0-9]|(?:st|nd|rd|th)\b)"
+    r"(?>(?:(?P<mixed>\s[1-9][0-9]*)?/(?P<divisor>[1-9][0-9]*)(?![0-9/]))?)"
+    r"(?![0-9]|(?:st|nd|rd|th)\b|[\^_]|\s?(?:\\(?:sqrt|pi)(?![a-zA-Z])|[√π]))"
 )
 _FRACTION = re.compile(
     r"(?P<whole>[0-9]?)\s?\\frac\s?"
