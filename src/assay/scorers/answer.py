@@ -23,9 +23,12 @@ _ANSWER_TAG = re.compile(
 _SENTENCE_END = re.compile(r"[.!?](?=\s)")
 # Where the explanation of an answer begins: "42, since 40 + 2 is 42".
 _EXPLANATION = re.compile(r"[;(]|,\s|\b(?:because|since)\b")
-# The letter of one option with its text or a reason: "(B) 42 km", "B. 42 km", "B because of it".
-_OPTION = re.compile(r"\(?\b(?P<letter>[a-j])\**(?:[).:](?=\s|$)|\s(?:-|because|since)\s)")
-_OPTION_WORD = re.compile(r"(?:option|choice)\s")
+# The letter of one option with its text or a reason: "(B) 42 km", "B. 42 km", "B, because of it".
+_OPTION = re.compile(
+    r"\(?\b(?P<letter>[a-j])\**(?:(?:\)?[.:]|\))\**(?=\s|$)|\)?\**(?:\s-|,?\s(?:because|since))\s)"
+)
+_OPTION_WORD = re.compile(r"(?:option|choice)\s\**")
+_DENIAL = re.compile(r"[\s*_]*not\b", re.IGNORECASE)
 _ANSWER_MARK = re.compile(r"^[ \t]*####(?!#)(?P<content>.*)", re.MULTILINE)
 _BOX = re.compile(r"\\(?:boxed|fbox)\s?\{")
 # Reasons are stored with every result: a long answer must not be stored twice.
@@ -105,6 +108,8 @@ def extract_number(response: str) -> str | None:
         # The shorter reading: what follows the sentence explains it.
         sentence = marked[-1]
         claim = _EXPLANATION.split(sentence, maxsplit=1)[0]
+        if _DENIAL.match(claim):
+            return None
         sides = re.split("[=≈]", claim)
         # "6 * 7 = 42" and "42 = 6 * 7" are 42: the last side with a single number.
         for side in reversed(sides):

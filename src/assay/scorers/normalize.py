@@ -18,15 +18,17 @@ _ANSWER_NUMBER = re.compile(
     rf"(?P<fraction>\.[0-9]*)?(?P<exponent>[eE][-+]?[0-9]{{1,4}})?\s?(?:[%°]|{_CURRENCY})?"
 )
 # A number amid other text. A digit after a letter or `^` belongs to a unit or a name, such as `m2`;
-# a minus after an operand is a subtraction. Both separators together show which one is the decimal
-# one: "1.234,50" is 1234.5, while "1.234" is read as in English.
+# a minus after an operand is a subtraction. A part of a root, a power, a fraction of variables or a
+# multiple of pi is not the number. Both separators together show which one is the decimal one:
+# "1.234,50" is 1234.5, while "1.234" is read as in English.
 _NUMBER_IN_TEXT = re.compile(
-    rf"(?<![\w.,/^])(?P<sign>(?<!\))-)?{_CURRENCY}?(?P<inner>-?)"
-    r"(?:(?P<european>[1-9][0-9]{0,2}(?:\.[0-9]{3})+,[0-9]{1,2})"
+    r"(?<![\w.,/^√±])(?<!sqrt[({\[\s])(?<!√[({])(?<!frac\{)(?<![\]}^_]\{)(?<!\\pm)(?<!\\pm\s)"
+    rf"(?P<sign>(?<!\))-)?{_CURRENCY}?(?P<inner>-?)"
+    r"(?>(?P<european>[1-9][0-9]{0,2}(?:\.[0-9]{3})+,[0-9]{1,2}(?![0-9]))"
     r"|(?P<plain>(?:[1-9][0-9]{0,2}(?:,[0-9]{3})+|0|[1-9][0-9]*)(?:\.[0-9]+)?|\.[0-9]+)"
     r"(?P<exponent>[eE][-+]?[0-9]{1,4})?)"
-    r"(?:(?P<mixed>\s[1-9][0-9]*)?/(?P<divisor>[1-9][0-9]*)(?![0-9/]))?"
-    r"(?![0-9]|(?:st|nd|rd|th)\b)"
+    r"(?>(?:(?P<mixed>\s[1-9][0-9]*)?/(?P<divisor>[1-9][0-9]*)(?![0-9/]))?)"
+    r"(?![0-9]|(?:st|nd|rd|th)\b|[\^_]|\s?(?:\\(?:sqrt|pi)(?![a-zA-Z])|[√π]))"
 )
 _FRACTION = re.compile(
     r"(?P<whole>[0-9]?)\s?\\frac\s?"
@@ -71,6 +73,7 @@ _WRITTEN_FRACTION = re.compile(r"-?(?:[0-9]{1,20} )?[0-9]{1,20}/[1-9][0-9]{0,19}
 _QUOTIENT = Context(prec=28, traps=[Inexact, InvalidOperation])
 # Removed only as a pair around the whole answer: "(a) or (b)" keeps its brackets.
 _PAIRS = ('""', "''", "“”", "‘’", "$$", "()", "[]")
+_BRACKETS = ("()", "[]")
 _LATEX = (
     ("\\$", "$"),
     ("\\%", "%"),
@@ -90,22 +93,29 @@ class NormalizedAnswer:
 
     text: str
     number: Decimal | None
+    brackets: str = ""
+    """The brackets around a list, which `text` excludes: "(1, 2)" is not "[1, 2]"."""
 
     def same_as(self, other: "NormalizedAnswer") -> bool:
-        """Whether both are the same number, or else the same text. An empty text equals none."""
+        """Whether both are the same number, or else the same text. An empty text equals none.
+
+        A list without brackets equals one with any.
+        """
         if self.number is not None and other.number is not None:
             return self.number == other.number
-        return self.text == other.text and self.text != ""
+        brackets = {self.brackets, other.brackets} - {""}
+        return self.text == other.text and self.text != "" and len(brackets) < 2
 
 
 def normalize_answer(answer: str) -> NormalizedAnswer:
     """Remove case, spacing, quotes, markup and closing punctuation from a text."""
-    text = _strip_wrapping(_remove_latex(answer))
+    text, brackets = _strip_wrapping(_remove_latex(answer))
     number = _parse_answer_number(text)
     if number is None:
         # Of a number they would move the digits: "1, 234" is a list, not 1234.
         text = _BRACKET_SPACE.sub("", text).replace(", ", ",").replace(",", ", ").rstrip()
-    return NormalizedAnswer(text=text.casefold(), number=number)
+    is_list = number is None and "," in text
+    return NormalizedAnswer(text.casefold(), number, brackets if is_list else "")
 
 
 def list_numbers(text: str) -> list[str]:
@@ -186,15 +196,18 @@ def is_close(answer: NormalizedAnswer, value: float) -> bool:
     return number is not None and math.isclose(number, value, rel_tol=1e-9)
 
 
-def _strip_wrapping(text: str) -> str:
+def _strip_wrapping(text: str) -> tuple[str, str]:
+    """Return the text without wrapping, and the brackets that were removed."""
+    brackets = ""
     while True:
         inner = text.lstrip(" *`").rstrip(" *`.,;:!?")
         pair = inner[:1] + inner[-1:]
         if inner[1:-1].strip() and pair in _PAIRS and not set(pair) & set(inner[1:-1]):
             inner = inner[1:-1]
+            brackets += pair if pair in _BRACKETS else ""
         # An answer of punctuation only, such as "*", is kept.
         if not inner or inner == text:
-            return text.strip()
+            return text.strip(), brackets
         text = inner
 
 

@@ -30,6 +30,14 @@ def test_kappa_is_agreement_beyond_chance() -> None:
     )
 
 
+def test_the_mean_of_equal_votes_reaches_a_threshold_of_that_score() -> None:
+    mean = sum([0.7, 0.7, 0.7]) / 3
+
+    assert mean < 0.7
+    assert calibrate([(1.0, mean), (0.0, 0.699)], threshold=0.7).both_pass == 1
+    assert calibrate([(1.0, 0.699)], threshold=0.7).only_people == 1
+
+
 def test_the_table_is_printed_with_rows_of_people() -> None:
     lines = "\n".join(calibrate(TEXTBOOK, criterion="done").lines())
 

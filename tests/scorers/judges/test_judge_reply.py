@@ -154,3 +154,18 @@ def test_where_the_key_is_required_no_answer_without_it_is_taken() -> None:
     assert problem(GOOD) == 'the "key" is missing'
     assert problem(json.dumps(answer(key="other"))) == 'the "key" is not the one that was given'
     assert problem(json.dumps(answer(key=KEY))) is None
+
+
+def test_half_an_emoji_in_a_reply_can_be_recorded() -> None:
+    found = read(json.dumps(answer({"done": opinion(reason="so \ud83d", evidence=["\ud83d"])})))
+
+    assert (found.opinions["done"].reason, found.opinions["done"].quotes) == (
+        "so \ufffd",
+        ("\ufffd",),
+    )
+
+
+def test_a_judge_that_repeats_itself_gets_a_limited_number_of_quotes() -> None:
+    found = read(json.dumps(answer({"done": opinion(evidence=list(map(str, range(5000))))})))
+
+    assert found.opinions["done"].quotes == tuple(map(str, range(100)))

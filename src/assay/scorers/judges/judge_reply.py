@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from assay.types import refuse_json_constant
+from assay.types import refuse_json_constant, replace_lone_surrogates
 
 from .evidence import QuoteIndex
 
@@ -17,6 +17,8 @@ _MAX_REPLY = 200_000
 # Every `{` may start an object: without a limit a reply of braces takes quadratic time.
 _MAX_DECODE_TRIES = 200
 _MAX_REPLY_TEXT = 4000
+# Each is searched in the whole transcript: a judge that repeats itself may write thousands.
+_MAX_QUOTES = 100
 _THOUGHTS_END = ("</think>", "</thinking>")
 _TRAILING_COMMA = re.compile(r",(\s*[}\]])")
 _SCORE_NUMBER = re.compile(r"[01](?:\.\d+)?|\.\d+")
@@ -178,7 +180,9 @@ def _parse_opinion(criteria: dict[str, Any], name: str) -> Opinion:
     # Some models write a single quote, or objects with a `quote` in them.
     evidence = given.get("evidence")
     listed = evidence if isinstance(evidence, list) else [] if evidence is None else [evidence]
-    quotes = [each.get("quote", each) if isinstance(each, dict) else each for each in listed]
+    quotes = [
+        each.get("quote", each) if isinstance(each, dict) else each for each in listed[:_MAX_QUOTES]
+    ]
     return Opinion(
         score,
         _truncate_reply_text(reason.strip()),
@@ -187,4 +191,6 @@ def _parse_opinion(criteria: dict[str, Any], name: str) -> Opinion:
 
 
 def _truncate_reply_text(text: str) -> str:
+    # JSON can escape one half of an emoji, which no record can hold.
+    text = replace_lone_surrogates(text)
     return text if len(text) <= _MAX_REPLY_TEXT else f"{text[:_MAX_REPLY_TEXT]}…"
