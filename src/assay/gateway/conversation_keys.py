@@ -7,9 +7,9 @@ of arguments are not part of it: agents change them when they send an answer bac
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 
-from assay.types import stable_id
+from assay.types import parse_arguments, stable_id
 
 from .recorded_call import RecordedCall
 
@@ -38,7 +38,7 @@ class KeyReader:
             known = (call.dialect.name, item)
             found = self._known.get(known)
             if found is None:
-                found = self._known[known] = tuple(_read_item(call.dialect.name, from_json(item)))
+                found = self._known[known] = _read_any_item(call.dialect.name, from_json(item))
             keys += found
         return tuple(keys)
 
@@ -49,13 +49,22 @@ class KeyReader:
 
 def _read_answer(dialect: str, answer: Mapping[str, Any]) -> Iterator[Key]:
     if dialect == "anthropic":
-        yield from _read_item(dialect, {"role": "assistant", "content": answer.get("content")})
+        yield from _read_any_item(dialect, {"role": "assistant", "content": answer.get("content")})
     elif dialect == "openai_responses":
         for item in answer.get("output") or []:
-            yield from _read_item(dialect, item)
+            yield from _read_any_item(dialect, item)
     else:
         for choice in (answer.get("choices") or [])[:1]:
-            yield from _read_item(dialect, {"role": "assistant", **(choice.get("message") or {})})
+            message = {"role": "assistant", **(choice.get("message") or {})}
+            yield from _read_any_item(dialect, message)
+
+
+def _read_any_item(dialect: str, item: object) -> tuple[Key, ...]:
+    try:
+        return tuple(_read_item(dialect, item))
+    except (AttributeError, TypeError):
+        # Of another shape than in the API, such as in a request that the model's server refused.
+        return (("value", to_json(item).decode()),)
 
 
 def _read_item(dialect: str, item: object) -> Iterator[Key]:
@@ -112,9 +121,8 @@ def _read_responses_item(item: Mapping[str, Any]) -> Iterator[Key]:
 def _build_call_key(call_id: object, name: object, arguments: object) -> Key:
     if isinstance(arguments, str):
         text = arguments.strip()
-        try:
-            arguments = from_json(text)
-        except ValueError:
+        # Also None for numbers such as NaN, which models write and JSON lacks.
+        if (arguments := parse_arguments(text)) is None:
             return ("call", str(call_id), str(name), text)
     return ("call", str(call_id), str(name), stable_id(arguments or {}))
 

@@ -13,7 +13,7 @@ from assay.providers import Reply
 from assay.types import CallPurpose, Message
 
 from .dialects import Dialect
-from .request_parts import RequestParts
+from .request_parts import RequestParts, write_finite_json
 
 NO_TURNS: frozenset[CallPurpose] = frozenset({"title", "probe"})
 """Purposes of calls that do not count against a limit of turns."""
@@ -91,9 +91,9 @@ class RecordedCall:
             self.first_byte_s = self.elapsed_s
 
     def finish(self, answer: dict[str, Any], reply: Reply | None, *, status: int = 200) -> None:
-        """Record a whole answer, without keys that a model or a tool has repeated."""
+        """Record a whole answer, without NaN and keys that a model or a tool has repeated."""
         written = to_json(answer)
-        if (cleaned := self.hide_secrets(written)) != written:
+        if (cleaned := write_finite_json(self.hide_secrets(written))) != written:
             answer = from_json(cleaned)
             if reply is not None:
                 message = self.hide_secrets(reply.message.to_json_bytes())

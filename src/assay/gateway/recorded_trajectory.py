@@ -4,13 +4,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from pydantic_core import from_json, to_json
+
 from assay.errors import AssayError
 from assay.types import Branch, Message, ModelCall, Trajectory, Usage
 
 from .lineage import CallBranch, CallPlace, Lineage
 from .recorded_call import RecordedCall
 from .replay import mark_call
-from .request_parts import write_difference
+from .request_parts import write_difference, write_finite_json
 
 # Of calls that no tokens are paid for: repeated answers, counts and errors.
 _FREE = Usage(input_tokens=0, output_tokens=0, cost_usd=0.0)
@@ -227,5 +229,6 @@ def _build_model_call(
     elif call.purpose == "count_tokens" or (call.status is not None and call.status >= 400):
         fields["usage"] = _FREE
     if call.sampling:
-        fields["sampling"] = {**base.sampling, **call.sampling}
+        sampling = to_json({**base.sampling, **call.sampling})
+        fields["sampling"] = from_json(write_finite_json(sampling))
     return mark_call(base.model_copy(update=fields))

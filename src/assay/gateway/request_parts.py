@@ -19,7 +19,7 @@ _LIKE, _SET, _UNSET, _KEPT, _ADDED = "like", "set", "unset", "kept", "added"
 
 @dataclass(frozen=True, slots=True)
 class RequestParts:
-    """A request without secrets, as the JSON of its fields."""
+    """A request without secrets and NaN, as the JSON of its fields."""
 
     fields: dict[str, bytes]
     list_field: str
@@ -29,7 +29,7 @@ class RequestParts:
     """None: the conversation is not a list."""
 
     is_complete: bool = field(default=True, compare=False)
-    """Whether the request had no secret that was removed."""
+    """Whether nothing of the request was replaced: no secret, and no number that JSON lacks."""
 
     @property
     def key(self) -> Hashable:
@@ -71,7 +71,7 @@ class PartPool:
         """The conversation of the last request, which the next one mostly continues."""
 
     def split(self, body: Mapping[str, Any], list_field: str) -> RequestParts:
-        """Split a request, without the secrets that `clean` removes."""
+        """Split a request, without the secrets that `clean` removes and numbers that JSON lacks."""
         given = body.get(list_field)
         is_list = isinstance(given, list)
         values = {
@@ -95,12 +95,19 @@ class PartPool:
         return RequestParts(dict(zip(values, fields, strict=True)), list_field, items, is_complete)
 
     def _share(self, part: bytes) -> bytes:
-        """Return the known part that equals this one without its secrets."""
+        """Return the known part that equals this one as it is recorded."""
         known = self._parts.get(part)
         if known is None:
-            cleaned = self._clean(part)
+            cleaned = write_finite_json(self._clean(part))
             known = self._parts.setdefault(cleaned, cleaned)
         return known
+
+
+def write_finite_json(data: bytes) -> bytes:
+    """Return JSON with null for numbers such as NaN, which no trajectory can contain."""
+    if b"NaN" not in data and b"Infinity" not in data:
+        return data
+    return to_json(from_json(data), inf_nan_mode="null")
 
 
 def write_difference(
