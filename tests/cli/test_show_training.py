@@ -12,7 +12,8 @@ from rich.cells import cell_len
 from assay.cli import main
 from assay.cli.show_training import format_reward, format_training
 from assay.runner import read_training
-from assay.store import RunSpec, Store
+from assay.store import Run, RunSpec, Store
+from assay.store.result_reader import parse_sample
 from assay.types import Boundary, EvaluateResult, Failure, Sample, Status
 from recorded_runs import record, samples
 
@@ -171,6 +172,31 @@ def test_steps_of_different_size_are_told_apart_by_the_samples(tmp_path: Path) -
     lines = lines_of(tmp_path / "s.db")
 
     assert [line.split()[:2] for line in lines[5:7]] == [["1", "6"], ["2", "4"]]
+
+
+def test_a_training_is_shown_while_its_rollouts_are_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded(tmp_path / "s.db", [(0.5,) * 60], zero_variance="resample")
+
+    def parse_and_record(row: Any, *, where: str) -> Sample:
+        monkeypatch.undo()
+        with Store.open(tmp_path / "s.db") as store:
+            run = store.resume_run("t", store.run("t").spec)
+            asyncio.run(write_more(run))
+        return parse_sample(row, where=where)
+
+    async def write_more(run: Run) -> None:
+        async with run.writer() as writer:
+            await asyncio.gather(
+                *(writer.record(f"2-{place}", rollout(2, place, 1.0)) for place in range(60))
+            )
+
+    monkeypatch.setattr("assay.store.result_reader.parse_sample", parse_and_record)
+
+    lines = lines_of(tmp_path / "s.db")
+
+    assert lines[5].split()[:2] == ["1", "60"]
 
 
 UPDATE = {

@@ -9,7 +9,7 @@ import pytest
 
 from assay.errors import AccessDenied, ConfigError, RunStopped
 from assay.providers import ModelClient
-from assay.runner import EvalConfig, EvalReport, Resume, Stop
+from assay.runner import EvalConfig, EvalReport, RescoreOptions, Resume, Stop, rescore
 from assay.store import RetriedAttempts, Store
 from assay.types import Endpoint, Message, Sample, Trajectory
 from misbehaving import Exchange, MisbehavingServer
@@ -349,3 +349,27 @@ def test_a_rollout_that_waits_for_its_score_when_the_user_stops_the_run_is_kept(
 
     assert scores(run(rows(2), evaluation, store=store, resume="latest")) == [0.5] * 2
     assert len(server.calls) == 2
+
+
+def test_a_failed_agent_is_scored_as_failed_when_its_scorer_failed_first(store: Path) -> None:
+    judge_is_down = True
+
+    def fails(sample: Sample) -> str:
+        raise ValueError("no map")
+
+    def score(sample: Sample) -> float:
+        if judge_is_down:
+            raise ConnectionError("the judge is down")
+        return 1.0 if sample.failure is None else 0.0
+
+    failing = EvalConfig(agent=fails, score_fn=score, score_failures=True)
+    run(rows(3), failing, store=store)
+    judge_is_down = False
+
+    resumed = run(rows(3), failing, store=store, resume="latest")
+
+    options = RescoreOptions(score_failures=True)
+    again = asyncio.run(rescore(resumed.run_id, score, store=store, options=options))
+    rescored = asyncio.run(rescore(again.run_id, repaired, store=store))
+    assert scores(resumed) == scores(again) == [0.0] * 3
+    assert rescored.summary.failed == {"agent": 3}

@@ -173,6 +173,20 @@ def test_samples_are_read_with_their_keys(store: Store) -> None:
     }
 
 
+def test_rows_and_samples_belong_together_while_the_run_is_recorded(store: Store) -> None:
+    run = store.start_run(spec())
+    record(run, [*(scored(index) for index in range(0, 120, 2)), broken(300)])
+    reading = run.results_with_samples()
+    found = [next(reading)]
+    record(run, [*(scored(index) for index in range(1, 120, 2)), broken(301)])
+
+    found += reading
+
+    assert all(row.sample_id == sample.id for row, sample in found)
+    assert {row.sample_id for row, _ in found} >= {f"s{index}" for index in range(0, 120, 2)}
+    assert found[-1][0].boundary == "endpoint"
+
+
 def test_repeats_of_a_sample_are_found_by_any_of_them(store: Store) -> None:
     run = store.start_run(spec(repeats=3))
     record(run, [scored(0), scored(1)])

@@ -93,6 +93,24 @@ def test_a_copy_that_was_cut_short_is_resumed_and_nothing_is_copied_twice(
         assert describe(other) == describe(store)
 
 
+def test_a_copy_of_a_run_that_is_deleted_meanwhile_is_not_complete(
+    store: Store, tmp_path: Path
+) -> None:
+    fill(store, 1200)
+    stores = [store]
+
+    def delete(progress: CopyProgress) -> None:
+        while stores:
+            stores.pop().delete_run("run-1")
+
+    with Store.open(tmp_path / "copy.db") as other:
+        with pytest.raises(ConfigError, match="run 'run-1' was deleted"):
+            copy_run(store, other, "run-1", watch=delete)
+
+        assert other.run("run-1").status == "interrupted"
+        assert other.run("run-1").totals.recorded == 500
+
+
 def test_a_copy_of_many_sessions_stays_claimed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

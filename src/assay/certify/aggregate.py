@@ -168,7 +168,7 @@ def aggregate_run(
 
 
 def _read_recorded_calls(run: Run) -> Iterator[RecordedAgentCall]:
-    for row, sample in zip(run.results(), run.samples(), strict=True):
+    for row, sample in run.results_with_samples():
         retried = _count_retried_requests(sample)
         # An agent that reports no model calls may have made some: their cost is unknown.
         cost = None if retried is None else compute_sample_cost(sample)

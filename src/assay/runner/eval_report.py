@@ -125,10 +125,7 @@ class EvalReport:
             by = "EvalReport.to_pandas()"
             raise MissingExtra.build("pandas", by=by, package="pandas") from None
         with self.samples.open_run() as run:
-            rows = [
-                _build_result_values(row, sample)
-                for row, sample in zip(run.results(), run.samples(), strict=False)
-            ]
+            rows = [_build_result_values(row, sample) for row, sample in run.results_with_samples()]
         known = {*_FIRST_COLUMNS, *_LAST_COLUMNS}
         metrics = sorted({name for row in rows for name in row} - known)
         return DataFrame(rows, columns=[*_FIRST_COLUMNS, *metrics, *_LAST_COLUMNS])

@@ -1,11 +1,17 @@
 """Recorded rollouts that can be scored without making them again."""
 
 from collections.abc import Iterator
+from contextlib import suppress
+
+from pydantic import ValidationError
 
 from assay.errors import ConfigError
 from assay.store import DoneKeys, Run, Store, sample_key
+from assay.types import Failure, Sample
 
 from .rollout_job import RolloutJob
+
+_FAILURE_FIELD = "agent_failure"
 
 
 class KeptRollouts:
@@ -42,3 +48,22 @@ def iterate_reused_runs(run: Run, store: Store) -> Iterator[Run]:
         except ConfigError:
             return  # deleted in the meantime
         yield run
+
+
+def keep_failure(sample: Sample) -> None:
+    """Add the failure of a sample that is scored all the same to its trajectory.
+
+    A result has no failure, and that of a scorer replaces it.
+    """
+    if sample.failure is not None and sample.trajectory is not None:
+        kept = {_FAILURE_FIELD: sample.failure.model_dump(mode="json")}
+        sample.trajectory = sample.trajectory.model_copy(update=kept)
+
+
+def restore_failure(sample: Sample) -> None:
+    """Set the failure that `keep_failure` added: a scorer may read it again."""
+    kept = None if sample.trajectory is None else (sample.trajectory.model_extra or {})
+    if kept and _FAILURE_FIELD in kept:
+        # The trajectory of an agent may have any field.
+        with suppress(ValidationError):
+            sample.failure = Failure.model_validate(kept[_FAILURE_FIELD])

@@ -82,7 +82,7 @@ def record_calls(store: Store, wanted: str, target: Path) -> "RecordingHeader":
         model = {} if session.endpoint is None else describe_endpoint(session.endpoint)
         return write_recording(target, [(sample, 0)], run=session.id, endpoint=model)
     run = store.run(wanted)
-    rows = ((sample, row.repeat) for row, sample in zip(run.results(), run.samples(), strict=True))
+    rows = ((each.sample, each.repeat) for each in run.samples_with_keys())
     endpoint = run.spec.config.get("endpoint")
     about = endpoint if isinstance(endpoint, dict) else {}
     return write_recording(target, rows, run=run.id, endpoint=about)

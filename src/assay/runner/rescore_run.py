@@ -16,6 +16,7 @@ from .engines.ray_settings import EngineRef, refuse_file_store
 from .eval_config import EvalConfig
 from .eval_report import EvalReport, build_eval_report
 from .evaluation import Resume, create_run_id, execute_jobs, open_engine, start_or_resume
+from .kept_rollouts import restore_failure
 from .peers import Peers
 from .rollout_job import RolloutJob
 from .run_progress import Progress, ProgressCallback, RunControl, Stop
@@ -220,5 +221,7 @@ def clear_score(sample: Sample) -> Sample:
     # Earlier failures stay: these samples lack a rollout that a scorer could read.
     if sample.failure is not None and sample.failure.boundary is Boundary.SCORER:
         sample.failure = None
+    if sample.failure is None:
+        restore_failure(sample)
     sample.score = None
     return sample

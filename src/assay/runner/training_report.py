@@ -188,8 +188,7 @@ def read_training(run: Run) -> Training | None:
     else:
         # With resampling, steps use different numbers of prompts: only the sample records its step.
         numbered = (
-            (_find_recorded_step(sample), row)
-            for row, sample in zip(run.results(), run.samples(), strict=True)
+            (_find_recorded_step(sample), row) for row, sample in run.results_with_samples()
         )
     without_step = 0
     for step, row in numbered:

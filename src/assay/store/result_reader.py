@@ -196,6 +196,12 @@ class RunReader:
         for row in self._merge_rows(None, None, None, failed=True, bodies=True):
             yield RecordedSample(row.key, row.repeat, self._parse_body(row))
 
+    def results_with_samples(self) -> "Iterator[tuple[ResultRow, Sample]]":
+        """Yield the rows of `results`, each with its whole sample."""
+        # In one pass: of a run in use, two would read other rows.
+        for row in self._merge_rows(None, None, None, failed=True, bodies=True):
+            yield _parse_row(row[: len(_ROW_COLUMNS)]), self._parse_body(row)
+
     def find_sample(self, key: str, *, attempt: int | None = None) -> RecordedSample | None:
         """Return the result with this key, else its last failed attempt; or one failed attempt."""
         result = (

@@ -13,7 +13,7 @@ from .insert_rows import ATTEMPT_COLUMNS, RESULT_COLUMNS, InsertRow, decode_body
 from .insertion import insert_batch
 from .lease import STALE_AFTER_S, Lease, claim_run, find_live_holders
 from .result_reader import parse_sample
-from .run_rows import find_run_row
+from .run_rows import build_deleted_error, find_run_row
 from .store import Store, insert_run_columns
 
 _BATCH = 500
@@ -53,7 +53,8 @@ def copy_run(
     """Copy a run with its results, bodies, failed attempts, training steps, labels and sessions.
 
     Rows that the other store has are kept, and so is the status of a copy that has more results.
-    Raises `ConfigError` if it has another run of that id, or if a live process uses its copy.
+    Raises `ConfigError` if it has another run of that id, if a live process uses its copy, or if
+    the run is deleted meanwhile: its copy then remains interrupted.
     """
     for name, given, kind in (
         ("store", store, Store),
@@ -95,6 +96,11 @@ def copy_run(
         progress.sessions = _copy_sessions(
             source, target, f"{row.id}/", f"{row.id}0", renew=lease.renew
         )
+        with source.read_transaction() as transaction:
+            query = "SELECT run_no FROM assay_run WHERE run_no = ?"
+            if transaction.execute(query, row.run_no).scalar() is None:
+                # The copy has only what was read before.
+                raise build_deleted_error(row.id, store.where)
         # Last: until then the copy is an interrupted run.
         _update_copied_run(target, run_no, row, progress, lease)
     finally:

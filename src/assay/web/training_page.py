@@ -218,10 +218,9 @@ class _RecordedRollout:
 def _read_rollouts(run: Run, step: int, settings: RecordedTraining) -> list[_RecordedRollout]:
     if settings.is_resampled:
         # Only the samples record their steps: see `read_training`.
-        pairs = zip(run.results(), run.samples(), strict=False)
         return [
             _RecordedRollout(row, sample)
-            for row, sample in pairs
+            for row, sample in run.results_with_samples()
             if sample.metadata.get("training_step") == step
         ]
     rows = [row for row in run.results() if settings.find_step(row) == step]

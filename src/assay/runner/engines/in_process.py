@@ -46,6 +46,7 @@ from assay.types import (
 from ..early_stop import Admission, EarlyStop, ObservedClient
 from ..environment_result import add_environment_steps, read_environment_result
 from ..eval_config import EvalConfig
+from ..kept_rollouts import keep_failure, restore_failure
 from ..replay_source import conclude_replay
 from ..rollout_function import RolloutFunctionAgent
 from ..rollout_job import RolloutJob, drop_unwritable_fields
@@ -274,13 +275,13 @@ class EvalEngine:
                 self._fatal = self._fatal or error
                 return _mark_failed(sample, Failure.of(error, boundary))
             refused = isinstance(error, AccessDenied) and not self._early.answered
-            refused = refused or boundary is Boundary.REPLAY
-            if refused or not self._config.score_failures:
+            if refused or boundary is Boundary.REPLAY or not self._config.score_failures:
                 return self._record_failure(sample, error, boundary)
             sample.failure = Failure.of(error, boundary)
             if sample.trajectory is None or sample.trajectory is given:
                 messages = [] if job.context is None else job.context.messages
                 sample.trajectory = Trajectory(messages=messages, termination_reason="error")
+        keep_failure(sample)
         try:
             if self._scorer is None:
                 score = read_environment_result(sample)
@@ -362,6 +363,7 @@ class EvalEngine:
         # Called for its side effects on the sample, which a scorer may read.
         prepare_messages(self._config, sample)
         set_unchecked(sample, {"trajectory": kept.trajectory})
+        restore_failure(sample)
         # Notes that a scorer left before it failed, such as the judgements that were paid for.
         for key, value in kept.metadata.items():
             sample.metadata.setdefault(key, value)
@@ -556,7 +558,6 @@ class EvalEngine:
 
 
 _SAMPLE_TIMEOUT = "timeout_s"
-
 _BATCH_SIZE = 50
 
 
