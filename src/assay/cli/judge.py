@@ -87,7 +87,9 @@ def main(args: Namespace) -> int:
     judged = JudgeReport(scorer, _build_calibrator(args, scorer))
     stream: SampleStream | None = None
     if args.output not in (None, "-"):
-        refuse_to_overwrite(Path(args.output), [Path(args.target)])
+        panel = [] if args.panel is None else [each.strip() for each in args.panel.split(",")]
+        inputs = (args.target, args.rubric, args.labels, args.endpoint, *panel)
+        refuse_to_overwrite(Path(args.output), [Path(each) for each in inputs if each])
     if is_sample_file(args.target):
         stream = load_samples(args.target, args.max_samples)
         # Reads the whole file once, so that a bad row is found before a call is paid for.
