@@ -34,10 +34,11 @@ from .signals import exit_interrupted
 from .store_option import add_store_option, find_store_location
 
 _JUDGE_CONCURRENCY = 20
-# Options that define the judging or its speed; a resumed run must get the same ones.
+# Options that define the judging or its speed; a resumed run must get the same ones. And the
+# output: the file of an interrupted command has only some of the samples.
 _JUDGE_RESUME_OPTIONS = (
     *("rubric", "backend", "endpoint", "key_env", "panel", "votes", "project", "location"),
-    *("labels", "max_samples", "concurrency", "name", "store", "allow_plain_http"),
+    *("labels", "output", "max_samples", "concurrency", "name", "store", "allow_plain_http"),
     *ENGINE_OPTIONS,
 )
 _JUDGE_DEFAULTS = {
