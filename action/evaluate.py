@@ -24,6 +24,9 @@ def main() -> None:
     if len(str(report).splitlines()) != 1:
         # It is written to a file of outputs, one on each line.
         raise SystemExit("the input `report` is not the path of a file")
+    if report.is_file():
+        # Of an earlier step: it must not pass for that of evaluations which end without one.
+        report.unlink()
     if pytest:
         status, text = run_pytest(shlex.split(pytest), baseline, report)
     else:
@@ -31,7 +34,7 @@ def main() -> None:
     comment = Path(os.environ["RUNNER_TEMP"]) / "assay-comment.md"
     comment.write_text(text, "utf-8")
     append("GITHUB_STEP_SUMMARY", text)
-    outputs = {"status": status, "comment": comment, "report": report if report.exists() else ""}
+    outputs = {"status": status, "comment": comment, "report": report if report.is_file() else ""}
     append("GITHUB_OUTPUT", "".join(f"{name}={value}\n" for name, value in outputs.items()))
 
 
@@ -66,6 +69,10 @@ def run_eval(
     if runs:
         exported = [*([before] if before is not None else []), *runs]
         run_assay("view", "--export", *exported, "-o", str(report), "--force")
+    elif before is not None or gate:
+        # Also where `assay eval` passes: a gate that was not applied is not passed.
+        text = "`baseline` and `gate` were not applied: `assay eval` printed no id of a run"
+        outputs.append((2, f"{text}; leave out --json, --list and --shard\n"))
     return max(status for status, _ in outputs), "\n".join(fence(text) for _, text in outputs)
 
 

@@ -221,6 +221,26 @@ def test_an_evaluation_that_is_worse_than_its_bundle_fails_the_job(runner: Runne
     assert runner.run("Pass or fail").returncode == 1
 
 
+def test_a_gate_that_cannot_be_applied_fails_the_job(runner: Runner) -> None:
+    runner.run("Evaluate", eval="numbers.py --json", gate="--threshold 0.9")
+
+    assert runner.outputs["status"] == "2"
+    assert "`gate` were not applied" in runner.summary
+    assert runner.run("Pass or fail").returncode == 2
+
+
+@pytest.mark.parametrize("report", ["evaluations.html", "folder", ""])
+def test_only_a_report_of_these_evaluations_is_uploaded(runner: Runner, report: str) -> None:
+    """An earlier step may have left one, and a folder would be uploaded with all of its files."""
+    (runner.folder / "evaluations.html").write_text("earlier")
+    (runner.folder / "folder").mkdir()
+
+    runner.run("Evaluate", eval="missing.py", report=report)
+
+    assert runner.outputs["status"] == "2"
+    assert runner.outputs["report"] == ""
+
+
 def test_several_agents_are_compared(runner: Runner) -> None:
     runner.run("Evaluate", eval="numbers.py --agent agents.py:right --agent agents.py:wrong")
 

@@ -92,6 +92,24 @@ def test_every_agent_of_a_manifest_is_certified_and_the_worst_counts(
     assert run("--resume", "latest") == 2
 
 
+def test_resumed_agents_are_written_to_their_own_folders(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    judged = profile(JUDGED, evaluator_model="mock:fixed")
+    agents = {name: agent(judged, id=name) for name in ("first", "second")}
+    (folder / "agent.yaml").write_text(json.dumps({"definitions": agents}))
+    assert run("--judge", judging(folder, "garbage"), "-o", "out") == 3
+    lines = capsys.readouterr().err.splitlines()
+    judging(folder, None)
+
+    for line in lines:
+        if line.startswith("  assay certify run"):
+            assert main([*line.split()[1:], "--quiet"]) == 0
+
+    found = sorted(str(path) for path in Path("out").rglob("certificate.json"))
+    assert found == ["out/first/certificate.json", "out/second/certificate.json"]
+
+
 def test_a_server_out_of_reach_exits_3(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     manifest(folder, profile())
 

@@ -219,13 +219,19 @@ def test_no_samples_at_all_are_refused(folder: Path) -> None:
         (("--panel", "mock:echo,"), "provider:model"),
         (("--labels", "missing.jsonl"), "cannot be read"),
         (("-o", "samples.jsonl"), "is also an input file; choose another path"),
+        (("-o", "rubric.yaml"), "is also an input file; choose another path"),
+        (("-o", "judge.json"), "is also an input file; choose another path"),
+        (("--panel", "x.json", "-o", "./x.json"), "is also an input file; choose another path"),
+        (("--labels", "l.jsonl", "-o", "l.jsonl"), "is also an input file; choose another path"),
         (("-o", "missing/out.jsonl"), "the folder missing does not exist"),
         (("-o", "."), "is a folder"),
     ],
 )
 def test_a_wrong_request_is_refused_before_a_store_is_made(
-    options: tuple[str, str], problem: str, folder: Path
+    options: tuple[str, ...], problem: str, folder: Path
 ) -> None:
+    (folder / "x.json").write_bytes((folder / "judge.json").read_bytes())
+    (folder / "l.jsonl").write_text('{"id": "one", "label": 1}\n')
     with pytest.raises(ConfigError, match=problem):
         run("samples.jsonl", *options)
 

@@ -22,6 +22,7 @@ from assay.cli.output import (
     format_fields,
     format_lines,
     format_row,
+    has_browser,
     is_ascii_only,
     pad,
     print_json,
@@ -359,3 +360,9 @@ def test_text_beyond_the_lines_is_cut_with_a_mark(monkeypatch: pytest.MonkeyPatc
 
     assert wrap_beside("> ", "word " * 30, max_lines=2)[1:] == [f"  {'word ' * 9}wo…"]
     assert wrap_beside("> ", "", max_lines=2) == ["> "]
+
+
+def test_a_process_without_stdout_has_no_browser(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+
+    assert not has_browser()

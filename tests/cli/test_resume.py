@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import assay.cli.certify_run
+import assay.cli.check
 import assay.cli.eval
 import assay.cli.judge
 import assay.cli.resume
@@ -114,6 +115,7 @@ def test_each_option_of_an_evaluation_is_repeated_or_not_about_the_run() -> None
     ("command", "options"),
     [
         (assay.cli.eval, assay.cli.resume._EVAL_RESUME_OPTIONS),
+        (assay.cli.check, assay.cli.check._CHECK_RESUME_OPTIONS),
         (assay.cli.judge, assay.cli.judge._JUDGE_RESUME_OPTIONS),
         (assay.cli.certify_run, assay.cli.certify_run._CERTIFY_RESUME_OPTIONS),
         (assay.cli.certify_run, assay.cli.certify_run._CERTIFY_RESUME_FLAGS),

@@ -1,4 +1,4 @@
-"""`assay eval` that is asked to end: by Ctrl-C, by a scheduler, once or twice."""
+"""Commands that are asked to end: by Ctrl-C, by a scheduler, once or twice."""
 
 import asyncio
 import json
@@ -9,11 +9,14 @@ import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from assay.errors import StoreError
+from assay.types import Message, Sample
 from misbehaving import Exchange, MisbehavingServer
 from processes import Evaluation, Recorded, assay, names, write_rows
 
@@ -206,6 +209,33 @@ def test_when_the_grace_time_is_over_what_is_still_in_flight_is_ended(
 
     assert command.ended() == 130, command.stderr
     assert Recorded(store).results == DONE
+
+
+def test_an_interrupted_check_is_no_pass_and_its_resumed_command_writes_the_whole_file(
+    tmp_path: Path, store: Path, server: MisbehavingServer, start: Start
+) -> None:
+    answer = Message(role="assistant", content="yes")
+    rows = (Sample(id=f"s{n}", messages=[answer]).to_json() for n in range(8_000))
+    (tmp_path / "s.jsonl").write_text("".join(f"{row}\n" for row in rows))
+    (tmp_path / "checks.yaml").write_text("checks: [{name: polite, matches: 'yes'}]\n")
+    words = ("s.jsonl", "--checks", "checks.yaml", "-o", "out.jsonl", "--store", store)
+    command = start(assay("check", *words, "--json"))
+
+    def has_begun() -> bool:
+        # There is no store until the command has made it.
+        with suppress(StoreError):
+            return bool(Recorded(store).results)
+        return command.has_ended
+
+    server.wait_until(has_begun)
+    asked_to_end(command, signal.SIGINT, "stopping: samples in flight")
+
+    assert command.ended() == 130
+    assert json.loads(command.stdout)["exit_status"] == 130
+    assert len((tmp_path / "out.jsonl").read_text().splitlines()) < 8_000
+    (again,) = re.findall(r"^ *assay (check .*--resume \S+)$", command.stderr, re.MULTILINE)
+    assert start(assay(*shlex.split(again))).ended() == 0
+    assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 8_000
 
 
 def test_a_refused_key_is_one_message_and_a_status_of_its_own(

@@ -83,7 +83,7 @@ def test_a_wrong_rubric_is_refused_with_line_and_key(folder: Path) -> None:
 def test_ctrl_c_keeps_what_was_judged_and_the_rest_is_resumed(folder: Path) -> None:
     judge_file(folder, GRADES, latency_s=1.0)
     process = subprocess.Popen(
-        build_command(*judge("--concurrency", "1")),
+        build_command(*judge("--concurrency", "1", "-o", "judged.jsonl")),
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -99,7 +99,8 @@ def test_ctrl_c_keeps_what_was_judged_and_the_rest_is_resumed(folder: Path) -> N
     resumed = call_main(folder, *judge("--resume", "latest", "--json", "--quiet"))
 
     assert process.returncode == 130
-    assert "--resume judge-task-success-" in complaint
+    # The file has only the judged samples, so the next command writes it again.
+    assert "--output judged.jsonl --concurrency 1 --resume judge-task-success-" in complaint
     told = json.loads(resumed.stdout)
     assert (told["judged"], told["unreadable"], resumed.returncode) == (2, 1, 3)
     # All three would take five calls: one, one, and one that is asked for twice more.

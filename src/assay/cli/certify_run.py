@@ -206,13 +206,14 @@ def _certify_and_report(
     options: IssueOptions,
 ) -> _AgentOutcome:
     agent = plan.definition.id
+    out = outputs.of(agent)
     try:
         result = _certify_with_display(plan, store, args)
     except CertificationInterrupted as stopped:
-        problem = f"interrupted; {_format_certify_hint(args, agent, stopped.run_id)}"
+        problem = f"interrupted; {_format_certify_hint(args, agent, stopped.run_id, out)}"
         return _AgentOutcome(agent, EXIT_INTERRUPTED, problem=problem)
     except CertificationAborted as broken:
-        problem = f"{broken}\n{_format_certify_hint(args, agent, broken.run_id)}"
+        problem = f"{broken}\n{_format_certify_hint(args, agent, broken.run_id, out)}"
         return _AgentOutcome(agent, EXIT_INCONCLUSIVE, problem=problem)
     except ConfigError:
         raise
@@ -220,9 +221,9 @@ def _certify_and_report(
         # Not raised: the endpoints of the other agents may be reachable.
         return _AgentOutcome(agent, choose_exit_status(error), problem=str(error))
     status = result.exit_status(fail_on_warn=args.fail_on_warn)
-    hint = _format_certify_hint(args, agent, result.run)
+    hint = _format_certify_hint(args, agent, result.run, out)
     written: tuple[Path, ...] = ()
-    if (out := outputs.of(agent)) is not None:
+    if out is not None:
         try:
             written = write_reports(result, out, definition=plan.definition, options=options)
         except OSError as error:
@@ -293,9 +294,10 @@ def _make_folder_name(agent: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]+", "-", agent).strip("-") or "agent"
 
 
-def _format_certify_hint(args: Namespace, agent: str, run_id: str) -> str:
-    # A run has one agent, also when the command named none and certifies all of them.
-    given = Namespace(**{**vars(args), "agent": agent})
+def _format_certify_hint(args: Namespace, agent: str, run_id: str, out: Path | None) -> str:
+    # A run has one agent, also when the command named none and certifies all of them. Its files
+    # stay in the folder of this agent: in one folder, those of the next agent would replace them.
+    given = Namespace(**{**vars(args), "agent": agent, "output": out})
     words = ["assay", "certify", "run", args.manifest]
     words += format_options(given, _CERTIFY_RESUME_OPTIONS)
     for each in args.subject:

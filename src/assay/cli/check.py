@@ -16,7 +16,13 @@ from assay.types import Sample, build_label
 
 from .arguments import add_count, add_report_options
 from .eval_workers import WorkerTask
-from .exit_status import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_PASS, InconclusiveError
+from .exit_status import (
+    EXIT_FAIL,
+    EXIT_INCONCLUSIVE,
+    EXIT_INTERRUPTED,
+    EXIT_PASS,
+    InconclusiveError,
+)
 from .output import (
     cut,
     format_field,
@@ -48,6 +54,8 @@ _MAX_REASON_LINES = 4
 _REASON_INDENT = " " * 4
 _CHECK_NAME_WIDTH = 30
 _CHECK_CONCURRENCY = 8
+# With the output: the file of an interrupted command has only some of the samples.
+_CHECK_RESUME_OPTIONS = ("checks", "output", "max_samples", "name", "store", *ENGINE_OPTIONS)
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -96,14 +104,13 @@ def main(args: Namespace) -> int:
         report = CheckReport(checks, given, args.output)
         recorded = _check_samples(args, checks, stream, store, engine)
         if recorded is not None:
-            report.run_id = recorded.run_id
+            report.run_id, report.interrupted = recorded.run_id, recorded.interrupted
             write_samples(args.output, map(report.add, recorded.samples))
     print_report(args, report.lines(), report.json())
-    if recorded is not None and recorded.interrupted:
-        names = ("checks", "max_samples", "name", "store", *ENGINE_OPTIONS)
-        options = format_options(args, names)
+    if report.interrupted:
+        options = format_options(args, _CHECK_RESUME_OPTIONS)
         command = ["assay", "check", args.source, *options]
-        hint = format_resume_hint(join_resume_command(command, recorded.run_id))
+        hint = format_resume_hint(join_resume_command(command, report.run_id))
         print_message(f"interrupted; {hint}")
         exit_interrupted()
     return report.exit_status
@@ -191,6 +198,7 @@ class CheckReport:
     run_id: str | None = None
     """The run that the results are recorded in; None if there were no samples."""
 
+    interrupted: bool = False
     samples: int = 0
     passed: int = 0
     """Samples on which every check that decides passed."""
@@ -228,6 +236,8 @@ class CheckReport:
     @property
     def exit_status(self) -> int:
         """A failure is final; a pass needs every sample to be read and judged."""
+        if self.interrupted:
+            return EXIT_INTERRUPTED
         pairs = zip(self.checks.checks, self.tallies, strict=True)
         deciding = [tally for check, tally in pairs if check.decides]
         if any(tally.failed for tally in deciding):

@@ -34,10 +34,11 @@ from .signals import exit_interrupted
 from .store_option import add_store_option, find_store_location
 
 _JUDGE_CONCURRENCY = 20
-# Options that define the judging or its speed; a resumed run must get the same ones.
+# Options that define the judging or its speed; a resumed run must get the same ones. And the
+# output: the file of an interrupted command has only some of the samples.
 _JUDGE_RESUME_OPTIONS = (
     *("rubric", "backend", "endpoint", "key_env", "panel", "votes", "project", "location"),
-    *("labels", "max_samples", "concurrency", "name", "store", "allow_plain_http"),
+    *("labels", "output", "max_samples", "concurrency", "name", "store", "allow_plain_http"),
     *ENGINE_OPTIONS,
 )
 _JUDGE_DEFAULTS = {
@@ -87,7 +88,9 @@ def main(args: Namespace) -> int:
     judged = JudgeReport(scorer, _build_calibrator(args, scorer))
     stream: SampleStream | None = None
     if args.output not in (None, "-"):
-        refuse_to_overwrite(Path(args.output), [Path(args.target)])
+        panel = [] if args.panel is None else [each.strip() for each in args.panel.split(",")]
+        inputs = (args.target, args.rubric, args.labels, args.endpoint, *panel)
+        refuse_to_overwrite(Path(args.output), [Path(each) for each in inputs if each])
     if is_sample_file(args.target):
         stream = load_samples(args.target, args.max_samples)
         # Reads the whole file once, so that a bad row is found before a call is paid for.

@@ -86,7 +86,7 @@ def has_colour(stream: TextIO | None) -> bool:
 
 def has_browser() -> bool:
     """Whether a browser window can appear in front of the user."""
-    if not sys.stdout.isatty() or os.environ.get("SSH_CONNECTION"):
+    if sys.stdout is None or not sys.stdout.isatty() or os.environ.get("SSH_CONNECTION"):
         return False
     if sys.platform in ("win32", "darwin"):
         return True
