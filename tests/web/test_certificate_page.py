@@ -1,6 +1,7 @@
 """Certificates of a project: only files that were found, verified against their manifest."""
 
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -10,6 +11,7 @@ from assay.store import Store
 from assay.web import ViewServer, ViewSettings
 from assay.web.certificate_page import CertificateView, read_certificates
 from certificates import change, issued
+from certifying import RIGHT, profile, right, wrong
 from page_requests import ask, build_request
 
 
@@ -113,3 +115,14 @@ def test_the_page_shows_a_certificate(tmp_path: Path, store: Store) -> None:
     assert status == 200
     assert "exact_answer" in page
     assert "assay certify verify" in page
+
+
+@pytest.mark.parametrize(("runner", "state"), [(wrong, "gate"), (right, "gate missed")])
+def test_a_limit_is_missed_by_values_above_it(
+    runner: Any, state: str, tmp_path: Path, store: Store
+) -> None:
+    issued(tmp_path, profile({**RIGHT, "direction": "min"}), runner=runner)
+    with store, ViewServer(store, ViewSettings(project=tmp_path)) as viewer:
+        page = ask(viewer, f"/certificates?file={quote('out/certificate.json')}")[2]
+
+    assert f'class="{state}"' in page

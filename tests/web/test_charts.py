@@ -1,6 +1,7 @@
 """Charts: numbers where they belong, text escaped, nothing for the unknown."""
 
 import xml.etree.ElementTree as ElementTree
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from assay.web.charts import (
     draw_meter,
     draw_spark,
     draw_steps,
+    reaches_threshold,
 )
 
 
@@ -30,6 +32,22 @@ def test_the_mean_is_a_dot_on_its_interval() -> None:
 
 def test_a_threshold_that_is_met_looks_different() -> None:
     assert 'class="gate"' in draw_spark(0.9, None, None, scale=(0, 1), threshold=0.5)
+
+
+@pytest.mark.parametrize("draw", [draw_interval, draw_spark])
+def test_where_low_scores_are_good_a_mean_below_the_threshold_is_not_missed(draw: Any) -> None:
+    for mean, state in ((0.2, "gate"), (0.4, "gate missed")):
+        svg = draw(mean, None, None, scale=(0, 1), threshold=0.3, low_is_good=True)
+
+        assert f'class="{state}"' in svg
+
+
+def test_rounding_of_a_mean_does_not_miss_a_threshold() -> None:
+    mean = (0.6 + 0.7) / 2
+
+    assert mean < 0.65
+    assert reaches_threshold(mean, 0.65)
+    assert not reaches_threshold(0.6499, 0.65)
 
 
 @pytest.mark.parametrize("draw", [draw_interval, draw_spark])

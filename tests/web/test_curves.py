@@ -22,7 +22,10 @@ def test_a_curve_has_a_band_a_threshold_and_marks() -> None:
 
 
 def test_the_threshold_is_missed_if_the_last_value_is_below() -> None:
-    assert 'class="gate missed"' in draw_curve([CurvePoint(0.5)], label="Score", threshold=0.7)
+    points = [CurvePoint(0.5)]
+
+    assert 'class="gate missed"' in draw_curve(points, label="Score", threshold=0.7)
+    assert 'class="gate"' in draw_curve(points, label="Score", threshold=0.7, low_is_good=True)
 
 
 def test_unknown_values_leave_a_gap() -> None:

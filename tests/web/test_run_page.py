@@ -11,6 +11,7 @@ import pytest
 from assay.store import SampleLabel, Store
 from assay.types import EvaluateResult
 from assay.web import ViewServer
+from assay.web.static_report import render_static_report
 from commands import call_main
 from page_requests import ask, ask_json
 from recorded_pages import RecordedPages, record_run, ticket, total
@@ -37,6 +38,27 @@ def test_a_run_is_set_against_threshold_and_previous_run(
     assert found["previous"]["p_value"] > 0.05
     assert (found["failed"], found["unscored"], found["is_live"]) == (3, 0, False)
     assert "misses threshold 0.850" in ask(viewer, f"/run/{pages.changed}").body
+
+
+def test_a_mean_that_is_low_by_rounding_only_passes_as_in_its_test(tmp_path: Path) -> None:
+    judged = [
+        ticket(index).model_copy(
+            update={
+                "score": EvaluateResult(score=score),
+                "metadata": {"test": "test_a", "threshold": 0.65},
+            }
+        )
+        for index, score in enumerate((0.6, 0.7))
+    ]
+    with Store.open(tmp_path / "s.db") as store:
+        record_run(store, "a", judged)
+        report = render_static_report(store, ["a"])
+        with ViewServer(store) as viewer:
+            page, history = ask(viewer, "/run/a").body, ask(viewer, "/history?run=a").body
+
+    assert "passes threshold 0.650" in page
+    assert "passes threshold 0.650" in report
+    assert not [text for text in (page, history, report) if 'class="gate missed"' in text]
 
 
 def table(viewer: ViewServer, run_id: str, **query: str) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup, escape
 
-from assay.stats import find_share, format_number, format_plural
+from assay.stats import NOISE, find_share, format_number, format_plural
 
 _INTERVAL_WIDTH, _INTERVAL_HEIGHT, _INTERVAL_MARGIN = 400, 50, 10
 _SPARK_WIDTH, _SPARK_HEIGHT, _SPARK_MARGIN = 120, 18, 5
@@ -33,12 +33,9 @@ def draw_interval(
     *,
     scale: tuple[float, float],
     threshold: float | None = None,
-    is_missed: bool | None = None,
+    low_is_good: bool = False,
 ) -> Markup:
-    """Draw a mean as a dot on its interval, with the threshold of the gate; empty if unknown.
-
-    `is_missed` is whether the mean misses the threshold (default: a mean below it does).
-    """
+    """Draw a mean as a dot on its interval, with the threshold of the gate; empty if unknown."""
     if mean is None:
         return Markup("")
 
@@ -53,12 +50,10 @@ def draw_interval(
         parts.append(draw_element("line", class_="axis", x1=x, y1=y - 3, x2=x, y2=y + 3))
     if low is not None and high is not None:
         parts.append(_draw_bar("band", find_x(low), find_x(high), y))
-    if is_missed is None:
-        is_missed = threshold is not None and mean < threshold
     parts.append(draw_element("circle", class_="dot", cx=find_x(mean), cy=y, r=6))
     if threshold is not None and scale[0] <= threshold <= scale[1]:
         x = find_x(threshold)
-        state = "gate missed" if is_missed else "gate"
+        state = choose_gate_class(mean, threshold, low_is_good=low_is_good)
         parts.append(draw_element("line", class_=state, x1=x, y1=12, x2=x, y2=38))
         # Centred, unless the words would then leave the picture.
         anchor = "end" if x > _INTERVAL_WIDTH * 0.7 else "start" if x < 80 else "middle"
@@ -84,6 +79,7 @@ def draw_spark(
     *,
     scale: tuple[float, float],
     threshold: float | None = None,
+    low_is_good: bool = False,
 ) -> Markup:
     """Draw an interval small enough for the cell of a table; empty if unknown."""
     if mean is None:
@@ -97,7 +93,8 @@ def draw_spark(
     if low is not None and high is not None:
         parts.append(_draw_bar("band", find_x(low), find_x(high), y))
     if threshold is not None and scale[0] <= threshold <= scale[1]:
-        x, state = find_x(threshold), "gate missed" if mean < threshold else "gate"
+        x = find_x(threshold)
+        state = choose_gate_class(mean, threshold, low_is_good=low_is_good)
         parts.append(draw_element("line", class_=state, x1=x, y1=1, x2=x, y2=_SPARK_HEIGHT - 1))
     parts.append(draw_element("circle", class_="dot", cx=find_x(mean), cy=y, r=4))
     return draw_element(
@@ -108,6 +105,17 @@ def draw_spark(
         role="img",
         aria_label=describe_interval(mean, low, high, threshold=threshold),
     )
+
+
+def reaches_threshold(mean: float, threshold: float, *, low_is_good: bool = False) -> bool:
+    """Whether a mean reaches a threshold, as gates decide: rounding of the mean does not count."""
+    return (threshold - mean if low_is_good else mean - threshold) >= -NOISE
+
+
+def choose_gate_class(mean: float, threshold: float, *, low_is_good: bool = False) -> str:
+    """Return the class of the line of a threshold."""
+    is_reached = reaches_threshold(mean, threshold, low_is_good=low_is_good)
+    return "gate" if is_reached else "gate missed"
 
 
 def _draw_bar(class_: str, start: float, end: float, y: float) -> Markup:

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from assay.stats import find_share, format_number
 
-from .charts import draw_element
+from .charts import choose_gate_class, draw_element
 
 _WIDTH, _HEIGHT, _MARGIN = 400, 50, 10
 _TREND_WIDTH, _TREND_HEIGHT, _TREND_MARGIN = 120, 18, 5
@@ -92,6 +92,7 @@ def draw_curve(
     *,
     label: str,
     threshold: float | None = None,
+    low_is_good: bool = False,
     scale: tuple[float, float] | None = None,
     size: tuple[int, int] = (720, 200),
 ) -> Markup:
@@ -114,7 +115,9 @@ def draw_curve(
         y = axes.find_y(threshold)
         ends = {"x1": axes.left, "x2": axes.right, "y1": y, "y2": y}
         last = next((each.value for each in reversed(points) if each.value is not None), None)
-        state = "gate missed" if last is not None and last < threshold else "gate"
+        state = "gate"
+        if last is not None:
+            state = choose_gate_class(last, threshold, low_is_good=low_is_good)
         parts.append(draw_element("line", class_=state, **ends))
         text = f"threshold {format_number(threshold)}"
         # Above its line, or below it where the chart ends.

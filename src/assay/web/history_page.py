@@ -105,6 +105,9 @@ class HistoryView(PageModel):
     """The agents of the evaluation's runs."""
 
     threshold: float | None = None
+    low_is_good: bool = False
+    """Whether low scores are good in the newest run."""
+
     scale: tuple[float, float] = (0.0, 1.0)
     points: tuple[HistoryPoint, ...] = ()
     """Oldest first."""
@@ -188,6 +191,7 @@ def read_history(store: Store, request: Request) -> HistoryView:
         agent=agent,
         agents=tuple(agents),
         threshold=_find_threshold(store, shown[-1].id) if shown else None,
+        low_is_good=bool(shown) and read_recorded_direction(shown[-1].spec.config) == "min",
         scale=find_score_range(known[-1]) if known else (0.0, 1.0),
         points=tuple(points),
         older=max(len(chosen) - _MAX_POINTS, 0),

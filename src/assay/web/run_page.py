@@ -13,6 +13,7 @@ from assay.runner import build_run_report, describe_run
 from assay.stats import NOISE, RunSummary, find_score_range
 from assay.store import Run, RunRow, Store, TableQuery
 
+from .charts import reaches_threshold
 from .figures import FigureCache
 from .live_updates import Change, stream_changes
 from .page import (
@@ -214,7 +215,7 @@ class RunView(PageModel):
         mean = self.summary.score.interval.mean
         if mean is None or self.threshold is None:
             return False
-        return mean <= self.threshold if self.table.low_is_good else mean >= self.threshold
+        return reaches_threshold(mean, self.threshold, low_is_good=self.table.low_is_good)
 
     @property
     def worse_filter(self) -> str:

@@ -20,7 +20,7 @@ from assay.stats import find_score_range
 from assay.store import Run, Store, TableQuery, now
 from assay.types import Sample, check_file_target, write_private
 
-from .charts import draw_element
+from .charts import draw_element, reaches_threshold
 from .compare_page import MAX_RUNS, CompareView, build_comparison, find_commit
 from .failure_groups import read_table_rows
 from .render import build_templates
@@ -151,7 +151,6 @@ class _Budget:
 def _describe_section(run: Run) -> RunSection:
     report = build_run_report(run, limit=1)
     mean, threshold = report.summary.score.interval.mean, report.threshold
-    sign = -1 if is_low_good(run) else 1
     return RunSection(
         id=run.id,
         name=run.spec.name,
@@ -159,7 +158,9 @@ def _describe_section(run: Run) -> RunSection:
         commit=find_commit(run.spec.config),
         report=report,
         scale=find_score_range(report.summary),
-        passes=mean is not None and threshold is not None and sign * (mean - threshold) >= 0,
+        passes=mean is not None
+        and threshold is not None
+        and reaches_threshold(mean, threshold, low_is_good=is_low_good(run)),
     )
 
 
