@@ -92,6 +92,8 @@ class ChatServer:
                 return await handler(request)
             except web.HTTPException as error:
                 return respond_error(error.status, error.reason)
+            except web.RequestPayloadError:
+                return respond_error(400, "the body does not have its Content-Encoding")
             except (WireError, ConfigError) as error:
                 return respond_error(400, str(error))
             except ValidationError as error:
@@ -106,7 +108,8 @@ class ChatServer:
     async def _complete(self, request: web.Request) -> web.Response:
         try:
             body = await request.json()
-        except ValueError as error:
+        # An unknown charset is a LookupError.
+        except (ValueError, LookupError, RecursionError) as error:
             raise WireError(f"the body is not JSON: {error}") from error
         if not isinstance(body, dict):
             raise WireError("the body is not a JSON object")

@@ -184,6 +184,8 @@ def test_other_weights_are_refused_and_the_old_ones_stay(
         ({"temperature": -1}, "temperature"),
         ({"max_tokens": 0}, "max_tokens: "),
         ({"seed": "x"}, "`seed` is not a whole number"),
+        ({"stop": 5}, "stop: the value is of type int, not a list"),
+        ({"chat_template_kwargs": {"chat_template": "{{ 1 / 0 }}"}}, "division by zero"),
     ],
 )
 def test_requests_that_the_server_cannot_honour_are_refused(
@@ -203,6 +205,30 @@ def test_a_body_that_is_not_json_is_refused() -> None:
 
             assert status == 400
             assert "the body is not JSON" in answer["error"]["message"]
+
+
+def test_a_body_of_an_unknown_charset_or_nested_too_deep_is_refused() -> None:
+    unknown = {"Content-Type": "application/json; charset=klingon"}
+    no_text = {"Content-Type": "application/json; charset=base64"}
+    bodies = [({}, b"[" * 100_000), (unknown, b"{}"), (no_text, b"{}")]
+    with serving(word_model([])) as served:
+        url = f"{served.url}/chat/completions"
+        for headers, body in bodies:
+            status, answer = request("POST", url, headers=headers, data=body)
+
+            assert status == 400
+            assert "the body is not JSON" in answer["error"]["message"]
+
+
+def test_a_body_that_is_not_compressed_as_declared_is_refused() -> None:
+    headers = {"Content-Encoding": "gzip"}
+    with serving(word_model([])) as served:
+        for method, path in (("POST", "chat/completions"), ("PUT", "weights?version=step-1")):
+            url = f"{served.url}/{path}"
+            status, answer = request(method, url, headers=headers, data=b"{}")
+
+            assert status == 400
+            assert "Content-Encoding" in answer["error"]["message"]
 
 
 def test_an_update_that_fails_halfway_leaves_weights_of_no_known_version(

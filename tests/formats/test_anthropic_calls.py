@@ -124,6 +124,7 @@ def test_a_request_is_read_with_its_settings_and_tools() -> None:
         {"output_config": {"format": {"type": "new"}}},
         {"messages": [{"role": "tool", "content": "x"}]},
         {"messages": 3},
+        {"stop_sequences": "END"},
     ],
 )
 def test_what_only_this_api_has_is_refused(more: dict[str, Any]) -> None:

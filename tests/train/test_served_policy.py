@@ -292,7 +292,8 @@ def test_a_rollout_is_as_old_as_the_oldest_weights_that_sampled_it() -> None:
     retried = ModelCall(weight_version="step-1", purpose="retry")
     sample = rollout("step-4")
     assert sample.trajectory is not None
-    sample.trajectory.calls.append(retried)
+    # A call that failed has no version: it sampled nothing.
+    sample.trajectory.calls += [retried, ModelCall(error="HTTP 503")]
     assert find_oldest_version(sample) == ("step-4", 4)
 
 

@@ -201,11 +201,34 @@ def test_how_an_update_is_cut_into_passes_does_not_matter(tmp_path: Path) -> Non
 
 
 def test_epochs_go_through_all_samples(tmp_path: Path) -> None:
-    result = train(tmp_path, num_steps=None, epochs=2, held_out=0.0)
+    # Answers of many lengths: the epochs have different numbers of batches.
+    data = rows()
+    for number, row in enumerate(data):
+        row["messages"][-1]["content"] = " ".join(["hello user"] * (1 + number * 2))
 
-    assert sum(step.sequences for step in result.steps) == 16
-    assert result.steps[-1].epoch == pytest.approx(2.0, abs=0.5)
+    result = train(tmp_path, data, num_steps=None, epochs=4, held_out=0.0, batch_tokens=90)
+
+    sizes = [step.sequences for step in result.steps]
+    assert sum(sizes) == 4 * 8
+    ends = [sum(sizes[: place + 1]) / 8 for place in range(len(sizes))]
+    assert [step.epoch for step in result.steps] == ends
+    assert len({sum(each <= end and each > end - 1 for each in ends) for end in (1, 2, 3, 4)}) > 1
     assert [result.held_out_before, result.held_out_after] == [None, None]
+
+
+def test_a_resume_takes_the_steps_after_its_checkpoint_though_their_metrics_are_lost(
+    tmp_path: Path,
+) -> None:
+    whole = train(tmp_path / "whole")
+    train(tmp_path / "cut", **stopping_at(3))
+    metrics = tmp_path / "cut" / "metrics.jsonl"
+    metrics.write_text(metrics.read_text("utf-8").partition("\n")[0] + "\n", "utf-8")
+
+    resumed = train(tmp_path / "cut", resume=True)
+
+    assert digest(resumed.model) == digest(whole.model)
+    assert [step.step for step in resumed.steps] == [1, 4, 5, 6]
+    assert numbers(resumed.steps[1:]) == numbers(whole.steps[3:])
 
 
 def test_added_matrices_are_trained_and_resumed_alike(tmp_path: Path) -> None:

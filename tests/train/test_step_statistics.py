@@ -75,6 +75,14 @@ def test_rollouts_that_were_found_say_nothing_about_speed() -> None:
     )
 
 
+def test_a_failed_call_is_no_turn() -> None:
+    retried = rollout(1.0)
+    assert retried.trajectory is not None
+    retried.trajectory.calls.insert(0, ModelCall(error="HTTP 503"))
+
+    assert compute_step_metrics(1, collected((retried,)), NOTHING).turns == 2.0
+
+
 def test_an_update_gives_means_over_its_tokens() -> None:
     sums = LossSums(
         tokens=4, ratio=6.0, ratio_max=2.5, clipped=1.0, weight=2.0, weight_capped=0.0, kl=0.8

@@ -71,8 +71,8 @@ def read_messages_request(body: Mapping[str, Any]) -> ModelRequest:
     settings, dropped = collect_settings(
         body, names=_SETTINGS, known=_READ_ELSEWHERE, ignored=_IGNORED
     )
-    if body.get("stop_sequences"):
-        settings["stop"] = tuple(body["stop_sequences"])
+    if stop := body.get("stop_sequences"):
+        settings["stop"] = tuple(expect_sequence(stop, "stop_sequences"))
     if (choice := body.get("tool_choice")) is not None:
         _read_anthropic_choice(expect_mapping(choice, "tool_choice"), settings)
     config = expect_mapping(body.get("output_config") or {}, "output_config")

@@ -7,7 +7,14 @@ from assay.errors import WireError
 from assay.types import Message, ToolSpec, Usage
 
 from .answer_writer import AnswerPart, AnswerPartKind, AnswerSection, AnswerWriter
-from .conversion import Dropped, expect_mapping, expect_text, read_items, validate_wire
+from .conversion import (
+    Dropped,
+    expect_mapping,
+    expect_sequence,
+    expect_text,
+    read_items,
+    validate_wire,
+)
 from .model_request import (
     ModelAnswer,
     ModelRequest,
@@ -62,7 +69,9 @@ def read_chat_request(body: Mapping[str, Any]) -> ModelRequest:
         body, names=_SETTINGS, known=_READ_ELSEWHERE, ignored=_IGNORED
     )
     if (stop := body.get("stop")) is not None:
-        settings["stop"] = (stop,) if isinstance(stop, str) else tuple(stop)
+        settings["stop"] = (
+            (stop,) if isinstance(stop, str) else tuple(expect_sequence(stop, "stop"))
+        )
     if (choice := body.get("tool_choice")) is not None:
         nested = choice.get(str(choice.get("type"))) if isinstance(choice, Mapping) else None
         settings["tool_choice"] = read_tool_choice(choice, nested)

@@ -127,7 +127,7 @@ class ChatPrompts:
                 text = self._apply_template(written, tools)
                 self._text_arguments = True
                 return text
-        except (TemplateError, TypeError, KeyError, ValueError) as error:
+        except (TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
             raise AttemptError(
                 ErrorKind.REFUSED,
                 f"the chat template rejects these messages: {error}",

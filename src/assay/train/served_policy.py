@@ -18,6 +18,7 @@ from .batches import RolloutGroup
 from .grpo_config import GRPOConfig, build_server_endpoint
 from .policy import Policy
 from .rollout_collector import StepInterrupted, StepRollouts
+from .token_spans import is_sampled_turn
 from .training_session import ServerUnreachable, TrainingSession
 from .weight_updates import PolicyWeights, UploadWeights, WeightUpdate, update_patiently
 
@@ -222,7 +223,7 @@ def find_oldest_version(sample: Sample) -> tuple[str | None, int | None]:
     weights are of unknown age.
     """
     calls = () if sample.trajectory is None else sample.trajectory.calls
-    versions = {str(call.weight_version) for call in calls if call.purpose == "turn"}
+    versions = {str(call.weight_version) for call in calls if is_sampled_turn(call)}
     if not versions:
         return None, None
     steps = {version: _VERSION.fullmatch(version) for version in versions}

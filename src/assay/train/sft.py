@@ -195,10 +195,9 @@ class _SFTTraining:
             iterate_epoch_batches(
                 data.train, seed=config.seed, epoch=epoch, tokens=config.batch_tokens
             )
-            for epoch in range(1 if config.num_steps else config.epochs)
+            for epoch in range(config.epochs)
         )
-        updates = [len(list(order)) for order in orders]
-        self._per_epoch, self._last = updates[0], config.num_steps or sum(updates)
+        self._last = config.num_steps or sum(len(list(order)) for order in orders)
 
     def run(self, *, resume: bool, watch: SFTWatch | None) -> SFTResult:
         saved, steps = self._checkpoints.steps(), list[SFTStep]()
@@ -215,19 +214,25 @@ class _SFTTraining:
             self._output.begin(self._begun)
         with closing(self._open_report()) as report:
             report.catch_up(steps, ())
-            done = self._take_steps(steps, report, watch)
+            done = self._take_steps(steps, saved[-1] if resume and saved else 0, report, watch)
         self._save(done)
-        return self._build_result(steps, whole=done >= self._last or self._is_exhausted(steps))
+        whole = done >= self._last or self._is_exhausted(steps)
+        return self._build_result(steps, whole=whole, stopped_early=whole and done < self._last)
 
     def _take_steps(
-        self, steps: list[SFTStep], report: MetricReport, watch: SFTWatch | None
+        self, steps: list[SFTStep], done: int, report: MetricReport, watch: SFTWatch | None
     ) -> int:
-        config, done = self._config, len(steps)
-        order = iterate_batches(self._data.train, seed=config.seed, tokens=config.batch_tokens)
-        for batch in islice(order, done, self._last):
+        config, examples, used = self._config, self._data.train, 0
+        order = iterate_batches(examples, seed=config.seed, tokens=config.batch_tokens)
+        for number, batch in enumerate(islice(order, self._last), start=1):
+            used += len(batch)
+            if number <= done:
+                continue
             if self._stop.requested or self._is_exhausted(steps):
                 break
-            step = self._learn(batch, done := done + 1)
+            # Each epoch has its own number of batches, but always all examples.
+            step = self._learn(batch, number, epoch=used / len(examples))
+            done = number
             if config.patience and find_lowest_loss([self._begun, *steps, step]) is step:
                 write_folder(self._output.best, self._weights.save_model)
             self._metrics.append(step)
@@ -249,13 +254,16 @@ class _SFTTraining:
         return MetricReport(self._config.report_to, training, self._output)
 
     def _is_exhausted(self, steps: Sequence[SFTStep]) -> bool:
-        lowest, patience = find_lowest_loss([self._begun, *steps]), self._config.patience
-        if patience is None or lowest is None:
+        # First: what follows takes a time that grows with the number of steps.
+        if (patience := self._config.patience) is None:
+            return False
+        if (lowest := find_lowest_loss([self._begun, *steps])) is None:
             return False
         after = 0 if isinstance(lowest, SFTStart) else lowest.step
-        return sum(each.held_out_loss is not None for each in steps[after:]) >= patience
+        later = [each for each in steps if each.step > after]
+        return sum(each.held_out_loss is not None for each in later) >= patience
 
-    def _learn(self, batch: Sequence[Example], number: int) -> SFTStep:
+    def _learn(self, batch: Sequence[Example], number: int, *, epoch: float) -> SFTStep:
         started, config = time.perf_counter(), self._config
         trained = sum(example.trained for example in batch)
         # Dropout is on for the passes of the update only: held-out losses are measured without.
@@ -275,7 +283,7 @@ class _SFTTraining:
         return SFTStep(
             step=number,
             of=self._last,
-            epoch=number / self._per_epoch,
+            epoch=epoch,
             loss=loss,
             held_out_loss=self._measure_held_out_loss() if measured else None,
             grad_norm=norm,
@@ -305,7 +313,7 @@ class _SFTTraining:
         if step and step not in self._checkpoints.steps():
             self._checkpoints.save(TrainingProgress(step=step), self._weights.state())
 
-    def _build_result(self, steps: list[SFTStep], *, whole: bool) -> SFTResult:
+    def _build_result(self, steps: list[SFTStep], *, whole: bool, stopped_early: bool) -> SFTResult:
         if whole:
             write_folder(self._output.model, self._weights.save_model)
         cast_to_compute_dtype(self._local)
@@ -320,7 +328,7 @@ class _SFTTraining:
             held_out_before=self._begun.held_out_loss,
             held_out_after=steps[-1].held_out_loss if steps else None,
             best_model_path=self._output.best if self._output.best.exists() else None,
-            stopped_early=whole and len(steps) < self._last,
+            stopped_early=stopped_early,
             interrupted=not whole,
         )
 

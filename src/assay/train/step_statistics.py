@@ -12,6 +12,7 @@ from .batches import TrainedRollout, is_truncated
 from .output_folder import TrainingStep
 from .policy import UpdateStats
 from .rollout_collector import StepRollouts
+from .token_spans import is_sampled_turn
 
 
 class StepMetrics(TrainingStep):
@@ -143,13 +144,13 @@ def _measure_rollouts(
     samples: Sequence[Sample], collected: StepRollouts
 ) -> dict[str, float | None]:
     whole = [each for each in samples if each.trajectory is not None and each.failure is None]
-    # Titles, summaries and retries of an agent are not trained on.
+    # Titles, summaries, retries and failed calls of an agent are not trained on.
     calls = [
         call
         for each in whole
         if each.trajectory
         for call in each.trajectory.calls
-        if call.purpose == "turn"
+        if is_sampled_turn(call)
     ]
     tokens = sum(len(call.completion_ids or ()) for call in calls)
     # Rollouts from before a resume took no time in this process: no rate can be given.

@@ -40,7 +40,7 @@ def tokenize_sample(sample: Sample) -> list[Sample]:
     turns = [
         _read_call_turn(call, f"{where}, call {number}")
         for number, call in enumerate(sample.trajectory.calls, start=1)
-        if _is_sampled_turn(call)
+        if is_sampled_turn(call)
     ]
     if not turns:
         raise TokenError("every recorded call failed: nothing was sampled", where=where)
@@ -49,10 +49,11 @@ def tokenize_sample(sample: Sample) -> list[Sample]:
 
 def has_sampled_turn(sample: Sample) -> bool:
     """Whether a model answered in the rollout: without an answer, there is nothing to train on."""
-    return sample.trajectory is not None and any(map(_is_sampled_turn, sample.trajectory.calls))
+    return sample.trajectory is not None and any(map(is_sampled_turn, sample.trajectory.calls))
 
 
-def _is_sampled_turn(call: ModelCall) -> bool:
+def is_sampled_turn(call: ModelCall) -> bool:
+    """Whether the call sampled an answer of the rollout that was scored."""
     # Failed calls have no tokens. Titles and summaries are not what the rollout was scored for.
     return call.purpose == "turn" and (call.error is None or call.completion_ids is not None)
 
