@@ -170,7 +170,11 @@ def test_a_call_that_codex_did_not_run_to_its_end_failed(text: str) -> None:
     assert outcome(output(text)) == (True, True, None)
 
 
-@pytest.mark.parametrize("text", ["The user said: aborted by user", "fine", "aborted flights: 3"])
+@pytest.mark.parametrize(
+    "text",
+    ["The user said: aborted by user", "fine", "aborted flights: 3", '{"a": ' * 5000],
+    ids=lambda text: text[:8],
+)
 def test_other_texts_are_no_failures(text: str) -> None:
     assert outcome(output(text)) == (False, False, None)
 
