@@ -4,6 +4,7 @@ import pytest
 
 from assay.errors import WireError
 from assay.formats.agent_turns import flatten_to_text, get_prompt_messages, split_agent_turns
+from assay.train.retokenize import find_answer_places
 from assay.types import Message, ModelCall, Sample, Trajectory
 from make import answered, asked, called, said
 
@@ -48,6 +49,19 @@ def test_calls_that_failed_or_say_nothing_of_their_place_are_not_asked() -> None
     unplaced.trajectory.calls = [ModelCall(), ModelCall(message_index=7, error="overloaded")]
 
     assert split_agent_turns(unplaced).made == [said("mine")]
+
+
+@pytest.mark.parametrize("apart", [ModelCall(), ModelCall(purpose="summary")])
+def test_the_message_of_a_failed_call_is_no_turn_of_the_agent(apart: ModelCall) -> None:
+    messages = [asked("go"), said(""), asked("again"), said("mine")]
+    sample = rolled_out(*messages, prompt=messages[:1])
+    assert sample.trajectory is not None
+    failed = ModelCall(message_index=1, error="overloaded")
+    retried = ModelCall(message_index=3, error="overloaded")
+    sample.trajectory.calls = [failed, apart, retried, ModelCall(message_index=3)]
+
+    assert split_agent_turns(sample).made == messages[3:]
+    assert find_answer_places(sample) == [3]
 
 
 def test_what_comes_after_the_last_turn_is_cut_and_counted() -> None:

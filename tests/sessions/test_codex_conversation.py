@@ -170,7 +170,11 @@ def test_a_call_that_codex_did_not_run_to_its_end_failed(text: str) -> None:
     assert outcome(output(text)) == (True, True, None)
 
 
-@pytest.mark.parametrize("text", ["The user said: aborted by user", "fine", "aborted flights: 3"])
+@pytest.mark.parametrize(
+    "text",
+    ["The user said: aborted by user", "fine", "aborted flights: 3", '{"a": ' * 5000],
+    ids=lambda text: text[:8],
+)
 def test_other_texts_are_no_failures(text: str) -> None:
     assert outcome(output(text)) == (False, False, None)
 
@@ -292,9 +296,10 @@ def test_the_reply_to_a_compaction_is_no_answer_but_its_tokens_count() -> None:
         assert [message.text for message in found.messages] == ["Go", "Done."]
         assert [each["why"] for each in found.skipped] == ["compaction reply", "compaction summary"]
         assert found.skipped[0]["parts"][0]["content"] == "The user wants it blue."
-        assert [(made.message_index, made.usage is not None) for made in found.calls] == [
-            *((1, True), (None, True)),
+        assert [(made.message_index, made.purpose) for made in found.calls] == [
+            *((1, "turn"), (None, "summary")),
         ]
+        assert all(made.usage for made in found.calls)
 
 
 def test_an_answer_before_a_compaction_elsewhere_stays() -> None:

@@ -1,5 +1,6 @@
 from .agent_output import AgentOutput as AgentOutput
 from .agent_output import convert_agent_output as convert_agent_output
+from .agent_turns import find_failed_turns as find_failed_turns
 from .agent_turns import flatten_to_text as flatten_to_text
 from .agent_turns import get_prompt_messages as get_prompt_messages
 from .agent_turns import split_agent_turns as split_agent_turns

@@ -56,8 +56,9 @@ def split_agent_turns(sample: Sample) -> AgentTurns:
     elif (recorded := _find_recorded_turns(sample.trajectory)) is not None:
         taken = recorded
     else:
-        start = _find_prompt_end(sample)
-        taken = [n for n in range(start, len(messages)) if messages[n].role == "assistant"]
+        failed = find_failed_turns(sample.trajectory)
+        later = set(range(_find_prompt_end(sample), len(messages))) - failed
+        taken = [n for n in sorted(later) if messages[n].role == "assistant"]
     # A `weight` of 0 is OpenAI's mark for a turn that is excluded from training.
     places = [
         place for place in taken if (messages[place].__pydantic_extra__ or {}).get("weight") != 0
@@ -105,6 +106,20 @@ def build_training_sample(
     return validate_wire(Sample, fields, "row")
 
 
+def find_failed_turns(trajectory: Trajectory) -> set[int]:
+    """Return the positions of messages without an answer, those of failed calls."""
+    failed, answered = (
+        {
+            call.message_index
+            for call in trajectory.calls
+            if call.message_index is not None and (call.error is not None) is is_failed
+        }
+        for is_failed in (True, False)
+    )
+    # A later attempt at the same position may have succeeded.
+    return failed - answered
+
+
 def get_prompt_messages(sample: Sample) -> list[Message]:
     """Return the messages that a new rollout of the sample begins with; may be empty."""
     if isinstance(sample.prompt, str):
@@ -141,7 +156,7 @@ def _find_closing_turns(messages: Sequence[Message]) -> list[int]:
 def _find_recorded_turns(trajectory: Trajectory) -> list[int] | None:
     # None when a call lacks its position, or when positions do not match the messages, as after
     # an edit of the conversation.
-    calls = [call for call in trajectory.calls if call.error is None]
+    calls = [call for call in trajectory.calls if call.error is None and call.purpose == "turn"]
     places = sorted({call.message_index for call in calls if call.message_index is not None})
     known = all(call.message_index is not None for call in calls)
     fits = all(

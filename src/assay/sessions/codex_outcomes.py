@@ -102,7 +102,7 @@ def parse_text_outcome(text: str) -> CallOutcome:
     if text.startswith("{"):
         try:
             found = dict_or_empty(dict_or_empty(json.loads(text)).get("metadata")).get("exit_code")
-        except ValueError:
+        except (ValueError, RecursionError):
             found = None
         code = found if type(found) is int else None
     elif match := _CODEX_EXIT_CODE.search(text[:400]):

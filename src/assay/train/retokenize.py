@@ -11,6 +11,7 @@ from typing import Literal
 from pydantic import ValidationError
 
 from assay.errors import TokenError
+from assay.formats import find_failed_turns
 from assay.types import Message, ModelCall, Sample, ToolCall, ToolSpec, Trajectory
 
 from .chat_template import ChatTemplate, ChatTokenizer
@@ -127,11 +128,13 @@ def find_answer_places(sample: Sample) -> list[int]:
     if sample.metadata.get(FORKS, 1) != 1:
         raise TokenError("the sample is one of several that were cut from one rollout", where=where)
     messages = sample.trajectory.messages
-    calls = [call for call in sample.trajectory.calls if call.error is None]
+    turns = (call for call in sample.trajectory.calls if call.purpose == "turn")
+    calls = [call for call in turns if call.error is None]
     given = {call.message_index for call in calls if call.message_index is not None}
     # Only if every call has its message: otherwise some answers would be missed.
     if not calls or len(given) != len(calls):
-        given = set(range(_count_prompt_messages(sample, messages), len(messages)))
+        given = {*range(_count_prompt_messages(sample, messages), len(messages))}
+        given -= find_failed_turns(sample.trajectory)
     places = [
         place
         for place, message in enumerate(messages)

@@ -183,6 +183,28 @@ def test_a_compaction_is_counted_and_not_part_of_the_conversation() -> None:
     ]
 
 
+def test_the_tokens_of_a_compaction_count_without_a_place_in_the_conversation() -> None:
+    tokens = {"input": 7, "output": 2}
+    sample = read(
+        user(text("a")),
+        agent(text("cut"), finish="length"),
+        user(COMPACTION),
+        agent(text("Summary"), summary=True, tokens=tokens, cost=0.5, finish="stop"),
+        agent(text("b"), system=["Be brief."], finish="length"),
+        user(COMPACTION),
+        agent(text("Summary"), summary=True, tokens=tokens, cost=0.25, finish="stop"),
+    )
+
+    assert sample.trajectory is not None
+    assert [
+        (call.purpose, call.message_index, call.usage and call.usage.cost_usd)
+        for call in sample.trajectory.calls
+    ] == [("turn", 2, None), ("summary", None, 0.5), ("turn", 3, None), ("summary", None, 0.25)]
+    # The summary ended well, but the conversation did not.
+    assert sample.status is Status.TRUNCATED
+    assert (sample.trajectory.termination_reason, sample.trajectory.steps) == ("length", 2)
+
+
 def test_a_shell_command_of_the_user_is_not_the_agents() -> None:
     sample = read(user(text("a")), agent(text("b")), user(SYNTHETIC), SHELL)
 

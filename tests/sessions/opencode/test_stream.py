@@ -53,6 +53,26 @@ def test_every_recorded_session_becomes_a_sample_that_can_be_written(version: st
     assert all(Sample.from_json(sample.to_json()) == sample for sample in samples)
 
 
+def test_calls_add_up_to_what_opencode_counted_for_the_session() -> None:
+    compared = []
+    for sample in read_opencode(RECORDED / "1.18.33", options=SampleOptions(keep_reverted=True)):
+        assert sample.trajectory is not None
+        usages = [call.usage for call in sample.trajectory.calls if call.usage is not None]
+        info = sample.metadata["info"]
+        counted = info["tokens"]
+        compared.append(sample.metadata.get("compactions", 0))
+
+        assert sum(each.input_tokens or 0 for each in usages) == (
+            counted["input"] + counted["cache"]["read"] + counted["cache"]["write"]
+        )
+        assert sum(each.output_tokens or 0 for each in usages) == (
+            counted["output"] + counted["reasoning"]
+        )
+        assert sum(each.cost_usd or 0.0 for each in usages) == pytest.approx(info["cost"])
+    assert sorted(compared)[-1] == 1
+    assert len(compared) > 5
+
+
 def test_a_subagent_stands_inside_the_sample_of_its_parent(family: Path) -> None:
     stream = read_opencode(family)
 
