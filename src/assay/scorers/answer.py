@@ -103,7 +103,7 @@ def extract_number(response: str) -> str | None:
     the response. Units, currency signs, separators of thousands and markup do not count:
     "$1,234.50" and "1.234,50 km/h" are 1234.5. Fractions such as "1/2" and `\frac{1}{2}` are 0.5.
     """
-    visible = response.rpartition("</think>")[2]
+    visible = remove_thoughts(response)
     if marked := _find_marked_answer(visible):
         # The shorter reading: what follows the sentence explains it.
         sentence = marked[-1]
@@ -120,6 +120,15 @@ def extract_number(response: str) -> str | None:
                 return numbers[0]
     numbers = list_numbers(visible)
     return numbers[-1] if numbers else None
+
+
+def remove_thoughts(response: str) -> str:
+    """Return a response without the reasoning that a server left in its text.
+
+    It is empty where the reasoning was cut off before its end.
+    """
+    visible = response.rpartition("</think>")[2].strip()
+    return "" if visible.startswith("<think>") else visible
 
 
 def _read_only_number(known: str) -> NormalizedAnswer:
@@ -170,8 +179,7 @@ def _extract_readings(
 ) -> tuple[str, ...]:
     """Return the final answer of a response; two readings where it may end at a full stop."""
     if extract is None:
-        # Reasoning that a server left in the text is not part of the answer.
-        visible = response.rpartition("</think>")[2].strip()
+        visible = remove_thoughts(response)
         return _find_marked_answer(visible) or ((visible,) if visible else ())
     answer = extract(response)
     if answer is None:

@@ -10,7 +10,7 @@ from assay.errors import ConfigError
 from assay.registry import find_plugin, list_names
 from assay.types import EvaluateResult, Sample, refuse_json_constant
 
-from .answer import exact_answer, extract_number
+from .answer import exact_answer, extract_number, remove_thoughts
 from .caller import ScoreFunction
 from .scorer_type import Scorer
 
@@ -81,7 +81,7 @@ def _build_response_scorer(
 
 
 def _score_contains(response: str, expected: list[str]) -> EvaluateResult:
-    normalized = " ".join(response.casefold().split())
+    normalized = " ".join(remove_thoughts(response).casefold().split())
     for text in expected:
         if _compile_reference(" ".join(text.casefold().split())).search(normalized):
             return EvaluateResult(score=1.0, reason=f"the response contains {text[:100]!r}")
@@ -89,8 +89,8 @@ def _score_contains(response: str, expected: list[str]) -> EvaluateResult:
 
 
 def _compile_reference(text: str) -> re.Pattern[str]:
-    # A number inside another one is another number: "42" is not in "142", "1,424" or "42.5".
-    before = r"(?<![0-9])(?<![0-9][.,])" if text[0].isdecimal() else ""
+    # A number inside another one is another number: "42" is not in "142", "1,424", "42.5" or "-42".
+    before = r"(?<![0-9])(?<![0-9][.,])(?<!(?<!\w)[-\u2212])" if text[0].isdecimal() else ""
     after = r"(?![.,]?[0-9])" if text[-1].isdecimal() else ""
     return re.compile(f"{before}{re.escape(text)}{after}")
 

@@ -42,6 +42,32 @@ def test_patterns_in_a_schema_are_safe_too() -> None:
     assert time.process_time() - started < 2
 
 
+def test_a_long_list_of_objects_is_checked_for_duplicates_in_linear_time() -> None:
+    held = schema({"uniqueItems": True})
+    rows: list[Any] = [{"a": [n, {"b": None}]} for n in range(20_000)]
+    started = time.process_time()
+
+    assert held.problem(rows) is None
+    assert str(held.problem([*rows, rows[7]])).startswith("$: item 20000 occurs twice: {'a': [7")
+
+    assert time.process_time() - started < 2
+
+
+@pytest.mark.parametrize(
+    ("items", "unique"),
+    [
+        ([1, True, "1", [1], [True], {}, [], None], True),
+        ([0, False, {"a": 0}, {"a": False}], True),
+        ([1, 1.0], False),
+        ([[{"a": 1, "b": 2}], [{"b": 2.0, "a": 1}]], False),
+        ([True, True], False),
+    ],
+)
+def test_duplicates_are_equal_json_values(items: list[Any], unique: bool) -> None:
+    assert (schema({"uniqueItems": True}).problem(items) is None) is unique
+    assert schema({"uniqueItems": False}).problem(items) is None
+
+
 def test_additional_properties_are_refused_by_name() -> None:
     held = schema({"properties": {"a": {}}, "additionalProperties": False})
 

@@ -52,6 +52,17 @@ def test_a_known_total_is_judged_though_no_call_knows_its_cost(most: float, expe
     assert verdict({"max_cost": most, "scope": "main"}, given) is None
 
 
+def test_rounded_sums_of_costs_stay_within_a_limit_that_they_reach() -> None:
+    calls = [Usage(input_tokens=1_000_000, output_tokens=1, cost_usd=0.1)] * 3
+    assert sum(each.cost_usd or 0.0 for each in calls) > 0.3
+
+    assert verdict({"max_cost": 0.3}, spending(*calls)) is True
+    assert verdict({"max_cost": 0.2999}, spending(*calls)) is False
+    assert judged({"max_tokens": 3_000_002}, spending(*calls)).reason == (
+        "3000003 tokens in 3 model calls, at most 3000002 tokens allowed"
+    )
+
+
 @pytest.mark.parametrize("check", [{"max_tokens": 0}, {"max_cost": 0}])
 def test_without_a_recorded_call_nothing_is_known(check: dict[str, Any]) -> None:
     assert verdict(check, session()) is None

@@ -73,6 +73,7 @@ def test_a_wrapped_or_slightly_broken_answer_is_read(text: str) -> None:
         ('{"a":' * 5_000, "the reply has no JSON object"),
         (json.dumps({"done": opinion()}), "the reply has no JSON object"),
         (json.dumps(answer(key="other")), 'the "key" is not the one'),
+        (f"<think>A draft: {GOOD}", "the reply has no JSON object"),
         (f"{GOOD} or {GOOD}", "more than one answer"),
         (json.dumps(answer("none")), '"criteria" is not an object'),
         (json.dumps(answer({})), '"done" is missing'),

@@ -1,6 +1,6 @@
 """JSON Schema for untrusted files: no address is fetched, and patterns run in RE2."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Annotated, Any
@@ -114,8 +114,9 @@ def _check_reference(reference: Any, place: ValuePath, whole: Any) -> None:
 
 
 def _build_safe_keywords(patterns: dict[str, Pattern]) -> dict[str, Any]:
-    """Replace the keywords that jsonschema implements with Python's `re`."""
-    # `re` backtracks: a pattern and a text can be chosen so that a match takes hours.
+    """Replace the keywords that take more than linear time in jsonschema."""
+    # Its patterns use `re`, which backtracks: a pattern and a text can be chosen so that a match
+    # takes hours. Its `uniqueItems` compares every two objects of a list.
     from jsonschema import ValidationError
 
     def pattern(validator: Any, source: str, value: Any, schema: Any) -> Iterator[ValidationError]:
@@ -143,8 +144,29 @@ def _build_safe_keywords(patterns: dict[str, Pattern]) -> dict[str, Any]:
             else:
                 yield from validator.descend(member, below, path=key)
 
+    def unique(validator: Any, wanted: bool, value: Any, schema: Any) -> Iterator[ValidationError]:
+        if not wanted or not isinstance(value, list):
+            return
+        seen = set()
+        for at, member in enumerate(value):
+            frozen = _freeze_json(member)
+            if frozen in seen:
+                yield ValidationError(f"item {at} occurs twice: {member!r}")
+                return
+            seen.add(frozen)
+
     return {
         "pattern": pattern,
         "patternProperties": by_pattern,
         "additionalProperties": additional,
+        "uniqueItems": unique,
     }
+
+
+def _freeze_json(value: Any) -> Hashable:
+    """Return a value to hash that is equal for equal JSON: 1 is 1.0 and is not true."""
+    if isinstance(value, dict):
+        return frozenset((key, _freeze_json(member)) for key, member in value.items())
+    if isinstance(value, list):
+        return tuple(map(_freeze_json, value))
+    return (bool, value) if isinstance(value, bool) else value

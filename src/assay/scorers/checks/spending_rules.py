@@ -51,18 +51,19 @@ class SpendingRule(CheckEntry):
         # The calls whose amount is known; the others are counted below.
         total, allowed = sum(known), f"at most {self.amount_format.format(most)} allowed"
         # Unknown calls can only add to the total: above the limit the check fails either way.
-        if total <= most and len(known) < len(calls):
+        within = _is_within_limit(total, most)
+        if within and len(known) < len(calls):
             unknown = f"{len(calls) - len(known)} of {_format_model_calls(len(calls))}"
             return mark_unscored(f"the usage is unknown for {unknown}; {allowed}")
         counted = f"{self.amount_format.format(total)} in {_format_model_calls(len(known))}"
-        return CheckFinding(total <= most, f"{counted}, {allowed}")
+        return CheckFinding(within, f"{counted}, {allowed}")
 
 
 class MaxTokens(SpendingRule):
     """Pass when all model calls together used at most so many tokens, input and output."""
 
     max_tokens: Annotated[WholeNumber, Field(ge=0)]
-    amount_format = "{:g} tokens"
+    amount_format = "{:.0f} tokens"
 
     def get_spending(self, usage: Usage) -> float | None:
         if usage.input_tokens is None or usage.output_tokens is None:
@@ -89,7 +90,12 @@ class MaxCost(SpendingRule):
         if total is None or self.scope != "all" or reading.explain_unscored(self.scope):
             return self.limit_spending(reading, self.max_cost)
         reason = f"${total:.6g} in total, at most ${self.max_cost:.6g} allowed"
-        return CheckFinding(total <= self.max_cost, reason)
+        return CheckFinding(_is_within_limit(total, self.max_cost), reason)
+
+
+def _is_within_limit(total: float, most: float) -> bool:
+    # Three calls of $0.1 cost 0.30000000000000004 as a sum of floats.
+    return total <= most * (1 + 1e-12)
 
 
 def _format_model_calls(count: int) -> str:

@@ -19,6 +19,7 @@ _MAX_DECODE_TRIES = 200
 _MAX_REPLY_TEXT = 4000
 # Each is searched in the whole transcript: a judge that repeats itself may write thousands.
 _MAX_QUOTES = 100
+_THOUGHTS_START = ("<think>", "<thinking>")
 _THOUGHTS_END = ("</think>", "</thinking>")
 _TRAILING_COMMA = re.compile(r",(\s*[}\]])")
 _SCORE_NUMBER = re.compile(r"[01](?:\.\d+)?|\.\d+")
@@ -118,6 +119,8 @@ def _find_reply_candidates(text: str, has: Sequence[str]) -> list[tuple[str, dic
     # Drafts inside the reasoning of a judge are not its answer.
     for end in _THOUGHTS_END:
         text = text.rpartition(end)[2]
+    if text.lstrip().startswith(_THOUGHTS_START):
+        return []  # cut off before the answer
     for read, repaired in (
         (_decode_objects, text),
         (_decode_objects, _TRAILING_COMMA.sub(r"\1", text)),
