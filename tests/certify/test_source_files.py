@@ -15,6 +15,7 @@ from assay.certify.source_files import (
 )
 from assay.errors import ConfigError
 from assay.types.digests import compute_file_sha256
+from line_counts import count_lines
 
 
 def write(folder: Path, files: dict[str, str]) -> None:
@@ -183,6 +184,39 @@ def test_a_file_beside_a_command_can_take_the_place_of_a_module(
 
     assert found is not None
     assert list(found.files) == ["json.py", "top.py"]
+
+
+def test_files_of_one_name_in_several_programs_all_belong_to_the_code(tmp_path: Path) -> None:
+    programs = [f"{tool}/src/main.py" for tool in ("one", "three", "two")]
+    starts = "".join(f"subprocess.run(['python', '{each}'])\n" for each in programs)
+    write(tmp_path, {"top.py": starts, **dict.fromkeys(programs, "")})
+
+    assert set(module(tmp_path, "top")) == {*programs, "top.py"}
+
+
+def test_each_program_of_a_command_has_the_modules_beside_it(tmp_path: Path) -> None:
+    programs = {f"{each}/run.py": "import part" for each in "ab"}
+    write(tmp_path, {**programs, **{f"{each}/part.py": "" for each in "ab"}})
+
+    found = find_command_code(["sh", "-c", "python a/run.py && python b/run.py"], (tmp_path,))
+
+    assert found is not None
+    assert list(found.files) == ["a/part.py", "a/run.py", "b/part.py", "b/run.py"]
+
+
+def test_the_work_grows_with_the_number_of_programs(tmp_path: Path) -> None:
+    counts: list[int] = []
+    for size in (20, 80):
+        folder = tmp_path / str(size)
+        parts = {f"t{n}/part{n}.py": "import shared" for n in range(size)}
+        programs = {f"t{n}/run.py": f"import json, part{n}" for n in range(size)}
+        starts = "".join(f"subprocess.run(['python', '{each}'])\n" for each in programs)
+        write(folder, {"top.py": starts, **programs, **parts})
+        with count_lines() as count:
+            assert len(module(folder, "top")) == 2 * size + 1
+        counts.append(count())
+
+    assert counts[1] < 6 * counts[0]
 
 
 def test_more_files_than_can_be_read_are_refused(

@@ -6,13 +6,11 @@ the data files that their text refers to, without installed packages and Python'
 
 import os
 import sys
-import sysconfig
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
-from importlib.machinery import BYTECODE_SUFFIXES, EXTENSION_SUFFIXES, SOURCE_SUFFIXES
-from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 
 import rfc8785
@@ -21,6 +19,13 @@ from assay.errors import ConfigError
 from assay.scorers import build_import_path, is_installed
 from assay.types import compute_file_sha256, compute_sha256, find_code
 
+from .module_lookup import (
+    FolderNames,
+    ModuleFiles,
+    is_python_module,
+    is_standard_library,
+    locate_module,
+)
 from .source_text import (
     SourceReferences,
     read_python_references,
@@ -28,12 +33,14 @@ from .source_text import (
     split_command,
 )
 
-_MODULE_SUFFIXES = (*EXTENSION_SUFFIXES, *SOURCE_SUFFIXES, *BYTECODE_SUFFIXES)
 _MAX_SCANNED_FILES = 20_000
 _MAX_DATA_FOLDERS = 50
 
 # Folder names joined to one path: `HERE / "data" / "words" / "en.txt"` has two.
 _MAX_FOLDER_DEPTH = 3
+
+# Found before any folder is searched.
+_FIXED_MODULES = frozenset({"assay", *sys.builtin_module_names})
 
 _EXTERNAL_FOLDERS = frozenset({"__pycache__", "site-packages", "dist-packages", "node_modules"})
 # Reports of earlier certifications, which change with each run.
@@ -43,9 +50,6 @@ _CODE_SUFFIXES = frozenset({".py", ".sh", ".js", ".mjs", ".cjs", ".ts"})
 _CONFIG_SUFFIXES = frozenset({".yaml", ".yml", ".json", ".toml", ".ini", ".cfg"})
 # Larger files are data, whose words refer to nothing.
 _MAX_CONFIG_BYTES = 256 * 1024
-
-ModuleFiles = tuple[Path, ...]
-"""The files of a module: the `__init__` files of its packages, then its own."""
 
 
 @dataclass(frozen=True)
@@ -165,7 +169,7 @@ def _find_function_files(function: object) -> list[Path]:
             break
         function = inner
     # Behind an installed decorator, the wrapped function is the part of the project.
-    own = [file for file in found if not (is_installed(file) or _is_standard_library(str(file)))]
+    own = [file for file in found if not (is_installed(file) or is_standard_library(str(file)))]
     return list(dict.fromkeys(own or found))
 
 
@@ -188,7 +192,9 @@ class _CodeScan:
     run_from: Path | None = None
     """The current folder of the process that runs the code; None: it is this process."""
 
-    found: dict[Path, str] = field(default_factory=dict)
+    found: dict[Path, Path] = field(default_factory=dict)
+    """Each file, with the folder that its name is relative to."""
+
     modules: set[Path] = field(default_factory=set)
     entries: set[Path] = field(default_factory=set)
     """The folders that modules were found in."""
@@ -196,14 +202,14 @@ class _CodeScan:
     own: set[str] = field(default_factory=set)
     """Top-level packages that are followed even if they are installed."""
 
-    more: list[str] = field(default_factory=list)
-    """Folders that the code itself adds to `sys.path`."""
+    more: set[tuple[str, bool]] = field(default_factory=set)
+    """Folders that code adds to `sys.path`, and whether as the folder of a program.
 
-    requested: set[str] = field(default_factory=set)
-    """Modules that were looked up, to repeat the lookup when the path is extended."""
+    Only the latter precede Python's own modules.
+    """
 
-    scripts: list[str] = field(default_factory=list)
-    """Folders of programs, which precede Python's own modules on `sys.path`."""
+    requested: dict[str, dict[str, bool]] = field(default_factory=dict)
+    """Modules that were looked up, by top-level name, and whether they have a file."""
 
     configured: set[str] = field(default_factory=set)
     """Words of configuration files, which may be modules if code imports by name."""
@@ -214,7 +220,9 @@ class _CodeScan:
         self.folders = tuple(dict.fromkeys(Path(os.path.abspath(each)) for each in self.folders))
         self.path = self._list_import_path()
         self.todo: list[tuple[Path, Path, str]] = []
-        self._listings: dict[Path, frozenset[str]] = {}
+        self._names = FolderNames()
+        self._packages: set[str] = set()
+        self._folders_of: dict[str, list[str]] = {}
 
     def _list_import_path(self) -> list[str]:
         if self.run_from is None:
@@ -233,7 +241,8 @@ class _CodeScan:
                 hint="move unrelated data out of the folders that the code lists",
             )
         digests: dict[str, str] = {}
-        for file, name in self.found.items():
+        named = self._name_files()
+        for name, file in named.items():
             try:
                 digests[name] = compute_file_sha256(file)
             except OSError as error:
@@ -241,7 +250,7 @@ class _CodeScan:
                     f"{file} cannot be read: {error.strerror}",
                     hint="make it readable: the code refers to it, so it is certified as well",
                 ) from error
-        names = frozenset(name for file, name in self.found.items() if file in self.modules)
+        names = frozenset(name for name, file in named.items() if file in self.modules)
         return CodeFiles(dict(sorted(digests.items())), names)
 
     def read_all(self) -> None:
@@ -250,31 +259,35 @@ class _CodeScan:
             if self.todo:
                 self._follow_references(*self.todo.pop())
                 continue
-            named = self.configured - self.requested if self.imports_by_name else set()
+            named = self.configured if self.imports_by_name else set()
             if not named:
                 return
+            self.configured = set()
             self._add_modules(sorted(named))
 
     def add_module(self, name: str, *, root: bool = False) -> bool:
         """Add a module of the project. Returns whether it has a file."""
         top = name.partition(".")[0]
-        self.requested.add(name)
+        requested = self.requested.setdefault(top, {})
         if root:
             self.own.add(top)
-        elif top == "assay" or _is_python_module(top):
-            folders = [] if top in ("assay", *sys.builtin_module_names) else self.scripts
-            found = [self._add_located(name, *_locate_module(name, [each])) for each in folders]
-            return any(found)
-        locations = [
-            _locate_module(name, self.path),
-            *(_locate_module(name, [each]) for each in self.more),
-        ]
+        elif name in requested:
+            return requested[name]
+        found = [False]
+        if root or not _is_shadowed(top):
+            found = [self._add_located(name, *locate_module(name, self.path, self._names))]
         # Add every candidate: which one Python imports is only known when the code runs.
-        return sum(self._add_located(name, *each) for each in locations) > 0
+        found += [self._add_from(each, name) for each in self._folders_of.get(top, ())]
+        requested[name] = any(found)
+        return requested[name]
+
+    def _add_from(self, folder: str, name: str) -> bool:
+        found = locate_module(name, [folder], self._names, installed=False)
+        return self._add_located(name, *found)
 
     def _add_located(self, name: str, entry: str, files: ModuleFiles) -> bool:
         if name.partition(".")[0] not in self.own and (
-            is_installed(entry) or _is_standard_library(entry)
+            is_installed(entry) or is_standard_library(entry)
         ):
             return False
         package = name
@@ -289,7 +302,7 @@ class _CodeScan:
         """Add a code file; `entry` is the folder that it is imported from."""
         if file in self.found:
             return
-        self.found[file] = self._name_file(file, entry)
+        self.found[file] = entry
         self.modules.add(file)
         self.entries.add(entry)
         if package is None:
@@ -305,10 +318,11 @@ class _CodeScan:
             is_file = os.path.isfile(file) and self._is_inside(file)
             if is_file and file not in self.found and file.resolve() not in self.leave_out:
                 # Python searches the folder of a script for modules first.
-                self.path = [str(file.parent), *self.path]
+                if str(file.parent) not in self.path[:1]:
+                    self.path = [str(file.parent), *self.path]
                 self.add_script_folder(file.parent)
                 self.add_file(file, entry=file.parent, package="")
-                self.found[file] = self._name_file(file, folder)
+                self.found[file] = folder
                 return
 
     def _follow_references(self, file: Path, entry: Path, package: str) -> None:
@@ -325,11 +339,12 @@ class _CodeScan:
             self._add_named_modules(references, package)
         self._add_computed_modules(file, entry, references.module_patterns)
         if file.suffix in _CONFIG_SUFFIXES:
-            tops = {
-                name.partition(".")[0] for each in self.folders for name in self._list_folder(each)
+            self.configured |= {
+                name
+                for name in references.module_names
+                for folder in self.folders
+                if name.partition(".")[0] in self._names.list_modules(folder)
             }
-            names = references.module_names
-            self.configured |= {each for each in names if each.partition(".")[0] in tops}
         self._add_data(file, entry, references, folders)
 
     def add_imports(self, references: SourceReferences, package: str) -> None:
@@ -348,10 +363,7 @@ class _CodeScan:
 
     def add_script_folder(self, folder: Path) -> None:
         """Search a program's folder for modules, including those that shadow Python's own."""
-        if str(folder) not in self.scripts:
-            self.scripts.append(str(folder))
-            self._extend_path([folder])
-            self._add_modules(sorted(self.requested))
+        self._extend_path([folder], program=True)
 
     def _add_computed_modules(self, file: Path, entry: Path, patterns: Iterable[str]) -> None:
         for pattern in patterns:
@@ -361,11 +373,20 @@ class _CodeScan:
                 for found in (f"{path}.py", f"{path}/__init__.py"):
                     self._add_modules(_list_module_names(folder.glob(found), entry))
 
-    def _extend_path(self, folders: Iterable[Path]) -> None:
-        new = [str(each) for each in folders if str(each) not in (*self.path, *self.more)]
-        self.more += new
-        if new:
-            self._add_modules(sorted(self.requested))
+    def _extend_path(self, folders: Iterable[Path], *, program: bool = False) -> None:
+        """Search more folders, also for the modules that were looked up before."""
+        for folder in map(str, folders):
+            names = self._names.list_modules(folder)
+            for top in sorted(names) if (folder, program) not in self.more else ():
+                if _is_shadowed(top) is not program or top in _FIXED_MODULES:
+                    continue
+                self._folders_of.setdefault(top, []).append(folder)
+                requested = self.requested.get(top, {})
+                for name in sorted(requested):
+                    requested[name] |= self._add_from(folder, name)
+            self.more.add((folder, program))
+            if program:
+                self._extend_path([Path(folder)])
 
     def _add_named_modules(self, references: SourceReferences, package: str) -> None:
         """Add the candidates of an import whose name is computed."""
@@ -378,9 +399,19 @@ class _CodeScan:
             named |= {package, *(f"{package}.{each}" for each in references.module_names)}
         for name in sorted(named):
             if self.add_module(name):
-                self._add_modules(
-                    _list_package_modules(name, *_locate_module(name, [*self.more, *self.path]))
-                )
+                self._add_package(name)
+
+    def _add_package(self, name: str) -> None:
+        """Add all modules of a package."""
+        if name in self._packages:
+            return
+        self._packages.add(name)
+        path = [*self._folders_of.get(name.partition(".")[0], ()), *self.path]
+        _, files = locate_module(name, path, self._names)
+        if files and files[-1].stem == "__init__":
+            below = islice(files[-1].parent.rglob("*.py"), _MAX_SCANNED_FILES)
+            inside = _list_module_names(below, files[-1].parent)
+            self._add_modules(f"{name}.{each}".rstrip(".") for each in inside)
 
     def _add_data(
         self, file: Path, entry: Path, references: SourceReferences, folders: list[Path]
@@ -412,7 +443,7 @@ class _CodeScan:
         suffixes, stems = references.suffixes, {*references.texts, file.stem}
         for folder in folders if suffixes else []:
             every = references.lists_folders and folder == file.parent
-            names = [Path(name) for name in sorted(self._list_folder(folder))]
+            names = [Path(name) for name in sorted(self._names.list_names(folder))]
             fitting = [n for n in names if n.suffix in suffixes and (every or n.stem in stems)]
             self._add_all((folder / name for name in fitting), entry)
             for text in stems:
@@ -440,19 +471,10 @@ class _CodeScan:
         """Return the project path that a text refers to, if it exists."""
         first = text.partition("/")[0]
         # A cached listing is cheap: there are many texts, and most are not paths.
-        if first not in ("", ".", "..") and first not in self._list_folder(folder):
+        if first not in ("", ".", "..") and first not in self._names.list_names(folder):
             return None
         found = Path(os.path.abspath(folder / text))
         return found if os.path.exists(found) and self._is_inside(found, entry) else None
-
-    def _list_folder(self, folder: Path) -> frozenset[str]:
-        if folder not in self._listings:
-            try:
-                names = frozenset(os.listdir(folder))
-            except OSError:
-                names = frozenset()
-            self._listings[folder] = names
-        return self._listings[folder]
 
     def _add_listed(self, folders: list[Path], entry: Path, texts: Iterable[str]) -> None:
         """Add the matches of patterns, and the files of listed folders."""
@@ -466,11 +488,15 @@ class _CodeScan:
                     self._add_all(named.rglob("*"), entry)
 
     def _add_all(self, files: Iterable[Path], entry: Path) -> None:
-        for file in _skip_glob_errors(files):
-            if len(self.found) >= _MAX_SCANNED_FILES:
-                return
-            if file.is_file() and "__pycache__" not in file.parts and self._is_inside(file, entry):
-                self._add_data_file(Path(os.path.abspath(file)), entry)
+        fitting = (
+            file
+            for file in _skip_glob_errors(files)
+            if file.is_file() and "__pycache__" not in file.parts and self._is_inside(file, entry)
+        )
+        # Sorted: file systems list names in any order.
+        left = max(0, _MAX_SCANNED_FILES - len(self.found))
+        for file in sorted(islice((each for each in fitting if each not in self.found), left)):
+            self._add_data_file(Path(os.path.abspath(file)), entry)
 
     def _add_data_file(self, file: Path, entry: Path) -> None:
         if file in self.found or file.resolve() in self.leave_out:
@@ -481,23 +507,34 @@ class _CodeScan:
             self.add_file(file, entry=file.parent, package="")
         elif file.suffix in _CONFIG_SUFFIXES and file.stat().st_size <= _MAX_CONFIG_BYTES:
             self.todo.append((file, entry, ""))
-        self.found[file] = self._name_file(file, entry)
+        self.found[file] = entry
 
     def _is_inside(self, file: Path, *more: Path) -> bool:
         if is_installed(file):
             return False
         return any(file.is_relative_to(folder) for folder in (*self.folders, *more))
 
-    def _name_file(self, file: Path, entry: Path) -> str:
-        """Return the path inside the project, which is equal on every machine."""
-        for folder in (entry, *self.folders):
-            if file.is_relative_to(folder):
-                name = file.relative_to(folder).as_posix()
-                break
-        else:
-            name = file.name
-        taken = {other for known, other in self.found.items() if known != file}
-        return name if name not in taken else f"{file.parent.name}/../{name}"
+    def _name_files(self) -> dict[str, Path]:
+        """Return all files by their path inside the project, which is equal on every machine."""
+        named: dict[str, list[Path]] = {}
+        for file, entry in self.found.items():
+            named.setdefault(self._shorten(file, (entry, *self.folders)), []).append(file)
+        found = {name: files[0] for name, files in named.items() if len(files) == 1}
+        for files in (files for files in named.values() if len(files) > 1):
+            for file in sorted(files):
+                # Two programs may each have a `main.py`.
+                longer = shown = self._shorten(file, self.folders)
+                number = 1
+                while shown in found:
+                    number += 1
+                    shown = f"{longer} ({number})"
+                found[shown] = file
+        return found
+
+    def _shorten(self, file: Path, folders: Iterable[Path]) -> str:
+        inside = (each for each in folders if file.is_relative_to(each))
+        folder = next(inside, file.parent)
+        return file.relative_to(folder).as_posix()
 
 
 def _skip_glob_errors(files: Iterable[Path]) -> Iterator[Path]:
@@ -536,75 +573,6 @@ def _resolve_import_name(level: int, module: str, package: str) -> str | None:
     return ".".join([*base, module] if module else base)
 
 
-def _locate_module(name: str, path: Iterable[str]) -> tuple[str, ModuleFiles]:
-    """Return the path entry of a module and its files, or those of the packages found."""
-    top, *rest = name.split(".")
-    without_file: list[tuple[str, ModuleFiles]] = []
-    for entry in path:
-        found = _find_in_folder(Path(entry), top)
-        if found is not None and found[1]:
-            return entry, (*found[1], *_find_submodules(found[0], rest))
-        if found is not None:
-            without_file.append((entry, _find_submodules(found[0], rest)))
-    if without_file:
-        # A namespace package is used only if no regular module has the name.
-        return next((each for each in without_file if each[1]), without_file[0])
-    try:
-        # Finds editable installs, which use import hooks. Imports nothing: only a dotted name
-        # has a parent package to import.
-        spec = find_spec(top)
-    except (ImportError, ValueError, AttributeError):
-        spec = None
-    if spec is None or spec.origin is None or not os.path.isfile(spec.origin):
-        return "", ()
-    file = Path(spec.origin)
-    package = file.parent if file.stem == "__init__" else None
-    entry = str(file.parents[1] if package else file.parent)
-    return entry, (file, *_find_submodules(package, rest))
-
-
-def _find_submodules(package: Path | None, names: Iterable[str]) -> ModuleFiles:
-    files: ModuleFiles = ()
-    for name in names:
-        found = None if package is None else _find_in_folder(package, name)
-        if found is None:
-            break
-        package, files = found[0], (*files, *found[1])
-    return files
-
-
-def _find_in_folder(folder: Path, name: str) -> tuple[Path | None, ModuleFiles] | None:
-    """Return the submodule folder and the file of a module, in Python's search order."""
-    package = folder / name
-    # `Path.is_file` raises for a name that is too long.
-    for suffix in _MODULE_SUFFIXES:
-        if os.path.isfile(file := package / f"__init__{suffix}"):
-            return package, (file,)
-    for suffix in _MODULE_SUFFIXES:
-        if os.path.isfile(file := folder / f"{name}{suffix}"):
-            return None, (file,)
-    return (package, ()) if os.path.isdir(package) else None
-
-
-def _list_package_modules(name: str, entry: str, files: ModuleFiles) -> list[str]:
-    """Return the dotted names of all modules of a package."""
-    if not files or files[-1].stem != "__init__":
-        return []
-    below = sorted(files[-1].parent.rglob("*.py"))[:_MAX_SCANNED_FILES]
-    parts = [file.relative_to(files[-1].parent).with_suffix("").parts for file in below]
-    return [".".join([name, *(part for part in each if part != "__init__")]) for each in parts]
-
-
-def _is_python_module(top: str) -> bool:
-    """Whether a top-level module is part of this Python."""
-    # `stdlib_module_names` lists the modules of all systems: check that the file exists here.
-    if top in sys.builtin_module_names:
-        return True
-    library = sysconfig.get_path("stdlib")
-    folders = (Path(library), Path(library, "lib-dynload"), Path(sysconfig.get_path("platstdlib")))
-    return top in sys.stdlib_module_names and any(_find_in_folder(each, top) for each in folders)
-
-
-def _is_standard_library(entry: str) -> bool:
-    standard = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")}
-    return any(entry == each or entry.startswith(f"{each}{os.sep}") for each in standard if each)
+def _is_shadowed(top: str) -> bool:
+    """Whether a module of the project with this name is imported by programs beside it only."""
+    return top in _FIXED_MODULES or is_python_module(top)
