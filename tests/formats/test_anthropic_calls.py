@@ -49,6 +49,18 @@ def test_cached_tokens_are_counted_separately() -> None:
     assert (usage["input_tokens"], usage["cache_read_input_tokens"]) == (8, 4)
 
 
+def test_counts_of_null_at_the_end_of_a_stream_keep_those_of_its_start() -> None:
+    counted = {"input_tokens": 20, "cache_read_input_tokens": 100, "output_tokens": 1}
+    ended = {"input_tokens": None, "cache_read_input_tokens": None, "output_tokens": 5}
+    events = [
+        {"type": "message_start", "message": {"usage": counted}},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": ended},
+    ]
+    data = b"".join(b"data: %s\n\n" % json.dumps(event).encode() for event in events)
+
+    assert read_stream(data).build_answer()["usage"] == {**counted, "output_tokens": 5}
+
+
 def test_a_stream_without_its_end_is_incomplete() -> None:
     events = list(write_messages_events(write_messages_answer(ANSWERS["text"]), {}))
 

@@ -311,8 +311,9 @@ class MessagesStream:
             self._add_delta(index, expect_mapping(data.get("delta"), "delta"))
         elif kind == "message_delta":
             self._message |= expect_mapping(data.get("delta") or {}, "delta")
-            usage = {**(self._message.get("usage") or {}), **(data.get("usage") or {})}
-            self._message["usage"] = usage
+            # Null: the count of the first event still applies.
+            given = {k: v for k, v in (data.get("usage") or {}).items() if v is not None}
+            self._message["usage"] = {**(self._message.get("usage") or {}), **given}
         elif kind == "error":
             self.error = data.get("error") or "unknown"
 
