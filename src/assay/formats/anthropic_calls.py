@@ -140,8 +140,11 @@ def write_messages_answer(answer: ModelAnswer) -> dict[str, Any]:
     if message.reasoning:
         # Without a signature, which only Anthropic can give: its own servers would refuse it.
         blocks.append({"type": "thinking", "thinking": message.reasoning, "signature": ""})
-    if message.text:
-        blocks.append({"type": "text", "text": message.text})
+    refusal = (message.__pydantic_extra__ or {}).get("refusal")
+    # OpenAI's field for the text of a refusal, which is a text like any other here.
+    text = message.text + (refusal if isinstance(refusal, str) else "")
+    if text:
+        blocks.append({"type": "text", "text": text})
     blocks += [
         {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments}
         for call in message.tool_calls
