@@ -207,6 +207,20 @@ def test_the_key_of_the_model_reaches_no_agent_in_an_odd_spelling_or_a_stream(st
     assert "bad key [redacted]" in asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("key", ["none", "EMPTY", "ollama", "not-needed"])
+def test_a_word_as_the_key_of_an_open_server_stays_in_the_conversation(key: str) -> None:
+    async def scenario() -> Trajectory:
+        async with serve(api_key=key) as (_, _, session):
+            body = {"messages": [{"role": "user", "content": f"is it {key}?"}]}
+            await post(f"{session.base_url}/chat/completions", body, key=session.key)
+            return await session.seal()
+
+    asked, answer = asyncio.run(scenario()).messages
+
+    assert asked.text == f"is it {key}?"
+    assert answer.text == f"IS IT {key}?".upper()
+
+
 def test_keys_in_bodies_and_answers_are_not_recorded() -> None:
     async def scenario() -> tuple[str, str]:
         async with serve(headers={"X-Corp-Gate": "GATE-KEY-0123"}) as (_, _, session):
