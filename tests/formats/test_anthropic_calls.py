@@ -1,6 +1,7 @@
 """Anthropic's messages API: requests read, answers written, streams put together again."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from assay.formats import (
     write_messages_error,
     write_messages_events,
 )
+from assay.types import Message
 from model_answers import ANSWERS
 
 
@@ -47,6 +49,25 @@ def test_cached_tokens_are_counted_separately() -> None:
     usage = write_messages_answer(ANSWERS["text"])["usage"]
 
     assert (usage["input_tokens"], usage["cache_read_input_tokens"]) == (8, 4)
+
+
+def test_counts_of_null_at_the_end_of_a_stream_keep_those_of_its_start() -> None:
+    counted = {"input_tokens": 20, "cache_read_input_tokens": 100, "output_tokens": 1}
+    ended = {"input_tokens": None, "cache_read_input_tokens": None, "output_tokens": 5}
+    events = [
+        {"type": "message_start", "message": {"usage": counted}},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": ended},
+    ]
+    data = b"".join(b"data: %s\n\n" % json.dumps(event).encode() for event in events)
+
+    assert read_stream(data).build_answer()["usage"] == {**counted, "output_tokens": 5}
+
+
+def test_the_text_of_a_refusal_is_written() -> None:
+    message = Message.model_validate({"role": "assistant", "refusal": "I cannot."})
+    written = write_messages_answer(replace(ANSWERS["text"], message=message))
+
+    assert written["content"] == [{"type": "text", "text": "I cannot."}]
 
 
 def test_a_stream_without_its_end_is_incomplete() -> None:

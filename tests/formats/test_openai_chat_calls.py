@@ -1,5 +1,6 @@
 """Chat completions: requests read, answers written, streams put together again."""
 
+import json
 from typing import Any
 
 import pytest
@@ -95,6 +96,22 @@ def test_the_ids_of_streamed_tokens_are_joined() -> None:
 
     assert choice["token_ids"] == [1, 2]
     assert len(choice["logprobs"]["content"]) == 2
+
+
+def test_pieces_of_lists_and_of_a_deprecated_call_are_joined() -> None:
+    details = [{"type": "reasoning.text", "text": "a"}, {"type": "reasoning.encrypted"}]
+    deltas: list[Any] = [
+        {"function_call": {"name": "f", "arguments": ""}},
+        *({"reasoning_details": [each]} for each in details),
+        *({"function_call": {"arguments": piece}} for piece in ('{"a"', ": 1}")),
+    ]
+    chunks = [{"choices": [{"index": 0, "delta": delta}]} for delta in deltas]
+    data = b"".join(b"data: %s\n\n" % json.dumps(chunk).encode() for chunk in chunks)
+
+    (choice,) = read_stream(data).build_answer()["choices"]
+
+    assert choice["message"]["reasoning_details"] == details
+    assert choice["message"]["function_call"] == {"name": "f", "arguments": '{"a": 1}'}
 
 
 def test_a_request_is_read_with_its_settings_and_tools() -> None:

@@ -184,6 +184,43 @@ def test_the_key_of_the_model_is_redacted_in_its_own_errors() -> None:
     assert UPSTREAM_KEY not in trajectory.to_json()
 
 
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_the_key_of_the_model_reaches_no_agent_in_an_odd_spelling_or_a_stream(stream: bool) -> None:
+    key = "corp/key+0123456789"
+
+    async def fail(request: web.Request, body: dict[str, Any]) -> web.Response:
+        if stream:
+            data = b"data: %s\n\n" % json.dumps({"error": {"message": f"bad key {key}"}}).encode()
+            return web.Response(body=data, content_type="text/event-stream")
+        quoted = key.replace("/", r"\/").replace("+", r"\u002b")
+        text = f'{{"error": {{"message": "bad key {quoted}"}}}}'
+        return web.Response(text=text, status=401, content_type="application/json")
+
+    async def scenario() -> str:
+        async with serve(api_key=key) as (api, _, session):
+            api.behave(fail)
+            url = f"{session.base_url}/chat/completions"
+            body = {"messages": HELLO, "stream": stream}
+            _, _, answer = await post(url, body, key=session.key)
+            return answer.decode()
+
+    assert "bad key [redacted]" in asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("key", ["none", "EMPTY", "ollama", "not-needed"])
+def test_a_word_as_the_key_of_an_open_server_stays_in_the_conversation(key: str) -> None:
+    async def scenario() -> Trajectory:
+        async with serve(api_key=key) as (_, _, session):
+            body = {"messages": [{"role": "user", "content": f"is it {key}?"}]}
+            await post(f"{session.base_url}/chat/completions", body, key=session.key)
+            return await session.seal()
+
+    asked, answer = asyncio.run(scenario()).messages
+
+    assert asked.text == f"is it {key}?"
+    assert answer.text == f"IS IT {key}?".upper()
+
+
 def test_keys_in_bodies_and_answers_are_not_recorded() -> None:
     async def scenario() -> tuple[str, str]:
         async with serve(headers={"X-Corp-Gate": "GATE-KEY-0123"}) as (_, _, session):

@@ -1,4 +1,4 @@
-"""Answers on their way through the gateway: how much of them it takes."""
+"""Answers on their way through the gateway: how much of them it takes, and what they cost."""
 
 import asyncio
 import json
@@ -8,7 +8,8 @@ import pytest
 from aiohttp import ClientPayloadError, ClientSession, web
 
 from assay.formats import EventReader
-from assay.types import Trajectory
+from assay.gateway import GatewayLimits
+from assay.types import Trajectory, Usage
 from gateway_servers import HELLO, post, serve
 from model_apis import ModelApi
 from streamed_answers import WRITERS
@@ -133,3 +134,60 @@ def test_an_error_without_a_body_names_its_status() -> None:
 
     assert status == 503
     assert answer["error"]["message"] == "the model answered 503 without a body"
+
+
+async def answer_badly(request: web.Request, body: dict[str, Any]) -> web.Response:
+    return web.json_response({"choices": [], "usage": {"prompt_tokens": 900}})
+
+
+async def answer_with_a_page(request: web.Request, body: dict[str, Any]) -> web.Response:
+    return web.Response(text="<p>an answer?</p>")
+
+
+async def hang_up(request: web.Request, body: dict[str, Any]) -> web.Response:
+    assert request.transport is not None
+    request.transport.close()
+    return web.Response()
+
+
+async def answer_late(request: web.Request, body: dict[str, Any]) -> web.Response:
+    await asyncio.sleep(30)
+    return web.Response()
+
+
+async def refuse_for_now(request: web.Request, body: dict[str, Any]) -> web.Response:
+    return web.json_response({"error": {"message": "later"}}, status=429)
+
+
+async def record_usage(behave: Any, path: str, **limits: Any) -> tuple[int, Usage | None]:
+    async with serve(limits=GatewayLimits(**limits), timeout_s=1.0) as (model, _, session):
+        model.behave(behave)
+        body = {"messages": HELLO, "max_tokens": 9}
+        status, _, _ = await post(f"{session.base_url}/{path}", body, key=session.key)
+        (call,) = (await session.seal()).calls
+        return status, call.usage
+
+
+@pytest.mark.parametrize("path", ["chat/completions", "messages"], ids=["same", "translated"])
+@pytest.mark.parametrize("behave", [answer_badly, answer_with_a_page, hang_up, answer_late])
+def test_the_usage_of_a_call_that_the_model_may_have_worked_on_is_unknown(
+    behave: Any, path: str
+) -> None:
+    status, usage = asyncio.run(record_usage(behave, path))
+
+    assert status in (502, 504)
+    assert usage is None
+
+
+def test_the_usage_of_a_call_that_a_time_limit_ended_is_unknown() -> None:
+    assert asyncio.run(record_usage(answer_late, "chat/completions", max_seconds=0.3)) == (
+        400,
+        None,
+    )
+
+
+@pytest.mark.parametrize("path", ["chat/completions", "messages"], ids=["same", "translated"])
+def test_a_call_that_the_model_refused_is_free(path: str) -> None:
+    free = Usage(input_tokens=0, output_tokens=0, cost_usd=0.0)
+
+    assert asyncio.run(record_usage(refuse_for_now, path)) == (429, free)

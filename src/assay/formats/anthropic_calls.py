@@ -140,8 +140,11 @@ def write_messages_answer(answer: ModelAnswer) -> dict[str, Any]:
     if message.reasoning:
         # Without a signature, which only Anthropic can give: its own servers would refuse it.
         blocks.append({"type": "thinking", "thinking": message.reasoning, "signature": ""})
-    if message.text:
-        blocks.append({"type": "text", "text": message.text})
+    refusal = (message.__pydantic_extra__ or {}).get("refusal")
+    # OpenAI's field for the text of a refusal, which is a text like any other here.
+    text = message.text + (refusal if isinstance(refusal, str) else "")
+    if text:
+        blocks.append({"type": "text", "text": text})
     blocks += [
         {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments}
         for call in message.tool_calls
@@ -311,8 +314,9 @@ class MessagesStream:
             self._add_delta(index, expect_mapping(data.get("delta"), "delta"))
         elif kind == "message_delta":
             self._message |= expect_mapping(data.get("delta") or {}, "delta")
-            usage = {**(self._message.get("usage") or {}), **(data.get("usage") or {})}
-            self._message["usage"] = usage
+            # Null: the count of the first event still applies.
+            given = {k: v for k, v in (data.get("usage") or {}).items() if v is not None}
+            self._message["usage"] = {**(self._message.get("usage") or {}), **given}
         elif kind == "error":
             self.error = data.get("error") or "unknown"
 

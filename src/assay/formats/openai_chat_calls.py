@@ -313,6 +313,8 @@ class ChatStream:
                 key: "".join(value) if key in _TEXT_KEYS and value is not None else value
                 for key, value in choice["message"].items()
             }
+            if isinstance(legacy := message.get("function_call"), dict):
+                message["function_call"] = _join_call(legacy[0])["function"]
             calls = message.pop("tool_calls", {})
             if calls:
                 message["tool_calls"] = [_join_call(calls[place]) for place in sorted(calls)]
@@ -362,6 +364,12 @@ def _merge_delta(message: dict[str, Any], delta: Mapping[str, Any]) -> None:
             calls = message.setdefault("tool_calls", {})
             for position, call in enumerate(value or []):
                 _merge_call(calls, _expect_object(call, "tool_calls"), position)
+        elif key == "function_call" and isinstance(value, Mapping):
+            # The deprecated predecessor of `tool_calls`.
+            _merge_call(message.setdefault(key, {}), {"function": value}, 0)
+        elif isinstance(value, list) and isinstance(message.get(key), list):
+            # Such as the `reasoning_details` of OpenRouter, a piece in each chunk.
+            message[key] += value
         elif value is not None:
             message[key] = value
 

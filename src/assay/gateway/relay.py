@@ -219,7 +219,9 @@ class Relay:
                         event.raw for event in events if not (hides_usage and _is_usage(event))
                     )
                     if passed:
-                        await response.write(passed, is_last=upstream.content.at_eof())
+                        # Without the key of the model, which servers quote in errors.
+                        shown = call.hide_secrets(passed)
+                        await response.write(shown, is_last=upstream.content.at_eof())
                     for event in events:
                         stream.add(event)
                 if reader.rest:
@@ -358,6 +360,8 @@ def _build_refusal(
         code = error.get("code") if isinstance(error.get("code"), str) else error.get("type")
     elif isinstance(error, str):
         message = error
+    # Again: in JSON, an escape such as `\/` may have hidden the key.
+    message = template.redactor.clean(message)
     headers = _list_passed_headers(response)
     after = parse_retry_after(
         headers.pop("Retry-After", None) or headers.pop("retry-after", None),
