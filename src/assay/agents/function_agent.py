@@ -1,11 +1,12 @@
 """An agent that is a function from a sample to text, messages or a trajectory."""
 
+import asyncio
 import contextvars
 import functools
 import inspect
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from assay.errors import ConfigError
 from assay.providers import CallThreads
@@ -15,6 +16,8 @@ from .agent import Agent, AgentFault, RunContext
 from .agent_answer import build_trajectory
 from .agent_thread import AgentLoop
 from .identity import describe_globals, identify
+
+_Value = TypeVar("_Value")
 
 # Threads of blocking functions. A sample that finds none waits, which its time limit excludes.
 _MAX_AGENT_THREADS = 1000
@@ -44,7 +47,7 @@ class FunctionAgent:
             getattr(function, "__call__", None)  # noqa: B004  # an instance with async __call__
         )
         self._loop = AgentLoop()
-        self._threads = CallThreads(_MAX_AGENT_THREADS, role="agent")
+        self._threads: dict[asyncio.AbstractEventLoop, CallThreads] = {}
 
     @property
     def uses_gateway(self) -> bool:
@@ -71,7 +74,7 @@ class FunctionAgent:
             return build_trajectory(value, context, seconds)
         # Conversion runs code of the returned objects, and may take long for large ones.
         convert = functools.partial(build_trajectory, value, context, seconds)
-        return await self._threads.run(convert)
+        return await self._run_in_thread(convert)
 
     async def _call_in_thread(self, arguments: tuple[object, ...]) -> tuple[object, float]:
         # Threads start with an empty context; functions may read the variables of their caller.
@@ -88,11 +91,19 @@ class FunctionAgent:
                 raise AgentFault(describe_error(error)) from error
             return value, time.perf_counter() - started
 
-        return await self._threads.run(call)
+        return await self._run_in_thread(call)
+
+    async def _run_in_thread(self, work: Callable[[], _Value]) -> _Value:
+        # A pool serves one event loop; evaluations in several threads may share the agent.
+        loop = asyncio.get_running_loop()
+        if (pool := self._threads.get(loop)) is None:
+            pool = self._threads[loop] = CallThreads(_MAX_AGENT_THREADS, role="agent")
+        return await pool.run(work)
 
     async def close(self) -> None:
         """Stop the threads."""
-        self._threads.close()
+        while self._threads:
+            self._threads.popitem()[1].close()
         self._loop.close()
 
 

@@ -3,14 +3,17 @@
 import asyncio
 import re
 import secrets
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Container, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from assay.agents import Agent
 from assay.datasets import PromptTemplate, SampleStream, Source, load_samples
 from assay.errors import AssayError, ConfigError, StoreError
 from assay.providers import ModelClient, find_price
@@ -44,6 +47,10 @@ from .shard import Shard
 
 if TYPE_CHECKING:
     from assay.gateway import Replay
+
+# Evaluations at once that use an agent, by its id: one configuration may be used for several.
+_agent_uses = Counter[int]()
+_uses_lock = Lock()
 
 # Samples compared between two turns of the event loop, which deliver signals.
 _YIELD_EVERY = 1000
@@ -313,9 +320,8 @@ async def execute_jobs(
         async with AsyncExitStack() as stack:
             if client is not None:
                 stack.push_async_callback(client.close)
-            close = getattr(config.agent, "close", None)
-            if close is not None:
-                stack.push_async_callback(close)
+            if config.agent is not None:
+                await stack.enter_async_context(_close_after_use(config.agent))
             if config.run_limits is not None:
                 control = replace(control, spending=RunSpending(config.run_limits))
             # The workers of a cluster have a gateway each.
@@ -339,6 +345,25 @@ async def execute_jobs(
             # An error is already propagating, and matters more than a failing store.
             with suppress(StoreError):
                 run.finish(status)
+
+
+@asynccontextmanager
+async def _close_after_use(agent: Agent) -> AsyncIterator[None]:
+    """Close an agent at the end, unless another evaluation still uses it."""
+    # By object: agents need not be hashable, and no other one has the id while this one is used.
+    with _uses_lock:
+        _agent_uses[id(agent)] += 1
+    try:
+        yield
+    finally:
+        with _uses_lock:
+            _agent_uses[id(agent)] -= 1
+            is_last = not _agent_uses[id(agent)]
+            if is_last:
+                del _agent_uses[id(agent)]
+        close = getattr(agent, "close", None)
+        if is_last and close is not None:
+            await close()
 
 
 def use_workspaces(config: EvalConfig, dataset_folder: Path | None) -> EvalConfig:
