@@ -3,6 +3,7 @@
 import asyncio
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from assay.agents import RunContext
 from assay.errors import ConfigError, RunStopped
-from assay.runner import EvalConfig, EvalReport, Resume, evaluate
+from assay.runner import EvalConfig, EvalReport, Resume, evaluate, evaluate_sync
 from assay.types import (
     Boundary,
     Endpoint,
@@ -165,6 +166,47 @@ def test_an_agent_that_always_fails_stops_the_run(tmp_path: Path) -> None:
         run(tmp_path, rows, agent=fails)
 
     assert len(calls) < 50
+
+
+async def answer_slowly(sample: Sample) -> str:
+    await asyncio.sleep(0.05)
+    return answer(sample)
+
+
+@pytest.mark.parametrize("agent", [answer_slowly, Protocol])
+def test_evaluations_at_once_may_share_a_configuration(tmp_path: Path, agent: Any) -> None:
+    given = agent() if isinstance(agent, type) else agent
+    config = EvalConfig(agent=given, score_fn=is_right, concurrency=1)
+
+    async def evaluate_both() -> list[EvalReport]:
+        store = tmp_path / "store.db"
+        longer = [{**row, "id": f"{n}"} for n in range(3) for row in ROWS[:1]]
+        short = evaluate(ROWS[:1], config, store=store)
+        return list(await asyncio.gather(short, evaluate(longer, config, store=store)))
+
+    reports = asyncio.run(evaluate_both())
+
+    assert [report.mean for report in reports] == [1.0, 1.0]
+    assert [report.summary.failed for report in reports] == [{}, {}]
+    assert getattr(given, "closed", 1) == 1
+
+
+def test_threads_may_share_a_configuration(tmp_path: Path) -> None:
+    everyone_is_in = threading.Barrier(2)
+
+    def answer_together(sample: Sample) -> str:
+        everyone_is_in.wait(30)
+        return answer(sample)
+
+    config = EvalConfig(agent=answer_together, score_fn=is_right)
+
+    def evaluate_one(name: str) -> EvalReport:
+        return evaluate_sync(ROWS[:1], config, store=tmp_path / name)
+
+    with ThreadPoolExecutor(2) as threads:
+        reports = list(threads.map(evaluate_one, ["a.db", "b.db"]))
+
+    assert [report.mean for report in reports] == [1.0, 1.0]
 
 
 def test_failures_can_be_scored(tmp_path: Path) -> None:
