@@ -4,6 +4,7 @@ A comment that cannot be written is a warning: the evaluations decide whether th
 """
 
 import hashlib
+import http.client
 import json
 import os
 import urllib.error
@@ -38,7 +39,7 @@ def main() -> None:
             request("POST", f"{repository}/issues/{number}/comments", {"body": body})
         else:
             request("PATCH", f"{repository}/issues/comments/{known}", {"body": body})
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
         # Of the token of a pull request from a fork, too: it may only read.
         print(f"::warning::the comment was not written: {explain(error)}")
 
@@ -59,8 +60,10 @@ def find_comment(url: str, mark: str) -> int | None:
     for page in range(1, MAX_PAGES + 1):
         comments = request("GET", f"{url}?per_page=100&page={page}")
         for comment in comments:
+            # Null for an account that was deleted.
+            user, body = comment.get("user") or {}, comment.get("body") or ""
             # Anyone can write the mark; only the comment of a bot is overwritten.
-            if comment["user"]["type"] == "Bot" and comment["body"].startswith(mark):
+            if user.get("type") == "Bot" and body.startswith(mark):
                 return int(comment["id"])
         if len(comments) < 100:
             break

@@ -28,14 +28,23 @@ def main() -> None:
         # Of an earlier step: it must not pass for that of evaluations which end without one.
         report.unlink()
     if pytest:
-        status, text = run_pytest(shlex.split(pytest), baseline, report)
+        status, text = run_pytest(split("pytest", pytest), baseline, report)
     else:
-        status, text = run_eval(shlex.split(evaluation), baseline, shlex.split(gate), report)
+        words, options = split("eval", evaluation), split("gate", gate)
+        status, text = run_eval(words, baseline, options, report)
     comment = Path(os.environ["RUNNER_TEMP"]) / "assay-comment.md"
     comment.write_text(text, "utf-8")
     append("GITHUB_STEP_SUMMARY", text)
     outputs = {"status": status, "comment": comment, "report": report if report.is_file() else ""}
     append("GITHUB_OUTPUT", "".join(f"{name}={value}\n" for name, value in outputs.items()))
+
+
+def split(name: str, text: str) -> list[str]:
+    """Return the words of an input, as a shell reads them."""
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise SystemExit(f"the input `{name}` cannot be split into words: {error}") from None
 
 
 def run_pytest(words: Sequence[str], baseline: str, report: Path) -> tuple[int, str]:
@@ -90,10 +99,12 @@ def import_baseline(baseline: str) -> str:
 def run_assay(*words: str, show: bool = True) -> tuple[int, str]:
     """Run a command of assay; return its status and what it prints, which is shown as well."""
     ended = subprocess.run(["assay", *words], stdout=subprocess.PIPE, encoding="utf-8")
-    reason = f"assay {words[0]} ended with status {ended.returncode}; the log has the reason"
+    # Of a signal, the number is negative, and the worst status would be that of a passed gate.
+    status = ended.returncode if ended.returncode >= 0 else 128 - ended.returncode
+    reason = f"assay {words[0]} ended with status {status}; the log has the reason"
     if show:
         print(ended.stdout, flush=True)
-    return ended.returncode, ended.stdout or reason
+    return status, ended.stdout or reason
 
 
 def find_runs(output: str) -> list[str]:

@@ -70,6 +70,9 @@ class Runner:
     def summary(self) -> str:
         return (self._temporary / "summary.md").read_text("utf-8")
 
+    def prepend_path(self, folder: Path) -> None:
+        self._environment["PATH"] = f"{folder}{os.pathsep}{self._environment['PATH']}"
+
     def run(self, name: str, **inputs: str) -> subprocess.CompletedProcess[str]:
         """Run a step of the action with these inputs, the others at their defaults."""
         step = STEPS[name]
@@ -106,6 +109,7 @@ class Api:
         self.comments: list[dict[str, Any]] = []
         self.status = 200
         self.location: str | None = None
+        self.missing_bytes = 0
         self.asked: list[tuple[str, str, str | None]] = []
         self.url = ""
 
@@ -137,7 +141,7 @@ def api() -> Iterator[Api]:
             body = b"{}"
             if state.status == 200:
                 body = json.dumps(state.answer(self.command, self.path, content)).encode()
-            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Content-Length", str(len(body) + state.missing_bytes))
             self.end_headers()
             self.wfile.write(body)
 
@@ -241,6 +245,21 @@ def test_only_a_report_of_these_evaluations_is_uploaded(runner: Runner, report: 
     assert runner.outputs["report"] == ""
 
 
+def test_an_evaluation_that_a_signal_ends_is_no_pass(
+    runner: Runner,
+) -> None:
+    """Such as a library that crashes when the process ends, after the report is printed."""
+    (runner.folder / "assay").write_text(
+        '#!/bin/sh\necho "run           r-1"\n[ "$1" = eval ] && kill -SEGV $$\nexit 0\n'
+    )
+    (runner.folder / "assay").chmod(0o755)
+    runner.prepend_path(runner.folder)
+
+    runner.run("Evaluate", eval="numbers.py", gate="--threshold 0.9")
+
+    assert runner.outputs["status"] == "139"
+
+
 def test_several_agents_are_compared(runner: Runner) -> None:
     runner.run("Evaluate", eval="numbers.py --agent agents.py:right --agent agents.py:wrong")
 
@@ -294,6 +313,7 @@ def test_pytest_without_an_evaluation_still_comments(runner: Runner) -> None:
         ({"pytest": "evals", "eval": "evals.py"}, "set one of the inputs"),
         ({"pytest": "evals", "gate": "--threshold 1"}, "`gate` is for `eval`"),
         ({"eval": "evals.py", "report": "a\nstatus=0"}, "not the path of a file"),
+        ({"eval": "evals.py", "gate": "--threshold '1"}, "`gate` cannot be split into words: No"),
         ({"eval": "evals.py", "baseline": "no.tar.gz"}, "no.tar.gz is not a bundle of one run"),
     ],
 )
@@ -335,6 +355,24 @@ def test_an_earlier_comment_is_found_beyond_the_first_page(runner: Runner, api: 
 
     assert len(api.comments) == 150
     assert api.comments[-1]["body"].endswith("second")
+
+
+def test_comments_of_deleted_accounts_are_passed_over(runner: Runner, api: Api) -> None:
+    api.comments.append({"id": 0, "user": None, "body": None})
+
+    ended = comment(runner, "text")
+
+    assert ended.returncode == 0, ended.stderr
+    assert api.comments[-1]["body"].endswith("text")
+
+
+def test_an_answer_that_breaks_off_is_a_warning(runner: Runner, api: Api) -> None:
+    api.missing_bytes = 10
+
+    ended = comment(runner, "text")
+
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.startswith("::warning::the comment was not written: ")
 
 
 def test_the_comment_of_a_person_is_not_overwritten(runner: Runner, api: Api) -> None:

@@ -170,6 +170,21 @@ def test_resuming_starts_the_runs_that_are_missing(capsys: pytest.CaptureFixture
     assert runs[1] != before["run"]
 
 
+def test_resuming_takes_no_run_of_an_earlier_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """As after a second command that was interrupted before it started its second run."""
+    first = ["--agent", "mock:echo", "--prompt", "plain.txt", "--json"]
+    assert evaluate(*first, "--prompt", "wordy.txt") == 0
+    earlier = read_json(capsys)
+    assert evaluate(*first) == 0
+    again = read_json(capsys)
+
+    assert evaluate(*first, "--prompt", "wordy.txt", "--resume") == 0
+
+    runs = [run["run"] for run in read_json(capsys)["runs"]]
+    assert runs[0] == again["run"]
+    assert runs[1] != earlier["runs"][1]["run"]
+
+
 def build_entry(label: str, error: AccessDenied | None) -> MatrixEntry:
     variant = EvalVariant(label, None, None)  # type: ignore[arg-type]  # not read
     return MatrixEntry(variant, error=error)

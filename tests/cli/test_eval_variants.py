@@ -158,7 +158,11 @@ TWO_PROMPTS = ("--prompt", "ask.txt", "--prompt", "long.txt")
         ),
         (
             ["questions.csv", *AGENT, "--scorer", "exact_answer=much"],
-            "--scorer exact_answer=much: the weight 'much' is not a number",
+            "--scorer exact_answer=much: the weight 'much' is not a finite number",
+        ),
+        (
+            ["questions.csv", *AGENT, "--scorer", "exact_answer=nan"],
+            "--scorer exact_answer=nan: the weight 'nan' is not a finite number",
         ),
         (
             ["questions.csv", *AGENT, "--scorer", "variant_agents.py:number"],

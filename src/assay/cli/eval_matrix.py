@@ -225,6 +225,7 @@ def run_matrix(
             hint="pass --resume alone: the run of each agent and prompt is found by itself",
         )
     entries: list[MatrixEntry] = []
+    previous: str | None = None
     with (
         RunTrackingStore.open(find_store_location(args), create=resume is None) as store,
         choose_display(quiet=args.quiet) as display,
@@ -235,7 +236,10 @@ def run_matrix(
                 continue
             display.print_line(f"{number} of {len(variants)}: {variant.label}")
             config = variant.file.config
-            own = None if resume is None else _find_run(store, variant.file.dataset, config, resume)
+            own = None
+            if resume is not None:
+                own = _find_run(store, variant.file.dataset, config, resume, previous)
+                previous = previous if own is None else own.run_id
             invocation = EvalInvocation(
                 variant.file, config, args, own, is_one_of_many=True, variant=number - 1
             )
@@ -250,12 +254,19 @@ def run_matrix(
         return _build_report(entries, store, args)
 
 
-def _find_run(store: Store, dataset: object, config: EvalConfig, resume: Resume) -> Resume | None:
-    """Return how to resume the newest run of the same evaluation; None to start one."""
+def _find_run(
+    store: Store, dataset: object, config: EvalConfig, resume: Resume, previous: str | None
+) -> Resume | None:
+    """Return how to resume the newest run of the same evaluation; None to start one.
+
+    Runs before `previous`, which the evaluation before resumes, belong to an earlier command.
+    """
     fingerprint = config.fingerprint()
     name = os.fspath(dataset) if isinstance(dataset, str | os.PathLike) else None
     for row in store.runs():
         spec = row.spec
+        if spec.id == previous:
+            return None
         if (
             spec.config_fingerprint == fingerprint
             and spec.repeats == config.repeats

@@ -1,7 +1,9 @@
 """Options of `assay eval` that override the evaluation file, shared with other commands."""
 
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from contextlib import suppress
 from dataclasses import replace
+from math import isfinite
 from typing import Any
 
 from assay.agents import Agent
@@ -89,14 +91,14 @@ def _split_weight(text: str) -> tuple[str, float | None]:
     name, equals, number = text.rpartition("=")
     if not equals:
         return text, None
-    try:
-        return name, float(number)
-    except ValueError:
-        raise ConfigError(
-            f"the weight {number!r} is not a number",
-            where=f"--scorer {text}",
-            hint="write NAME=WEIGHT, such as exact_answer=0.7",
-        ) from None
+    with suppress(ValueError):
+        if isfinite(weight := float(number)):
+            return name, weight
+    raise ConfigError(
+        f"the weight {number!r} is not a finite number",
+        where=f"--scorer {text}",
+        hint="write NAME=WEIGHT, such as exact_answer=0.7",
+    )
 
 
 def _resolve_scorer(ref: str) -> ScoreFunction:
