@@ -9,9 +9,10 @@ import pytest
 from assay.cli import main
 from assay.errors import ConfigError
 from assay.store import SampleLabel, Store
-from assay.types import EvaluateResult, Sample, Status
+from assay.types import EvaluateResult, Metric, Sample, Status
 from assay.web import ViewServer
 from assay.web.compare_page import read_comparison
+from assay.web.static_report import render_static_report
 from make import asked, said, sample
 from page_requests import ask, ask_json, build_request
 from recorded_pages import HOSTILE_TEXTS, RecordedPages, record_run, ticket
@@ -241,3 +242,22 @@ def test_the_command_prints_and_writes_the_labels_of_people(
     shown = view.model_dump(mode="json")
     assert shown["comparisons"][0]["answers"]["ticket-4"]["new_label"] == found["new_label"]
     assert shown["samples"][0]["answers"][1]["label"] == found["new_label"]
+
+
+def test_a_tiny_p_value_is_never_shown_as_zero(tmp_path: Path) -> None:
+    def graded(index: int, score: float) -> Sample:
+        result = EvaluateResult(score=score, metrics={"tone": Metric(score=score)})
+        return ticket(index).model_copy(update={"score": result})
+
+    with Store.open(tmp_path / "s.db") as store:
+        for number, score in enumerate((1.0, 0.5)):
+            record_run(store, f"run-{number}", [graded(index, score) for index in range(30)])
+        texts = [render_static_report(store, ["run-0", "run-1"])]
+        with ViewServer(store) as viewer:
+            for path in ("/compare?run=run-0&run=run-1", "/history?run=run-0", "/run/run-1"):
+                texts.append(ask(viewer, path).body)
+
+    counts = [text.split("<main", 1)[1].count("&lt; 0.0001") for text in texts]
+    # The page of the comparison has one for the score and one for the metric.
+    assert counts == [1, 2, 1, 1]
+    assert not [text for text in texts if ">0.0000<" in text or ">0.000<" in text]

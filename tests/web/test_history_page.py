@@ -129,6 +129,47 @@ def test_an_unknown_evaluation_is_not_found(viewer: ViewServer) -> None:
     assert ask(viewer, "/history?name=nothing")[0] == 404
 
 
+def test_runs_without_results_are_not_counted_as_older_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history_page, "_MAX_POINTS", 2)
+    with Store.open(tmp_path / "s.db") as store:
+        record_history(store, [30, 31, 32])
+        for number in range(4):
+            record_run(store, f"empty-{number}", [], name="eval")
+        view = read(store)
+
+    assert [point.run for point in view.points] == ["run-1", "run-2"]
+    assert view.older == 1
+
+
+def test_runs_beyond_the_newest_are_mentioned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Store.open(tmp_path / "s.db") as store, ViewServer(store) as viewer:
+        record_history(store, [3, 4], count=4)
+        record_run(store, "other", graded(4, 2), name="other")
+        uncut = ask(viewer, "/history").body
+        monkeypatch.setattr(history_page, "_MAX_RUNS_READ", 2)
+        listed, one = ask(viewer, "/history").body, ask(viewer, "/history?name=eval").body
+        monkeypatch.setattr(history_page, "_MAX_RUNS_READ", 1)
+        missing = ask(viewer, "/api/history?run=run-1").json["error"]
+
+    assert "runs of the store are read here" not in uncut
+    assert "Only the newest 2 runs of the store are read here" in listed
+    assert "Only the newest 2 runs of the store are read here" in one
+    assert missing == "none of the newest 1 runs has the name 'eval'"
+
+
+def test_imported_sessions_have_no_link_to_a_history(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "s.db") as store, ViewServer(store) as viewer:
+        record_run(store, "run", graded(2, 1), name="eval")
+        record_run(store, "sessions", graded(2, 1), name="in", config={"ingest": "codex"})
+
+        assert 'href="/history?run=run"' in ask(viewer, "/run/run").body
+        assert "/history?run=" not in ask(viewer, "/run/sessions").body
+
+
 def test_a_fall_is_better_where_low_scores_are_good(tmp_path: Path) -> None:
     with Store.open(tmp_path / "s.db") as store:
         for number, (right, config) in enumerate(

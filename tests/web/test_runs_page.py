@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from assay.store import RunSpec, Store
-from assay.web import ViewServer
+from assay.web import ViewServer, runs_page
 from assay.web.runs_page import RUNS_PER_PAGE, find_agent_name
 from page_requests import ask, ask_json
 from recorded_pages import RecordedPages
@@ -83,3 +83,16 @@ def test_agents_are_named_as_they_were_configured() -> None:
     assert find_agent_name({"endpoint": {"provider": "openai", "model": "m"}}) == "openai:m"
     assert find_agent_name({"endpoint": {"model": "m"}}) == "m"
     assert find_agent_name({"agent": None, "endpoint": None}) is None
+
+
+def test_a_search_that_leaves_older_runs_out_says_so(
+    viewer: ViewServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "newest 2 runs of the store were searched"
+    monkeypatch.setattr(runs_page, "_MAX_SEARCHED", 4)
+    assert text not in ask(viewer, "/?q=support").body
+    monkeypatch.setattr(runs_page, "_MAX_SEARCHED", 2)
+
+    assert text in ask(viewer, "/?q=support").body
+    assert text not in ask(viewer, "/").body
+    assert ask_json(viewer, "/api/runs?q=support")["runs"] == []

@@ -118,6 +118,9 @@ class HistoryView(PageModel):
     not_computed: int = 0
     """Runs whose interval or change was not computed by this request; reload for more."""
 
+    runs_read: int | None = None
+    """How many of the newest runs were read, if the store has more."""
+
     query: str = ""
 
     @property
@@ -169,17 +172,21 @@ def read_history(store: Store, request: Request) -> HistoryView:
         spec = find_run(store, run_id).spec
         name, dataset = spec.name, spec.dataset
     agent = read_parameter(request, "agent") or None
-    rows = [row for row in store.runs(limit=_MAX_RUNS_READ) if "ingest" not in row.spec.config]
+    newest = store.runs(limit=_MAX_RUNS_READ + 1)
+    read = _MAX_RUNS_READ if len(newest) > _MAX_RUNS_READ else None
+    rows = [row for row in newest[:_MAX_RUNS_READ] if "ingest" not in row.spec.config]
     if name is None:
-        return _list_evaluations(rows)
+        return _list_evaluations(rows).model_copy(update={"runs_read": read})
     chosen = [row for row in rows if row.spec.name == name and dataset in (None, row.spec.dataset)]
     if not chosen:
-        raise HTTPException(404, f"no run has the name {name[:100]!r}")
+        which = "no run" if read is None else f"none of the newest {read:,} runs"
+        raise HTTPException(404, f"{which} has the name {name[:100]!r}")
     agents = sorted({each for row in chosen if (each := find_agent_name(row.spec.config))})
     if agent is not None:
         chosen = [row for row in chosen if find_agent_name(row.spec.config) == agent]
     # The store lists the newest first; a curve begins with the oldest.
-    shown = [row for row in chosen if row.totals.recorded][:_MAX_POINTS][::-1]
+    recorded = [row for row in chosen if row.totals.recorded]
+    shown = recorded[:_MAX_POINTS][::-1]
     reader = _PointReader(store)
     summaries = [reader.find_summary(row) for row in shown]
     changes = reader.find_changes(shown)
@@ -194,8 +201,9 @@ def read_history(store: Store, request: Request) -> HistoryView:
         low_is_good=bool(shown) and read_recorded_direction(shown[-1].spec.config) == "min",
         scale=find_score_range(known[-1]) if known else (0.0, 1.0),
         points=tuple(points),
-        older=max(len(chosen) - _MAX_POINTS, 0),
+        older=max(len(recorded) - _MAX_POINTS, 0),
         not_computed=len(reader.left_out),
+        runs_read=read,
         query=urlencode([("name", name), *([("dataset", dataset)] if dataset else [])]),
     )
 

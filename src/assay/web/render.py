@@ -127,6 +127,13 @@ def format_share(value: float | None) -> str:
     return "unknown" if value is None else f"{value * 100:.3g} %"
 
 
+def format_probability(value: float | None) -> str:
+    """Format a p-value in four decimals: `0.0312`, `< 0.0001`, and never as zero."""
+    if value is None:
+        return "unknown"
+    return f"{value:.4f}" if value >= 0.0001 else "< 0.0001"
+
+
 def format_moment(value: str | float | None) -> str:
     """Format a time in UTC to the minute: `2026-02-14 09:30`."""
     moment = parse_stored_moment(value)
@@ -202,6 +209,7 @@ FILTERS: dict[str, Callable[..., str]] = {
     "money": format_money,
     "seconds": format_seconds,
     "share": format_share,
+    "probability": format_probability,
     "moment": format_moment,
     "age": format_age,
     "cut": shorten_line,

@@ -96,6 +96,9 @@ class RunsView(PageModel):
     is_live: bool
     """Whether a run is in progress."""
 
+    searched: int | None
+    """How many of the newest runs were searched, if the store has more."""
+
 
 def read_runs(store: Store, request: Request) -> RunsView:
     """Read one page of runs that match the search."""
@@ -104,8 +107,10 @@ def read_runs(store: Store, request: Request) -> RunsView:
     page = read_number(request, "page", low=1, high=10_000) or 1
     is_search = bool(query or name or status)
     # One more than is shown, and the runs before those, so that the last one has its change too.
-    limit = _MAX_SEARCHED if is_search else page * RUNS_PER_PAGE + RUNS_PER_PAGE
+    limit = _MAX_SEARCHED + 1 if is_search else page * RUNS_PER_PAGE + RUNS_PER_PAGE
     rows = store.runs(limit=limit)
+    is_cut = is_search and len(rows) == limit
+    rows = rows[:_MAX_SEARCHED] if is_cut else rows
     previous = _find_previous(rows)
     words = query.lower().split()
     matching = [
@@ -131,6 +136,7 @@ def read_runs(store: Store, request: Request) -> RunsView:
         page=page,
         more=len(matching) > page * RUNS_PER_PAGE,
         is_live=any(row.status == "running" for row in rows),
+        searched=len(rows) if is_cut else None,
     )
 
 
