@@ -43,6 +43,23 @@ def test_ctrl_c_stops_the_run_at_once_and_the_usual_handler_comes_back() -> None
     assert signal.getsignal(signal.SIGINT) is before
 
 
+def test_the_next_ctrl_c_interrupts_a_function_that_blocks_the_loop() -> None:
+    stop = Stop()
+
+    async def block() -> None:
+        with _stop_on_ctrl_c(stop):
+            signal.raise_signal(signal.SIGINT)
+            assert not stop.requested  # the loop has not turned
+            signal.raise_signal(signal.SIGINT)
+            raise AssertionError("the second Ctrl-C was not raised")
+
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(block())
+
+    assert signal.getsignal(signal.SIGINT) is before
+
+
 def test_outside_the_main_thread_signals_are_left_alone() -> None:
     entered = []
 

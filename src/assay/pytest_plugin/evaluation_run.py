@@ -344,6 +344,7 @@ def _stop_on_ctrl_c(stop: Stop) -> Iterator[None]:
     """Stop the run on the first Ctrl-C and keep its results; the next one interrupts pytest."""
     loop = asyncio.get_running_loop()
     usual = signal.getsignal(signal.SIGINT)
+    waiting: list[asyncio.Handle] = []
 
     def stop_now() -> None:
         signal.signal(signal.SIGINT, usual)
@@ -351,16 +352,24 @@ def _stop_on_ctrl_c(stop: Stop) -> Iterator[None]:
         stop.request()
         stop.request()
 
+    def handle_ctrl_c(*_: object) -> None:
+        # Not the loop's own handler, which waits for the loop: where a function of the user blocks
+        # it, the next Ctrl-C must raise there.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        waiting.append(loop.call_soon_threadsafe(stop_now))
+
     try:
-        loop.add_signal_handler(signal.SIGINT, stop_now)
-    except (NotImplementedError, RuntimeError, ValueError):
-        # Not the main thread, or a system without signals: Ctrl-C cancels the task instead.
+        signal.signal(signal.SIGINT, handle_ctrl_c)
+    except ValueError:
+        # Not the main thread: Ctrl-C cancels the task instead.
         yield
         return
     try:
         yield
     finally:
-        loop.remove_signal_handler(signal.SIGINT)
+        # A loop that is about to close would still call it, after its owner restored the handler.
+        for call in waiting:
+            call.cancel()
         signal.signal(signal.SIGINT, usual)
 
 

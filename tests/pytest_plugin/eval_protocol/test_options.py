@@ -143,6 +143,32 @@ def test_rows_are_cut_filtered_and_preprocessed(name: str) -> None:
     assert [row.id for row in rows(**given, preprocess_fn=lambda rows: rows[::-1])] == ids[::-1]
 
 
+def test_rows_are_filtered_before_they_are_preprocessed() -> None:
+    given = [Sample(prompt=[question(f"{n}?")], metadata={"row_id": f"r{n}"}) for n in range(3)]
+
+    def split(rows: list[Sample]) -> list[Sample]:
+        return [
+            Sample(prompt=[question(f"{row.messages[0].text} {n}")])
+            for row in rows
+            for n in range(2)
+        ]
+
+    found = rows(input_rows=[given], filtered_row_ids=["r1"], preprocess_fn=split)
+
+    assert [row.messages[0].text for row in found] == ["1? 0", "1? 1"]
+
+
+def test_rows_that_are_split_from_one_have_numbered_ids() -> None:
+    def split(rows: list[Sample]) -> list[Sample]:
+        return [row.model_copy(deep=True) for row in rows for _ in range(2)]
+
+    given = [Sample(prompt=[question("a?")], metadata={"row_id": "a"}), Sample(prompt="b?")]
+    (*copies, one, other) = rows(input_rows=[given], preprocess_fn=split)
+
+    assert [row.id for row in copies] == ["a", "a-2"]
+    assert other.id == f"{one.id}-2"
+
+
 def test_rows_are_made_anew_for_each_pass() -> None:
     samples = translate(**NO_OP)["samples"]
     for row in samples:

@@ -1,5 +1,6 @@
 """The rows of an evaluation, from `input_dataset`, `input_messages` or `input_rows`."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,22 +29,32 @@ class DatasetRows:
 
     max_rows: int | None = None
     row_ids: frozenset[str] | None = None
-    """Keep only these."""
+    """Keep only these, before `preprocess`, which may make rows with other ids."""
 
     preprocess: Callable[[list[Sample]], list[Sample]] | None = None
 
     def __iter__(self) -> Iterator[Sample]:
-        rows = self.load(self.max_rows)
+        rows = [_use_row_id(row) for row in self.load(self.max_rows)]
+        if self.row_ids is not None:
+            rows = [row for row in rows if row.id in self.row_ids]
         if self.preprocess is not None:
             rows = _check_sample_list(self.preprocess(rows), "preprocess_fn")
+        seen = Counter[str]()
         for row in rows:
             # As in eval-protocol, those of the evaluation replace those of the row.
             row.metadata.pop("completion_params", None)
-            given = row.metadata.get("row_id")
-            if given is not None:
-                row.id = str(given)
-            if self.row_ids is None or row.id in self.row_ids:
-                yield row
+            _use_row_id(row)
+            seen[row.id] += 1
+            # Rows that are split from one share its id there. Others may not repeat it.
+            if self.preprocess is not None and seen[row.id] > 1:
+                row.id = f"{row.id}-{seen[row.id]}"
+            yield row
+
+
+def _use_row_id(row: Sample) -> Sample:
+    if (given := row.metadata.get("row_id")) is not None:
+        row.id = str(given)
+    return row
 
 
 def load_messages(
