@@ -6,6 +6,7 @@ on loopback.
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -175,7 +176,7 @@ def test_a_refused_project_ends_the_judging_and_says_how_to_go_on(session: Sessi
     assert stopped.status == 3
     assert "403 PERMISSION_DENIED" in stopped.stderr
     assert "assay judge sessions.jsonl --rubric task_success,tool_use_quality" in stopped.stderr
-    assert "--project shop --resume latest" in stopped.stderr
+    assert re.search(r"--project shop --resume judge-\S+\n", stopped.stderr)
     assert "Traceback" not in stopped.stderr
 
 

@@ -21,6 +21,7 @@ from .store_option import add_store_option, open_store
 
 TOKEN_VARIABLE = "ASSAY_VIEW_TOKEN"
 _USUAL_PORT = 4717
+_SIGNAL_POLL_S = 0.1
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -139,4 +140,6 @@ def _serve(store: Store, args: Namespace, stop: threading.Event) -> None:
         if not args.no_open and has_browser():
             # In a thread: starting a browser can take seconds.
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
-        stop.wait()
+        # In short waits: a signal that arrives just before a wait does not end it.
+        while not stop.wait(_SIGNAL_POLL_S):
+            pass

@@ -11,6 +11,10 @@ from typing import Any, TypeVar
 
 ResultT = TypeVar("ResultT")
 
+# A Ctrl-C that arrives just before the main thread starts to wait does not wake it: Python's locks
+# notice signals only while they wait.
+_INTERRUPT_POLL_S = 0.1
+
 
 def run_blocking(work: Coroutine[Any, Any, ResultT], *, thread_name: str) -> ResultT:
     """Run `work` in an event loop of its own, and return its result.
@@ -44,6 +48,8 @@ def run_blocking(work: Coroutine[Any, Any, ResultT], *, thread_name: str) -> Res
     with raise_on_ctrl_c():
         try:
             thread.start()
+            while not result.done():
+                wait([result], timeout=_INTERRUPT_POLL_S)
             return result.result()
         except KeyboardInterrupt:
             # Raised here, in the main thread; the work would not notice.
