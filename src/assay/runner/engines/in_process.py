@@ -420,8 +420,7 @@ class EvalEngine:
             raise
         except (Exception, asyncio.CancelledError) as error:
             if context.client is not None:
-                limited = isinstance(error, asyncio.CancelledError)
-                reason = _SAMPLE_TIMEOUT if limited else "error"
+                reason = _SAMPLE_TIMEOUT if isinstance(error, asyncio.CancelledError) else "error"
                 job.sample.trajectory = paid = context.client.trajectory(reason)
                 job.waited_for = context.client.find_boundary(error) or job.waited_for
                 if paid is not None and any(call.error is None for call in paid.calls):
@@ -527,9 +526,8 @@ class EvalEngine:
             # User code put a value into the sample that cannot be written as JSON.
             job.sample = bare = drop_unwritable_fields(sample)
             in_rollout = bare.trajectory is None and sample.trajectory is not None
-            self._record_failure(
-                bare, error, Boundary.ENVIRONMENT if in_rollout else Boundary.SCORER
-            )
+            boundary = job.waited_for or Boundary.ENVIRONMENT
+            self._record_failure(bare, error, boundary if in_rollout else Boundary.SCORER)
             entry, note = build_failure_row(job.key, bare, job.repeat), None
         entry.prompt_digest = job.prompt_digest
         if peers is not None:
