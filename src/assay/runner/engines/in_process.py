@@ -419,6 +419,8 @@ class EvalEngine:
         except (RolloutFailed, PreparationFailed):
             raise
         except (Exception, asyncio.CancelledError) as error:
+            if self._config.uses_workspace and context.workspace is None:
+                job.waited_for = Boundary.ENVIRONMENT  # the agent waits for its workspace
             if context.client is not None:
                 reason = _SAMPLE_TIMEOUT if isinstance(error, asyncio.CancelledError) else "error"
                 job.sample.trajectory = paid = context.client.trajectory(reason)
