@@ -248,7 +248,7 @@ class EvalEngine:
             cut = job.sample.trajectory
             if cut is None or cut is given or not cut.calls:
                 return
-        paid = unscored and _has_new_rollout(job.sample, given)
+        paid = failure is None or (unscored and _has_new_rollout(job.sample, given))
         if paid or not isinstance(self._fatal, AccessDenied):
             if self._writer.is_full:
                 # Back-pressure: samples must not pile up in memory behind a slow disk.
