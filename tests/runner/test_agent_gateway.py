@@ -279,6 +279,30 @@ def test_the_answer_of_an_agent_counts_unless_it_is_that_of_its_model(
     assert merge_recorded(own, wire).messages[-1].text == response
 
 
+def test_the_result_that_an_agent_reports_is_kept_beside_its_calls(tmp_path: Path) -> None:
+    async def play(sample: Sample, context: RunContext) -> Trajectory:
+        async with AsyncOpenAI(base_url=context.base_url, api_key=context.api_key) as client:
+            await client.chat.completions.create(
+                model="m", messages=[{"role": "user", "content": sample["question"]}]
+            )
+        return Trajectory(
+            messages=[Message(role="assistant", content="HELLO THERE")],
+            evaluation_result=EvaluateResult(score=0.7, reason="two of three rooms"),
+            steps=3,
+            truncated=True,
+            termination_reason="max_steps",
+        )
+
+    sample, _ = run(play, tmp_path)
+
+    assert sample.status == Status.TRUNCATED
+    assert sample.trajectory is not None
+    assert sample.trajectory.evaluation_result is not None
+    assert sample.trajectory.evaluation_result.score == 0.7
+    assert (sample.trajectory.steps, sample.trajectory.termination_reason) == (3, "max_steps")
+    assert len(sample.trajectory.calls) == 1
+
+
 def test_a_refused_key_of_the_model_stops_the_run(tmp_path: Path) -> None:
     async def refuse(request: web.Request, body: dict[str, Any]) -> web.Response:
         return web.json_response({"error": {"message": "wrong key"}}, status=401)

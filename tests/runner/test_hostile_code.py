@@ -135,6 +135,15 @@ def test_what_cannot_be_written_is_blamed_on_whose_it_is_and_the_rest_is_kept(
         assert sample.response == "Say 0"
 
 
+def test_an_answer_that_cannot_be_written_is_blamed_on_the_agent(store: Path) -> None:
+    config = EvalConfig(agent=lambda sample: "\ud83d", score_fn=right)
+
+    (sample,) = run(rows(1), config, store=store).samples
+
+    assert sample.failure is not None
+    assert (sample.failure.boundary, sample.failure.kind) == (Boundary.AGENT, "WireError")
+
+
 def test_one_input_that_is_forbidden_fails_alone(store: Path) -> None:
     refused = {"error": {"status": 403, "message": "flagged"}}
     config = EvalConfig(

@@ -289,6 +289,32 @@ def test_a_judge_that_refuses_the_key_costs_no_rollout(
     assert len(server.calls) == 3
 
 
+def test_scores_beside_a_judge_that_refuses_the_key_are_kept(store: Path) -> None:
+    asked: list[str] = []
+    scored: set[str] = set()
+    refused = asyncio.Event()
+
+    async def answer(sample: Sample) -> str:
+        asked.append(sample.id)
+        return "Hi"
+
+    async def score(sample: Sample) -> float:
+        scored.add(sample.id)
+        while not refused.is_set():
+            if sample.id == "r0" and len(scored) == 5:
+                refused.set()
+                raise AccessDenied("401: no such key", status=401)
+            await asyncio.sleep(0)
+        return 1.0
+
+    evaluation = EvalConfig(agent=answer, score_fn=score)
+    with pytest.raises(AccessDenied, match="no such key"):
+        run(rows(5), evaluation, store=store)
+
+    assert scores(run(rows(5), evaluation, store=store, resume="latest")) == [1.0] * 5
+    assert sorted(asked) == [f"r{n}" for n in range(5)]
+
+
 def test_a_run_that_was_stopped_for_its_scorer_is_completed_without_another_rollout(
     store: Path, server: MisbehavingServer
 ) -> None:

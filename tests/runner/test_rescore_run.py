@@ -118,6 +118,26 @@ def test_a_run_without_rollouts_cannot_be_rescored(tmp_path: Path) -> None:
         asyncio.run(rescore(old, lambda sample: 1.0, store=store))
 
 
+def test_a_run_that_is_deleted_while_it_is_rescored_is_named(tmp_path: Path) -> None:
+    samples = [{"id": f"r{n}", "question": "Yes?"} for n in range(60)]
+    config = EvalConfig(score_fn=is_yes, agent=lambda sample: "yes")
+
+    async def delete_and_score(sample: Sample) -> float:
+        with Store.open(tmp_path / "a.db") as store:
+            if any(row.id == old for row in store.runs()):
+                store.delete_run(old)
+        return 1.0
+
+    old = asyncio.run(evaluate(samples, config, store=tmp_path / "a.db")).run_id
+    options = RescoreOptions(concurrency=1)
+
+    with pytest.raises(ConfigError, match="sample 'r50' was deleted before it was scored again"):
+        asyncio.run(rescore(old, delete_and_score, store=tmp_path / "a.db", options=options))
+
+    with Store.open(tmp_path / "a.db") as store:
+        assert (store.run().status, store.run().totals.recorded) == ("failed", 50)
+
+
 def test_failed_rollouts_are_kept_as_failures_where_asked(tmp_path: Path) -> None:
     store = tmp_path / "a.db"
     old = recorded(store, "yes", {"error": {"status": 400}})

@@ -98,6 +98,19 @@ def test_a_failing_setup_is_not_the_agents_fault(tmp_path: Path) -> None:
     assert "setup: the program exited with status 3; stderr: broken" in sample.failure.message
 
 
+def test_a_setup_that_takes_all_of_the_time_is_not_the_agents_fault(tmp_path: Path) -> None:
+    slow = "sleep 60"
+
+    (waiting,) = run(ROWS[:1], tmp_path, agent="cmd:true", setup=slow, check="true", timeout_s=0.2)
+    (working,) = run(ROWS[:1], tmp_path, agent=f"cmd:{slow}", check="true", timeout_s=2)
+
+    assert waiting.failure is not None
+    assert working.failure is not None
+    assert waiting.failure.kind == working.failure.kind == "TimeoutError"
+    assert waiting.failure.boundary is Boundary.ENVIRONMENT
+    assert working.failure.boundary is Boundary.AGENT
+
+
 def test_a_row_that_cannot_fill_a_command_fails_before_the_agent_runs(tmp_path: Path) -> None:
     called: list[str] = []
 

@@ -142,11 +142,19 @@ class RecordedClient(AgentClient):
         return recorded.model_copy(update={"termination_reason": reason})
 
 
+# What only the agent knows of its rollout, such as the rewards of its environment.
+_REPORTED_FIELDS = (
+    *("steps", "terminated", "truncated", "evaluation_result", "session"),
+    *("observations", "actions"),
+)
+
+
 def merge_recorded(own: Trajectory, recorded: Trajectory) -> Trajectory:
     """Join the answer of an agent with its recorded calls.
 
-    The recorded conversation is kept. An answer that does not end with the last text of it, such
-    as a number that the agent has read from it, is added as the last message.
+    The recorded conversation is kept, and what the agent reports of its environment. An answer
+    that does not end with the last text of the conversation, such as a number that the agent has
+    read from it, is added as the last message.
     """
     if not recorded.messages:
         # The calls stay: failed ones tell why, and titles and the like were paid for.
@@ -165,8 +173,12 @@ def merge_recorded(own: Trajectory, recorded: Trajectory) -> Trajectory:
         for call in own.calls
         if call.wire is None and (call.model is not None or call.completion_ids is not None)
     ]
+    reported = {name: value for name in _REPORTED_FIELDS if (value := getattr(own, name))}
+    if not recorded.truncated and own.termination_reason is not None:
+        reported["termination_reason"] = own.termination_reason
     return recorded.model_copy(
         update={
+            **reported,
             "messages": messages,
             "duration": own.duration,
             "calls": [*recorded.calls, *others],

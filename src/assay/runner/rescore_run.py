@@ -212,6 +212,11 @@ def _build_rescore_jobs(
         # By key: a shard reads the samples of its own part only.
         samples = dict(plan.old.samples_by_key(row.key for row, _ in page))
         for row, key in page:
+            if row.key not in samples:
+                raise ConfigError(
+                    f"sample {row.sample_id!r} was deleted before it was scored again",
+                    where=f"run {plan.old.id!r}",
+                )
             sample = clear_score(samples.pop(row.key))
             yield RolloutJob(sample, row.repeat, key, sample.id)
 

@@ -248,7 +248,7 @@ class EvalEngine:
             cut = job.sample.trajectory
             if cut is None or cut is given or not cut.calls:
                 return
-        paid = unscored and _has_new_rollout(job.sample, given)
+        paid = failure is None or (unscored and _has_new_rollout(job.sample, given))
         if paid or not isinstance(self._fatal, AccessDenied):
             if self._writer.is_full:
                 # Back-pressure: samples must not pile up in memory behind a slow disk.
@@ -419,9 +419,10 @@ class EvalEngine:
         except (RolloutFailed, PreparationFailed):
             raise
         except (Exception, asyncio.CancelledError) as error:
+            if self._config.uses_workspace and context.workspace is None:
+                job.waited_for = Boundary.ENVIRONMENT  # the agent waits for its workspace
             if context.client is not None:
-                limited = isinstance(error, asyncio.CancelledError)
-                reason = _SAMPLE_TIMEOUT if limited else "error"
+                reason = _SAMPLE_TIMEOUT if isinstance(error, asyncio.CancelledError) else "error"
                 job.sample.trajectory = paid = context.client.trajectory(reason)
                 job.waited_for = context.client.find_boundary(error) or job.waited_for
                 if paid is not None and any(call.error is None for call in paid.calls):
@@ -527,9 +528,8 @@ class EvalEngine:
             # User code put a value into the sample that cannot be written as JSON.
             job.sample = bare = drop_unwritable_fields(sample)
             in_rollout = bare.trajectory is None and sample.trajectory is not None
-            self._record_failure(
-                bare, error, Boundary.ENVIRONMENT if in_rollout else Boundary.SCORER
-            )
+            boundary = job.waited_for or Boundary.ENVIRONMENT
+            self._record_failure(bare, error, boundary if in_rollout else Boundary.SCORER)
             entry, note = build_failure_row(job.key, bare, job.repeat), None
         entry.prompt_digest = job.prompt_digest
         if peers is not None:
