@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import shlex
 import sys
 import tarfile
 from argparse import ArgumentParser
@@ -145,6 +146,17 @@ def test_a_run_is_bundled_from_another_folder(
 
     assert there == here
     assert main(["eval", "--bundle", "x.tar.gz", "--trust", "--quiet"]) == 0
+
+
+def test_the_command_that_repeats_a_bundle_is_quoted(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["eval", "evals/made_up_evaluation.py", "--quiet"])
+
+    assert main(["bundle", "latest", "-o", "it's mine.tar.gz"]) == 0
+
+    command = capsys.readouterr().out.splitlines()[-1]
+    assert shlex.split(command) == ["assay", "eval", "--bundle", "it's mine.tar.gz"]
 
 
 def test_the_same_run_gives_the_same_bytes(project: Path) -> None:

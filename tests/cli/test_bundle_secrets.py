@@ -50,6 +50,12 @@ def test_a_secret_of_this_process_is_refused_even_if_suspected_ones_are_allowed(
         'api_key = os.environ.get("OPENAI_API_KEY") or "hunter2hunter2"',
         'api_key = f"hunter2hunter2"',
         'api_key = SecretStr("hunter2hunter2")',
+        'def connect(host, api_key="hunter2hunter2"): ...',
+        'async def connect(*, port=1, password="hunter2hunter2"): ...',
+        'connect = lambda api_key="hunter2hunter2": api_key',
+        'user, password = "me", "hunter2hunter2"',
+        'print(token := "hunter2hunter2")',
+        'os.environ.setdefault("OPENAI_API_KEY", "hunter2hunter2")',
         'dataset = "https://me:hunter2@127.0.0.1/rows.jsonl"',
         'headers = {"X-Api-Key": "hunter2hunter2"}',
         'headers = {"Authorization": "Token hunter2hunter2"}',
@@ -76,6 +82,9 @@ def test_what_looks_like_a_secret_is_refused_with_its_line(line: str, tmp_path: 
         'prompt = "The password1 is in the vault"',
         "password = 12345678",
         "def broken(:",
+        'def connect(password, host="host1host2", /, *, api_key=None, **more): ...',
+        'password, host = read(), "host1host2"',
+        'names.setdefault(key, "value1value2")',
     ],
 )
 def test_ordinary_code_is_bundled(line: str, tmp_path: Path) -> None:

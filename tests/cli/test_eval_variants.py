@@ -148,6 +148,7 @@ TWO_PROMPTS = ("--prompt", "ask.txt", "--prompt", "long.txt")
     ("words", "message"),
     [
         ([], "assay eval: no evaluation is given"),
+        (["--resume", "a.py"], "assay eval: --resume takes 'a.py' for the run to resume"),
         (["questions.csv", *AGENT], "questions.csv: no scorer is given for the dataset"),
         (["questions.csv", *SCORER], "questions.csv: no agent is given, and the samples"),
         (["none.csv", *AGENT, *SCORER], "none.csv: the file or folder does not exist"),

@@ -168,6 +168,10 @@ def test_text_of_a_sample_does_not_act_on_the_terminal(
             ["trl-sft", "s.jsonl", "-o", "s.jsonl", "--force"],
             "is also an input file; choose another path",
         ),
+        (
+            "trl-sft s.jsonl -o there.jsonl --force --exclude-overlap there.jsonl".split(),
+            "is also an input file; choose another path",
+        ),
         (["trl-sft", "s.jsonl", "-o", "there.jsonl"], "the file already exists"),
         (["trl-sft", "none.jsonl", "-o", "o.jsonl"], "the file or folder does not exist"),
         (["trl-sft", "s.jsonl", "-o", "no/o.jsonl"], "the folder no does not exist"),

@@ -96,6 +96,9 @@ def test_the_display_fits_where_it_is_shown(
 ) -> None:
     assert isinstance(choose_display(quiet=False), PlainDisplay)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "dumb")
+    assert isinstance(choose_display(quiet=False), PlainDisplay)
+    monkeypatch.setenv("TERM", "xterm")
     assert isinstance(choose_display(quiet=False), LiveDisplay)
 
     with choose_display(quiet=True) as quiet:

@@ -55,7 +55,7 @@ def test_sessions_are_listed_with_their_model_and_length(
     assert listed.splitlines()[1] == "chat  hi"
     assert "completed" in listed
     assert "mock:echo" in listed
-    assert "the store has no sessions yet" in none
+    assert none == "the store has no session of status failed\n"
     (row,) = json.loads(capsys.readouterr().out)["sessions"]
     assert (row["id"], row["messages"], row["label"]) == ("chat", 2, "hi")
 

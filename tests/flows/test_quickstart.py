@@ -94,6 +94,18 @@ def test_without_the_weights_nothing_is_begun(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_output_that_is_a_file_is_refused_before_the_model_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("taken").write_text("")
+
+    assert main(["quickstart", "-o", "taken"]) == 2
+
+    assert capsys.readouterr() == ("", "-o taken cannot be made: File exists\n")
+    assert not Path(".assay").exists()
+
+
 def test_the_text_fits_a_terminal_and_shows_an_honest_gate(tmp_path: Path) -> None:
     done = call_main(tmp_path, "quickstart", "--max-samples", "2", "--quiet")
 

@@ -94,6 +94,10 @@ def test_a_replayed_run_is_resumed_with_the_same_recording(project: Path) -> Non
     [
         (("runs", "record", "latest", "-o", "calls.jsonl"), "already exists; pass --force"),
         (("runs", "record", "latest", "-o", "calls.json"), "is not a .jsonl file"),
+        (
+            ("runs", "record", "latest", "-o", "rows.csv/x.jsonl"),
+            "the folder rows.csv does not exist",
+        ),
         (("runs", "record", "nothing", "-o", "new.jsonl"), "nothing"),
         ((*EVAL, "--replay", "nowhere.jsonl"), "the recording cannot be read"),
         ((*EVAL, "--replay", "rows.csv"), "rows.csv"),

@@ -198,7 +198,9 @@ def _dispatch_command(argv: Sequence[str]) -> int:
         # Options are appended to those of a training script to override them: the last one counts.
         kind = _Parser if args.command == "train" else _StoreOnceParser
         parser = kind(prog=f"assay {args.command}", allow_abbrev=False)
-        parser.description = f"{COMMANDS[args.command].capitalize()}."
+        purpose = COMMANDS[args.command]
+        # Not `capitalize`, which would write CI in small letters.
+        parser.description = f"{purpose[0].upper()}{purpose[1:]}."
         command.configure(parser)
         try:
             parsed = _parse_arguments(parser, args.arguments)

@@ -39,6 +39,7 @@ from .arguments import add_flag, add_report_options
 from .bundle_input import BundleInput, open_bundle_input
 from .exit_status import EXIT_PASS
 from .output import format_field, format_fields, print_report, write_whole
+from .resume import join_command
 from .store_option import add_store_option
 
 # The fields of a dataset row before its evaluation.
@@ -115,7 +116,8 @@ def main(args: Namespace) -> int:
     lines = [format_field("bundle", f"{output} ({size})"), *format_bundle_manifest(manifest)]
     lines += [format_field("note", note) for note in given.notes]
     if manifest.code is not None:
-        lines += ["", "to repeat it elsewhere:", f"  assay eval --bundle {output.name}"]
+        command = join_command(["assay", "eval", "--bundle", output.name])
+        lines += ["", "to repeat it elsewhere:", f"  {command}"]
     plain = manifest.model_dump(mode="json")
     print_report(args, lines, {"bundle": str(output), **plain, "notes": list(given.notes)})
     return EXIT_PASS

@@ -91,13 +91,34 @@ def _find_named_values(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
         yield node.arg, node.value
     elif isinstance(node, ast.Assign):
         for target in node.targets:
-            yield _read_last_name(target), node.value
+            yield from _pair_target(target, node.value)
+    elif isinstance(node, ast.NamedExpr):
+        yield node.target.id, node.value
+    elif isinstance(node, ast.arguments):
+        parameters = [*node.posonlyargs, *node.args]
+        # The last ones have the defaults.
+        last = parameters[len(parameters) - len(node.defaults) :] + node.kwonlyargs
+        for parameter, default in zip(last, [*node.defaults, *node.kw_defaults], strict=True):
+            if default is not None:
+                yield parameter.arg, default
     elif isinstance(node, ast.AnnAssign) and node.value is not None:
         yield _read_last_name(node.target), node.value
     elif isinstance(node, ast.Dict):
         for key, value in zip(node.keys, node.values, strict=True):
             if isinstance(key, ast.Constant) and isinstance(key.value, str):
                 yield key.value, value
+    elif isinstance(node, ast.Call) and _read_last_name(node.func) == "setdefault":
+        # As of `os.environ`.
+        yield from zip(map(_read_constant_text, node.args[:1]), node.args[1:], strict=False)
+
+
+def _pair_target(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+    sequence = ast.Tuple | ast.List
+    if isinstance(target, sequence) and isinstance(value, sequence):
+        for each in zip(target.elts, value.elts, strict=False):
+            yield from _pair_target(*each)
+    else:
+        yield _read_last_name(target), value
 
 
 def _read_last_name(node: ast.expr) -> str:
@@ -105,8 +126,11 @@ def _read_last_name(node: ast.expr) -> str:
         return node.id
     if isinstance(node, ast.Attribute):
         return node.attr
-    index = node.slice if isinstance(node, ast.Subscript) else None
-    return index.value if isinstance(index, ast.Constant) and isinstance(index.value, str) else ""
+    return _read_constant_text(node.slice) if isinstance(node, ast.Subscript) else ""
+
+
+def _read_constant_text(node: ast.expr) -> str:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
 def _find_literal_texts(value: ast.expr) -> Iterator[str]:

@@ -248,6 +248,12 @@ def main(args: Namespace) -> int:
                 "--trust has no effect without a bundle", hint="name the bundle with --bundle"
             )
         if args.file is None:
+            if args.resume is not None and is_eval_file(args.resume):
+                raise ConfigError(
+                    f"--resume takes {args.resume!r} for the run to resume",
+                    where="assay eval",
+                    hint=f"name the evaluation first: assay eval {args.resume} --resume",
+                )
             raise ConfigError(
                 "no evaluation is given",
                 where="assay eval",

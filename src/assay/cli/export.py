@@ -150,8 +150,9 @@ def main(args: Namespace) -> int:
     with ExitStack() as stack:
         given = open_sample_input(args, stack)
         targets = [args.output] if args.split is None else args.split.files(args.output).values()
+        others = () if args.exclude_overlap is None else (Path(args.exclude_overlap),)
         for target in targets:
-            refuse_to_overwrite(target, given.files)
+            refuse_to_overwrite(target, (*given.files, *others))
         overlap: EvaluationTexts | None = None
         if args.exclude_overlap is not None:
             # Bad rows are not skipped here: an unreadable row could be the one that is repeated.

@@ -77,9 +77,16 @@ def _replace_control_character(character: str) -> str:
     return _REPLACEMENT if category[0] == "C" and character not in _JOINERS else character
 
 
+def has_cursor(stream: TextIO | None) -> bool:
+    """Whether a stream is a terminal whose lines can be replaced, and not one without control."""
+    # The names are those that rich knows, which draws nothing there.
+    is_dumb = os.environ.get("TERM", "").lower() in ("dumb", "unknown")
+    return stream is not None and stream.isatty() and not is_dumb
+
+
 def has_colour(stream: TextIO | None) -> bool:
     """Whether to colour a stream: a terminal that shows colours, unless NO_COLOR or CI is set."""
-    if stream is None or not stream.isatty() or os.environ.get("TERM") == "dumb":
+    if not has_cursor(stream):
         return False
     return not os.environ.get("NO_COLOR") and not os.environ.get("CI")
 

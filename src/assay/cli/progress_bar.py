@@ -13,7 +13,7 @@ from rich.text import Text
 
 from assay.runner import Progress, format_duration, format_progress
 
-from .output import cut, print_message, sanitize_lines
+from .output import cut, has_cursor, print_message, sanitize_lines
 
 _PROGRESS_INTERVAL_S = 5.0
 _PROGRESS_BAR_WIDTH = 40
@@ -46,7 +46,7 @@ def choose_display(*, quiet: bool) -> Display:
     """Choose the display for stderr: live in a terminal, plain lines otherwise."""
     if quiet:
         return Display()
-    if sys.stderr is not None and sys.stderr.isatty():
+    if has_cursor(sys.stderr):
         return LiveDisplay()
     return PlainDisplay()
 

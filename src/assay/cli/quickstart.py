@@ -73,6 +73,10 @@ def main(args: Namespace) -> int:
         # Raises for a missing package before anything is printed or written.
         if file.config.endpoint is not None:
             connect(file.config.endpoint)
+    try:
+        make_private_folder(args.output)
+    except OSError as error:
+        raise ConfigError(f"-o {args.output} cannot be made: {error.strerror}") from None
     with Store.open(find_store_location(args)) as store:
         stages = []
         for title, file in files.items():
@@ -89,7 +93,6 @@ def main(args: Namespace) -> int:
 
 def _compare_and_export(stages: "list[Stage]", args: Namespace, store: Store) -> "QuickstartReport":
     first, last = (store.run(stage.report.run_id) for stage in stages)
-    make_private_folder(args.output)
     return QuickstartReport(
         stages=stages,
         comparison=compare(first.results(), last.results(), limit=_MAX_LISTED_SAMPLES),

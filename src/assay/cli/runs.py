@@ -170,8 +170,11 @@ def _record_calls(store: Store, args: Namespace) -> None:
     # Imported here: listing runs needs none of it.
     from assay.runner import record_calls
 
+    from .sample_input import refuse_to_overwrite
+
     if args.output.suffix != ".jsonl":
         raise ConfigError(f"{args.output} is not a .jsonl file", hint="name it such as calls.jsonl")
+    refuse_to_overwrite(args.output, ())
     if args.output.exists() and not args.force:
         raise ConfigError(f"{args.output} already exists; pass --force to overwrite it")
     header = record_calls(store, args.run, args.output)

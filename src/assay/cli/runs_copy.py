@@ -7,7 +7,7 @@ from assay.errors import ConfigError
 from assay.stats import format_plural
 from assay.store import CopyProgress, Store, copy_run, copy_sessions
 
-from .output import print_over_line, print_report, sanitize_to_line
+from .output import has_cursor, print_over_line, print_report, sanitize_to_line
 
 
 def copy_runs(store: Store, args: Namespace) -> int:
@@ -56,7 +56,7 @@ class CopyDisplay:
         self._run_id = run_id
 
     def __call__(self, progress: CopyProgress) -> None:
-        if sys.stderr is not None and sys.stderr.isatty():
+        if has_cursor(sys.stderr):
             done = progress.results + progress.present
             text = f"{self._run_id}: {done}/{progress.total} results"
             print_over_line(text, is_last=done >= progress.total)

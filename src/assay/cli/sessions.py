@@ -78,6 +78,8 @@ def _list_stored_sessions(store: Store, args: Namespace) -> int:
         lines.append("older sessions are not shown; pass --limit to show more")
     if not shown:
         lines = ["the store has no sessions yet; `assay eval FILE.py --save-sessions` stores some"]
+        if status is not None:
+            lines = [f"the store has no session of status {status}"]
     rows = [{**asdict(row), "label": labels[row.id]} for row in shown]
     print_report(args, lines, {"store": store.where, "sessions": rows, "more": more})
     return 0

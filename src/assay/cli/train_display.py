@@ -16,7 +16,7 @@ from rich.text import Text
 from assay.runner import Stop
 from assay.train import MetricSinkFailed, WeightsUnchanged
 
-from .output import print_message, sanitize_to_line
+from .output import has_cursor, print_message, sanitize_to_line
 from .progress_bar import Display, build_live_display, draw_progress
 
 _STEP_INTERVAL_S = 5.0
@@ -27,7 +27,7 @@ class TrainDisplay(Display):
 
     def __init__(self, *, quiet: bool = False, every_s: float = _STEP_INTERVAL_S) -> None:
         self._quiet = quiet
-        self._live = not quiet and sys.stderr is not None and sys.stderr.isatty()
+        self._live = not quiet and has_cursor(sys.stderr)
         self._every_s = every_s
         self._last: float | None = None
         self._shown: tuple[int, int, str] | None = None
