@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from assay.datasets import ReadLimits, load_samples
 from assay.datasets.hub_rows import HubRows
 from assay.errors import BadRow, ConfigError, DatasetError
+from assay.types import Sample
 
 ROWS = [{"question": f"{n}+{n}", "answer": str(2 * n)} for n in range(5)]
 
@@ -134,6 +136,18 @@ def test_nan_in_a_split_is_a_bad_row(tmp_path: Path) -> None:
 
     assert isinstance(found, BadRow)
     assert found.where == f"{tmp_path / 'd'}[0]"
+
+
+def test_a_date_is_the_text_that_is_recorded_of_it(tmp_path: Path) -> None:
+    from datasets import Dataset
+
+    day = datetime(2026, 1, 2, tzinfo=UTC)
+    Dataset.from_list([{"question": "a", "answer": day}]).save_to_disk(tmp_path / "d")
+
+    (sample,) = load_samples(tmp_path / "d")
+
+    assert sample.ground_truth == "2026-01-02T00:00:00Z"
+    assert Sample.from_json(sample.to_json()) == sample
 
 
 def test_a_data_file_that_breaks_off_is_an_error_with_its_place(tmp_path: Path) -> None:

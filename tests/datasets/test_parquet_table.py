@@ -1,6 +1,7 @@
 """Parquet: rows, and what is refused."""
 
 from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +9,11 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from assay.datasets import ReadLimits
+from assay.datasets import PromptTemplate, ReadLimits, load_samples
 from assay.datasets.parquet_table import ParquetTable
 from assay.datasets.rows import RowOutcome
 from assay.errors import BadRow, DatasetError
+from assay.types import Sample
 
 
 def rows(tmp_path: Path, table: Any, **limits: int) -> list[tuple[int, RowOutcome]]:
@@ -39,6 +41,22 @@ def test_nan_is_refused_and_null_is_not(tmp_path: Path) -> None:
 
     assert found[:2] == [(0, {"n": 1.5}), (1, {"n": None})]
     assert shown(found[2][1]) == "a.parquet[2]: the row contains NaN or an infinity"
+
+
+def test_dates_and_decimals_are_the_text_that_is_recorded_of_them(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    given = {"question": "What is due?", "answer": Decimal("1.50"), "day": date(2026, 1, 2)}
+    parquet.write_table(pyarrow.Table.from_pylist([given]), path)
+
+    (sample,) = load_samples(path)
+    (adapted,) = load_samples(path, adapter=lambda row: {"prompt": row["day"].strftime("%A")})
+
+    assert sample.ground_truth == "1.50"
+    assert Sample.from_json(sample.to_json()) == sample
+    prompt = PromptTemplate("{question} Today is {day}.")
+    assert [message.text for message in prompt(sample)] == ["What is due? Today is 2026-01-02."]
+    # An adapter gets the values of the file.
+    assert adapted.prompt == "Friday"
 
 
 def test_a_row_over_the_limit_is_passed_over(tmp_path: Path) -> None:

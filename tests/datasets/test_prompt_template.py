@@ -1,5 +1,7 @@
 """`read_prompt`: which files are prompts, what they are filled with, and what they refuse."""
 
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +40,13 @@ def test_a_text_file_is_one_user_message(tmp_path: Path) -> None:
         ("{b}", "{a} {{ {0} %s $x"),
         ("{c}", '["é", null]'),
         ("[{d}] {a}", "[] 1"),
+        ("{e} {f}", '2026-01-02 ["1.50"]'),
         ("{two words}", "yes"),
     ],
 )
 def test_values_are_inserted_as_they_are(text: str, expected: str) -> None:
     fields = {"a": 1, "b": "{a} {{ {0} %s $x", "c": ["é", None], "d": None, "two words": "yes"}
+    fields |= {"e": date(2026, 1, 2), "f": [Decimal("1.50")]}
 
     assert fill(text, **fields) == expected
 

@@ -35,6 +35,15 @@ def test_a_length_that_one_call_does_not_know_is_not_known() -> None:
     assert lengths.find_length_problem(called(ModelCall(error="gone"), BY_IDS)) is None
 
 
+def test_a_request_for_a_title_is_not_the_conversation() -> None:
+    title = ModelCall(usage=Usage(input_tokens=900, output_tokens=5), purpose="title")
+
+    given = called(title, BY_IDS, ModelCall(purpose="summary"))
+
+    assert count_recorded_tokens(given, True) == 3
+    assert count_recorded_tokens(given, False) == 4
+
+
 def test_the_limit_may_be_reached_and_not_passed() -> None:
     assert Lengths.from_usage(15).find_length_problem(called(BY_USAGE)) is None
     assert Lengths.from_usage(14).find_length_problem(called(BY_USAGE)) == "longer than 14 tokens"

@@ -145,6 +145,20 @@ def test_a_prompt_for_reinforcement_keeps_the_rules() -> None:
     assert (read.id, read.ground_truth, read.messages) == ("a", {"sum": 2}, [asked("1+1?")])
 
 
+def test_a_part_that_openai_does_not_have_is_refused() -> None:
+    image = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
+    attached = {"type": "file", "mime": "text/plain", "url": "file:///srv/app/a.txt"}
+    words = {"type": "text", "text": "What is this?"}
+
+    def ask_about(part: dict[str, Any]) -> Sample:
+        asked = Message.model_validate({"role": "user", "content": [part, words]})
+        return sample(asked, said("A cat."))
+
+    assert to_openai_sft(ask_about(image)).exact()["messages"][0]["content"] == [image, words]
+    with pytest.raises(WireError, match=r"content\[0\]: OpenAI has no such `file` part"):
+        to_openai_sft(ask_about(attached))
+
+
 def test_a_prompt_that_does_not_end_with_the_user_is_refused() -> None:
     with pytest.raises(WireError, match="does not end with the user"):
         to_openai_rft(Sample(prompt=[Message(role="system", content="only this")]))

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from assay.errors import WireError
 from assay.formats.openenv_trace import from_openenv_trace, to_openenv_trace
-from assay.types import EvaluateResult, ModelCall, Sample, Trajectory
+from assay.types import CallPurpose, EvaluateResult, ModelCall, Sample, Trajectory
 from make import asked, said
 
 
@@ -57,6 +57,15 @@ def recorded(*calls: ModelCall) -> Sample:
         trajectory=Trajectory(messages=[asked("?"), said("x")], calls=list(calls)),
         score=EvaluateResult(score=0.5),
     )
+
+
+@pytest.mark.parametrize("purpose", ["title", "summary", "retry"])
+def test_calls_for_another_purpose_are_not_trained_on(purpose: CallPurpose) -> None:
+    title = CALLS[0].model_copy(update={"purpose": purpose, "completion_ids": (9,)})
+
+    assert to_openenv_trace(recorded(title, *CALLS)) == to_openenv_trace(recorded(*CALLS))
+    with pytest.raises(WireError, match="no model call is recorded"):
+        to_openenv_trace(recorded(title))
 
 
 def test_a_trace_fits_the_consumers_types() -> None:

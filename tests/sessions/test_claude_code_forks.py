@@ -9,6 +9,7 @@ import pytest
 
 from assay.sessions.claude_code_forks import ForkOrigin, find_fork_origins
 from assay.sessions.session_lines import iterate_numbered_lines
+from line_counts import count_lines
 
 
 def write(folder: Path, name: str, *records: dict[str, Any] | str) -> Path:
@@ -110,3 +111,17 @@ def test_each_of_many_forks_is_read_a_fixed_number_of_times(
     assert len(origins(tmp_path)) == forks
     # For its first id, for all its ids, and once more as one of several that share some.
     assert len(opened) == 3 * (forks + 1)
+
+
+def test_the_work_grows_with_the_number_of_forks(tmp_path: Path) -> None:
+    def count_work(forks: int) -> int:
+        folder = tmp_path / str(forks)
+        folder.mkdir()
+        for number in range(forks):
+            write(folder, f"f{number}", turn("1", 1), turn(f"own {number}", 2))
+        files = sorted(folder.glob("*.jsonl"))
+        with count_lines() as count:
+            find_fork_origins(files)
+            return count()
+
+    assert count_work(80) < 2.5 * count_work(40)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from assay.errors import BadRow, ConfigError, DatasetError
 
@@ -24,6 +24,7 @@ class HubRows:
 
     split: str | None
     limits: ReadLimits
+    has_typed_values: ClassVar[bool] = True
 
     def where(self, position: int) -> str:
         return f"{self.source}[{position}]"

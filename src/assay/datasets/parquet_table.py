@@ -17,6 +17,8 @@ class ParquetTable(FileRows):
 
     by_line = False
     is_text = False
+    has_typed_values = True
+    """Whether there may be values that JSON does not have, such as dates."""
 
     def __iter__(self) -> Iterator[tuple[int, RowOutcome]]:
         # Not above: pyarrow is an extra, and its import sets environment variables.

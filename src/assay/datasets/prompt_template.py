@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pydantic_core import to_jsonable_python
+
 from assay.errors import ConfigError
 from assay.types import Message, Sample
 
@@ -218,6 +220,8 @@ def _fill_parts(parts: tuple[str, ...], row: Mapping[str, Any]) -> str:
         value = part if position % 2 == 0 else row[part]
         # An absent value is an empty text, as the empty cell of a CSV file is.
         if value is not None and not isinstance(value, str):
-            value = json.dumps(value, ensure_ascii=False, default=str)
+            # A date or a decimal is a text in JSON, and is inserted without its quotes.
+            value = to_jsonable_python(value, fallback=str)
+            value = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         texts.append(value or "")
     return "".join(texts)

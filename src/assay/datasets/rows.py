@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from pydantic_core import to_json
+from pydantic_core import to_json, to_jsonable_python
 
 from assay.errors import BadRow, DatasetError
 from assay.types import Sample
@@ -75,6 +75,18 @@ def check_json_form(sample: Sample) -> None:
                 f"{key!r:.80} cannot be written as JSON: {problem}",
                 hint="leave the value out, or turn it into text or numbers with adapter=",
             )
+
+
+def to_json_values(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the row as JSON restores it: a date or a decimal is the text that is recorded of it.
+
+    A row that has no JSON form is returned unchanged.
+    """
+    try:
+        written: dict[str, Any] = to_jsonable_python(row)
+    except (ValueError, RecursionError):
+        return row
+    return written
 
 
 def is_json_form(row: dict[str, Any]) -> bool:

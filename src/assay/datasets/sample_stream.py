@@ -14,7 +14,7 @@ from .layouts import Layout, is_generated_id, read_row
 from .prompt_template import PromptTemplate
 from .read_limits import ReadLimits
 from .row_ids import SeenIds
-from .rows import RowOutcome, Rows, check_json_form, is_json_form
+from .rows import RowOutcome, Rows, check_json_form, is_json_form, to_json_values
 
 Adapter = Callable[[dict[str, Any]], Sample | dict[str, Any]]
 """Converts a row to a sample, or to a row of a known layout."""
@@ -179,6 +179,8 @@ def _read_samples(plan: StreamPlan, skipped: SkippedRows) -> Iterator[Sample]:
 
 def _convert_row(plan: StreamPlan, found: RowOutcome, index: int) -> Sample:
     if plan.adapter is None and type(found) is dict:
+        if getattr(plan.rows, "has_typed_values", False):
+            found = to_json_values(found)
         return read_row(found, index=index, fallback=plan.fallback)
     if isinstance(found, BadRow):
         raise found

@@ -68,7 +68,8 @@ def count_recorded_tokens(sample: Sample, prompt_only: bool) -> int | None:
         return len(sample.tokens)
     lengths: list[int | None] = []
     for call in sample.trajectory.calls if sample.trajectory is not None else []:
-        if call.error is not None:
+        # Requests for a title or a summary are not the conversation.
+        if call.error is not None or call.purpose != "turn":
             continue
         usage = call.usage
         prompt = None if usage is None else usage.input_tokens

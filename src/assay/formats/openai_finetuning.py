@@ -161,6 +161,13 @@ def _keep_allowed_keys(wire: dict[str, Any], where: str, dropped: list[Dropped])
         role = "system"
     if role not in _KEYS_BY_ROLE:
         raise WireError(f"fine-tuning does not accept {role!r} messages", where=where)
+    content = wire.get("content")
+    for n, part in enumerate(content if isinstance(content, list) else ()):
+        # Each of OpenAI's parts has its value under the name of its type.
+        if part["type"] not in part:
+            raise WireError(
+                f"OpenAI has no such `{part['type']}` part", where=f"{where}.content[{n}]"
+            )
     row: dict[str, Any] = {"role": role}
     for key, value in wire.items():
         if key in _KEYS_BY_ROLE[role] and key != "role":

@@ -27,7 +27,9 @@ OPENENV_SCHEMA_VERSION = 1
 def to_openenv_trace(sample: Sample) -> Converted[dict[str, Any]]:
     """Return the trace of a sample. Raises `WireError` for a call without ids and logprobs."""
     trajectory = sample.trajectory
-    calls = [] if trajectory is None else [c for c in trajectory.calls if c.error is None]
+    made = [] if trajectory is None else trajectory.calls
+    # Requests for a title or a summary are not what the sample was scored for.
+    calls = [call for call in made if call.error is None and call.purpose == "turn"]
     if not calls:
         raise WireError("no model call is recorded", where=f"sample {sample.id}")
     turns = [_write_trace_turn(sample, call, number) for number, call in enumerate(calls)]

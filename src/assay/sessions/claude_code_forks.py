@@ -94,11 +94,14 @@ def _group_related_files(
             file = family[file]
         return file
 
+    # One file of each first record is enough to find the others: a session may have many forks.
+    for first, *others in roots.values():
+        family |= dict.fromkeys(others, first)
     for file in files:
         for _, line in _iterate_readable_lines(file):
             for name in _RECORD_ID.findall(line):
-                for other in roots.get(name, ()):
-                    family[find_root(other)] = find_root(file)
+                if name in roots:
+                    family[find_root(roots[name][0])] = find_root(file)
     members: dict[Path, list[Path]] = {}
     for file in files:
         members.setdefault(find_root(file), []).append(file)
