@@ -297,6 +297,7 @@ NUMBERS = {
     "a fraction of pi": (r"\boxed{\frac{\pi}{2}}", None),
     "a fraction with a variable": (r"\boxed{\frac{3}{x}}", None),
     "two values": (r"\boxed{\pm 5}", None),
+    "a colored number": (r"\boxed{\color{blue}{42}}", "42"),
     "an index": (r"\boxed{x_{1}}", None),
     "the value of a power": (r"Answer: $2^{10} = 1024$", "1024"),
     "a unit with a power": (r"\boxed{5\text{ cm}^2}", "5"),

@@ -50,9 +50,9 @@ _LATEX_WRAPPER = re.compile(
     r"\{([^{}]*)\}"
 )
 _WRAPPERS_DEEP = 3
-# A backslash after another one begins a new line of LaTeX.
+# With the names of colors. A backslash after another one begins a new line of LaTeX.
 _LATEX_SPACE = re.compile(
-    r"(?<!\\)\\(?:[,;:>\s]|[hv]space\*?\{[^{}]{0,20}\}"
+    r"(?<!\\)\\(?:[,;:>\s]|[hv]space\*?\{[^{}]{0,20}\}|(?:text)?color\{[^{}]{0,20}\}"
     r"|(?:q?quad|enspace|(?:neg)?(?:thin|med|thick)space|displaystyle)(?![a-zA-Z]))|~(?=\\)"
 )
 _LATEX_BRACKET_SIZE = re.compile(r"\\(?:left|right|[bB]igg?[lr]?)(?![a-zA-Z])\.?")
