@@ -103,7 +103,7 @@ def extract_number(response: str) -> str | None:
     or in the sentence with the last "answer is" or "answer:". Otherwise it is the last number of
     the response. Units, currency signs, separators of thousands and markup do not count:
     "$1,234.50" and "1.234,50 km/h" are 1234.5. Fractions such as "1/2" and `\frac{1}{2}` are 0.5.
-    A part of `\sqrt{3}`, `2^{10}` or `2\pi` is no number, and "the answer is not 5" has none.
+    A part of `\sqrt{3}`, `2^{10}` or `2\pi` does not count, and "the answer is not 5" has none.
     """
     visible = remove_thoughts(response)
     if marked := _find_marked_answer(visible):
