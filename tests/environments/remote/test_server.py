@@ -207,7 +207,7 @@ def test_a_session_is_closed_to_whoever_knows_its_id_only() -> None:
     [
         ("raise", "step 5: RuntimeError: the counter is jammed"),
         ("nan", "the reward is nan, not a finite number"),
-        ("unwritable", "the result of the step cannot be sent"),
+        ("unwritable", "step 5: `Step.info['when']` cannot be written as JSON"),
     ],
 )
 def test_a_fault_of_the_environment_is_500_and_no_reward(fault: str, words: str) -> None:
