@@ -241,6 +241,23 @@ def test_a_task_without_an_environment_is_422() -> None:
     run(test, make)
 
 
+@pytest.mark.parametrize(("tools", "status"), [(None, 201), ("act", 500), (5, 500)])
+def test_tools_are_read_as_in_a_rollout(tools: Any, status: int) -> None:
+    class Odd(Counting):
+        def __init__(self) -> None:
+            super().__init__()
+            self.tools = tools
+
+    async def test(caller: Caller) -> None:
+        found, answer = await caller.ask("POST", "/sessions", {})
+
+        assert found == status
+        assert answer.get("tools") == ([] if status == 201 else None)
+        assert len(caller.server.sessions) == (status == 201)
+
+    run(test, lambda task: Odd())
+
+
 def test_an_opening_that_cannot_be_sent_leaves_no_session() -> None:
     class Odd(Counting):
         async def open(self, *, seed: int | None = None) -> tuple[Message, ...]:
