@@ -183,6 +183,8 @@ def test_scorers_of_a_list_do_not_see_what_another_one_changes() -> None:
 def test_a_weight_that_is_no_number_is_refused(weight: Any) -> None:
     with pytest.raises(ConfigError, match=r"the weight of 'exact_answer' is .*, not a finite"):
         CombinedScorer([("exact_answer", weight)])
+    with pytest.raises(ConfigError, match=r"the weight of 'exact_answer' is .*, not a finite"):
+        CombinedScorer([(METRICS["exact_answer"], weight)])
 
 
 def test_a_list_in_which_nothing_counts_is_refused() -> None:

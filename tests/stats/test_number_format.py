@@ -41,6 +41,10 @@ def test_numbers_that_differ_never_look_the_same() -> None:
     assert format_number(0.5, beside=0.9) == "0.500"
 
 
+def test_rounding_errors_add_no_digits() -> None:
+    assert format_number(0.1 + 0.2, beside=0.3) == "0.300"
+
+
 def test_a_difference_shows_its_sign() -> None:
     assert format_number(0.25, signed=True) == "+0.250"
     assert format_number(-0.25, signed=True) == "-0.250"

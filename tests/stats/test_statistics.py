@@ -278,6 +278,13 @@ def test_ten_bins_of_the_unit_scale() -> None:
     assert BINS == 10
 
 
+def test_a_rounded_mean_is_in_the_bin_of_its_shown_number() -> None:
+    stats = RunningStats()
+    stats.extend([math.fsum([0.7] * 3) / 3, 0.6999])
+
+    assert stats.bins == (0, 0, 0, 0, 0, 0, 1, 1, 0, 0)
+
+
 def test_one_score_off_the_scale_means_no_bins() -> None:
     stats = RunningStats()
     stats.extend([0.5])

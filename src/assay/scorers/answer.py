@@ -50,7 +50,8 @@ def exact_answer(*, extract: Callable[[str], str | None] | None = None) -> Score
     A percent or degree sign is a unit like a currency sign: "50%" is 50 and is not 0.5. Digits
     after a leading zero are a code: "007" is not 7. Where the ground truth is the letter of an
     option, the word "option" may come before it, and the text of the option or "because" and a
-    reason after it.
+    reason after it. The intervals "(1, 2)" and "[1, 2]" differ; "1, 2" equals both. Reasoning in
+    `<think>` is not part of the answer, also where it was cut off.
 
     The ground truth is a text, a number, or a list of accepted ones. A sample without one, or
     without any turn by the assistant, is not judged.
@@ -102,6 +103,7 @@ def extract_number(response: str) -> str | None:
     or in the sentence with the last "answer is" or "answer:". Otherwise it is the last number of
     the response. Units, currency signs, separators of thousands and markup do not count:
     "$1,234.50" and "1.234,50 km/h" are 1234.5. Fractions such as "1/2" and `\frac{1}{2}` are 0.5.
+    A part of `\sqrt{3}`, `2^{10}` or `2\pi` does not count, and "the answer is not 5" has none.
     """
     visible = remove_thoughts(response)
     if marked := _find_marked_answer(visible):

@@ -33,7 +33,7 @@ class CombinedScorer:
             given, weight = each if isinstance(each, tuple) else (each, None)
             if weight is not None and not _is_weight(weight):
                 raise ConfigError(
-                    f"the weight of {given!r} is {weight!r}, not a finite number",
+                    f"the weight of {_describe_scorer(given)} is {weight!r}, not a finite number",
                     where="score_fn",
                     hint="list scorers, or pairs of a scorer and its weight",
                 )
@@ -104,6 +104,10 @@ class CombinedScorer:
         for caller in self._callers.values():
             caller.close()
         self._callers = {}
+
+
+def _describe_scorer(given: NamedScorer) -> str:
+    return repr(given.name if isinstance(given, RegisteredMetric) else given)
 
 
 def _is_weight(value: object) -> bool:

@@ -17,13 +17,17 @@ _ANSWER_NUMBER = re.compile(
     r"(?P<whole>[1-9][0-9]{0,2}(?:,[0-9]{3})+|0|[1-9][0-9]*)?"
     rf"(?P<fraction>\.[0-9]*)?(?P<exponent>[eE][-+]?[0-9]{{1,4}})?\s?(?:[%°]|{_CURRENCY})?"
 )
+# Texts that make the number after them a part of an expression, with or without a minus.
+_NOT_A_PART = "".join(
+    rf"(?<!{before})(?<!{before}-)"
+    for before in r"[/^√±] √[({] sqrt[({\[\s] frac\{ [\]}^_]\{ \\pm \\pm\s".split()
+)
 # A number amid other text. A digit after a letter or `^` belongs to a unit or a name, such as `m2`;
 # a minus after an operand is a subtraction. A part of a root, a power, a fraction of variables or a
 # multiple of pi is not the number. Both separators together show which one is the decimal one:
 # "1.234,50" is 1234.5, while "1.234" is read as in English.
 _NUMBER_IN_TEXT = re.compile(
-    r"(?<![\w.,/^√±])(?<!sqrt[({\[\s])(?<!√[({])(?<!frac\{)(?<![\]}^_]\{)(?<!\\pm)(?<!\\pm\s)"
-    rf"(?P<sign>(?<!\))-)?{_CURRENCY}?(?P<inner>-?)"
+    rf"(?<![\w.,]){_NOT_A_PART}(?P<sign>(?<!\))-)?{_CURRENCY}?(?P<inner>-?)"
     r"(?>(?P<european>[1-9][0-9]{0,2}(?:\.[0-9]{3})+,[0-9]{1,2}(?![0-9]))"
     r"|(?P<plain>(?:[1-9][0-9]{0,2}(?:,[0-9]{3})+|0|[1-9][0-9]*)(?:\.[0-9]+)?|\.[0-9]+)"
     r"(?P<exponent>[eE][-+]?[0-9]{1,4})?)"
@@ -50,9 +54,9 @@ _LATEX_WRAPPER = re.compile(
     r"\{([^{}]*)\}"
 )
 _WRAPPERS_DEEP = 3
-# A backslash after another one begins a new line of LaTeX.
+# With the names of colors. A backslash after another one begins a new line of LaTeX.
 _LATEX_SPACE = re.compile(
-    r"(?<!\\)\\(?:[,;:>\s]|[hv]space\*?\{[^{}]{0,20}\}"
+    r"(?<!\\)\\(?:[,;:>\s]|[hv]space\*?\{[^{}]{0,20}\}|(?:text)?color\{[^{}]{0,20}\}"
     r"|(?:q?quad|enspace|(?:neg)?(?:thin|med|thick)space|displaystyle)(?![a-zA-Z]))|~(?=\\)"
 )
 _LATEX_BRACKET_SIZE = re.compile(r"\\(?:left|right|[bB]igg?[lr]?)(?![a-zA-Z])\.?")

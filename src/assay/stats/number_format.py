@@ -26,8 +26,9 @@ def format_number(value: float | None, *, beside: float | None = None, signed: b
     if abs(value) >= 100_000:
         return f"{value:{sign}.6g}"
     digits = 3
-    if beside is not None and value != beside:
-        while digits < _MOST_DIGITS and f"{value:.{digits}f}" == f"{beside:.{digits}f}":
+    # Numbers that differ by a rounding error only are shown as equal, without more digits.
+    if beside is not None and f"{value:.{_MOST_DIGITS}f}" != f"{beside:.{_MOST_DIGITS}f}":
+        while f"{value:.{digits}f}" == f"{beside:.{digits}f}":
             digits += 1
     return f"{value:{sign}.{digits}f}"
 

@@ -130,7 +130,7 @@ class RunningStats:
         self.binary = self.binary and counted.keys() <= {0.0, 1.0}
         for score, count in counted.items():
             if -NOISE <= score <= 1 + NOISE:
-                self._bins[min(max(int(score * BINS), 0), BINS - 1)] += count
+                self._bins[min(max(int(score * BINS + NOISE), 0), BINS - 1)] += count
         middle, added = total / len(scores), len(scores)
         # Chan's parallel update of the sum of squared deviations. Sums of squares minus the
         # squared mean would cancel for scores far from 0.

@@ -6,6 +6,7 @@ import pickle
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
+import numpy
 import pytest
 
 from assay.environments import Environment, Step
@@ -291,8 +292,40 @@ def test_an_answer_that_is_no_step_is_a_fault() -> None:
         sessions = SessionPool(lambda task: Wrong())
         session = await sessions.open()
 
-        with pytest.raises(EnvironmentFault, match="`step` returned dict, not a `Step`"):
+        with pytest.raises(
+            EnvironmentFault, match=r"`step` returned \{'reward': 1.0\}, not a `Step`"
+        ):
             await sessions.step(session.id, COUNT, 0)
+
+    run(test)
+
+
+def test_values_that_a_rollout_accepts_are_accepted_from_a_served_environment() -> None:
+    class Numbers(Counting):
+        async def open(self, *, seed: int | None = None) -> Any:
+            return [{"role": "user", "content": "go"}]
+
+        async def step(self, action: Message) -> Step:
+            values: Any = {
+                "replies": [{"role": "user", "content": "on"}],
+                "reward": numpy.float32(1.5),
+                "terminated": numpy.bool_(True),
+                "truncated": 0,
+                "info": {"at": numpy.arange(2)},
+                "observation": numpy.zeros(1),
+            }
+            return Step(**values)
+
+    async def test() -> None:
+        sessions = SessionPool(lambda task: Numbers())
+        session = await sessions.open()
+        step = (await sessions.step(session.id, COUNT, 0)).step
+
+        assert session.opening == (Message(role="user", content="go"),)
+        assert step.replies == (Message(role="user", content="on"),)
+        assert (step.reward, step.terminated, step.truncated) == (1.5, True, False)
+        assert (step.info, step.observation) == ({"at": [0, 1]}, [0.0])
+        assert session.over is True
 
     run(test)
 

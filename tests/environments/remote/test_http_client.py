@@ -310,6 +310,10 @@ def test_the_time_that_the_server_names_is_waited() -> None:
     assert played(3, 2.5) == [2.5, 2.5, 2.5]
 
 
+def test_a_full_server_is_never_asked_again_at_once() -> None:
+    assert played(2, 0.0) == [0.1, 0.1]
+
+
 def test_a_second_is_waited_where_no_time_is_named() -> None:
     assert played(2, None) == [1.0, 1.0]
 

@@ -215,7 +215,9 @@ def test_a_noisy_server_is_not_held_up_and_its_log_stays_bounded() -> None:
     assert max(map(len, log)) == 1000
 
 
-@pytest.mark.parametrize("command", [[], "", ["no-such-program-here", "{port}"]])
+@pytest.mark.parametrize(
+    "command", [[], "", "python 'server.py", ["no-such-program-here", "{port}"]]
+)
 def test_a_command_that_cannot_be_started_is_refused(command: list[str] | str) -> None:
     async def test() -> None:
         async with launch_server(command, URL):

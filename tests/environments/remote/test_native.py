@@ -82,7 +82,7 @@ FAULTS: dict[str, tuple[type[EnvironmentFault], str]] = {
     "nan": (EnvironmentFault, "HTTP 500 (environment): step 5: the reward is nan"),
     "unwritable": (
         EnvironmentFault,
-        "HTTP 500 (environment): step 5: the result of the step cannot",
+        "HTTP 500 (environment): step 5: `Step.info['when']` cannot be written as JSON",
     ),
     "page": (EnvironmentFault, "HTTP 500: <h1>Internal Server Error</h1>"),
     "garbage": (InvalidResponse, "the answer does not fit the protocol: body: Invalid JSON"),

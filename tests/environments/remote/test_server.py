@@ -207,7 +207,7 @@ def test_a_session_is_closed_to_whoever_knows_its_id_only() -> None:
     [
         ("raise", "step 5: RuntimeError: the counter is jammed"),
         ("nan", "the reward is nan, not a finite number"),
-        ("unwritable", "the result of the step cannot be sent"),
+        ("unwritable", "step 5: `Step.info['when']` cannot be written as JSON"),
     ],
 )
 def test_a_fault_of_the_environment_is_500_and_no_reward(fault: str, words: str) -> None:
@@ -239,6 +239,23 @@ def test_a_task_without_an_environment_is_422() -> None:
         )
 
     run(test, make)
+
+
+@pytest.mark.parametrize(("tools", "status"), [(None, 201), ("act", 500), (5, 500)])
+def test_tools_are_read_as_in_a_rollout(tools: Any, status: int) -> None:
+    class Odd(Counting):
+        def __init__(self) -> None:
+            super().__init__()
+            self.tools = tools
+
+    async def test(caller: Caller) -> None:
+        found, answer = await caller.ask("POST", "/sessions", {})
+
+        assert found == status
+        assert answer.get("tools") == ([] if status == 201 else None)
+        assert len(caller.server.sessions) == (status == 201)
+
+    run(test, lambda task: Odd())
 
 
 def test_an_opening_that_cannot_be_sent_leaves_no_session() -> None:

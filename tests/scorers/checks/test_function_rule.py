@@ -20,6 +20,9 @@ def short(response):
 def half(sample, messages):
     return EvaluateResult(score=0.5, reason=f"{len(messages)} messages")
 
+def rounded(response):
+    return sum([0.7] * 3) / 3
+
 def broken(response):
     raise ValueError("boom")
 
@@ -67,6 +70,13 @@ def test_it_passes_from_its_bar_on(bar: str, passed: bool, folder: Path) -> None
     (finding,) = checks.findings(session())
 
     assert finding.passed is passed
+
+
+@pytest.mark.parametrize(("bar", "passed"), [(0.7, True), (0.7001, False)])
+def test_a_rounding_error_is_not_below_the_bar(bar: float, passed: bool, folder: Path) -> None:
+    checks = made(folder, f"{{function: 'own:rounded', at_least: {bar}}}")
+
+    assert checks.findings(session())[0].passed is passed
 
 
 @pytest.mark.parametrize(

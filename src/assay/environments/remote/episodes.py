@@ -1,18 +1,24 @@
 """The sessions of an environment server: an environment and its recorded steps each."""
 
 import asyncio
-import math
 import secrets
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 from assay.errors import AssayError, ConfigError, EnvironmentFault
 from assay.types import Message, describe_error
 
-from ..environment import Environment, Step
+from ..environment import (
+    Environment,
+    Step,
+    check_items,
+    check_step,
+    to_plain_info,
+    to_plain_json,
+)
 
 _ENVIRONMENT_CLOSE_S = 10.0
 _RETRY_AFTER_S = 1.0
@@ -116,17 +122,13 @@ class Session:
         """Take a step. Raises `EnvironmentFault` for any error of the environment."""
         self._running = asyncio.ensure_future(self.environment.step(action))
         try:
-            step: object = await self._running
-            if not isinstance(step, Step):
-                raise EnvironmentFault(
-                    f"`step` returned {type(step).__name__}, not a `Step`", hint="return a `Step`"
-                )
-            if step.reward is not None and not math.isfinite(step.reward):
-                raise EnvironmentFault(
-                    f"the reward is {step.reward}, not a finite number",
-                    hint="return a finite number, or None",
-                )
-            return step
+            # As in a rollout without a server: values of numpy and plain dictionaries are allowed.
+            step = check_step(await self._running)
+            return replace(
+                step,
+                info=to_plain_info(step.info),
+                observation=to_plain_json(step.observation, "Step.observation"),
+            )
         except asyncio.CancelledError:
             # Cancelled by `end`, or with the request: only the first is an answer to the caller.
             if not self.closed:
@@ -323,7 +325,7 @@ class SessionPool:
         except Exception as error:
             raise _to_environment_fault(error, "making the environment") from error
         try:
-            opening = tuple(await environment.open(seed=seed))
+            opening = tuple(check_items(Message, await environment.open(seed=seed), "open"))
         except BaseException as error:
             # Also after a cancellation: the environment may already have resources.
             await self._await_close(environment.close())

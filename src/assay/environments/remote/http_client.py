@@ -25,6 +25,8 @@ from assay.providers import Redactor, parse_retry_after
 AttemptResult = TypeVar("AttemptResult")
 
 _DEFAULT_RETRY_S = 1.0
+# `Retry-After: 0` from a full server would be followed by requests without a pause.
+_LEAST_RETRY_S = 0.1
 
 
 class CapacityQueue:
@@ -72,7 +74,8 @@ class ServerBusy(Exception):
 
     def __init__(self, retry_after_s: float | None) -> None:
         super().__init__("the server has no session free")
-        self.retry_after_s = _DEFAULT_RETRY_S if retry_after_s is None else retry_after_s
+        wait_s = _DEFAULT_RETRY_S if retry_after_s is None else retry_after_s
+        self.retry_after_s = max(wait_s, _LEAST_RETRY_S)
 
     @classmethod
     def check(cls, answer: "ServerResponse") -> None:

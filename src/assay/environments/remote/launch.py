@@ -57,7 +57,12 @@ async def launch_server(
     `{port}` in both is replaced by one free port. Raises `ConfigError` if the command cannot be
     started, and `EnvironmentFault` with the last lines of its log if it is not ready in time.
     """
-    words = shlex.split(command) if isinstance(command, str) else list(command)
+    try:
+        words = shlex.split(command) if isinstance(command, str) else list(command)
+    except ValueError as error:
+        raise ConfigError(
+            f"the command of the environment server cannot be parsed: {error}"
+        ) from None
     if not words:
         raise ConfigError("the command of the environment server is empty")
     if any("{port}" in text for text in (*words, url)):

@@ -18,7 +18,7 @@ from pydantic_core import from_json
 
 from assay.types import JsonModel, Message, ToolSpec
 
-from ..environment import Step
+from ..environment import Step, check_items
 from .episodes import Session, StoredStep
 
 PROTOCOL = "assay-env/1"
@@ -73,7 +73,7 @@ class OpenResponse(_WireModel):
             session=session.id,
             token=session.token,
             observation=session.opening,
-            tools=tuple(session.environment.tools),
+            tools=tuple(check_items(ToolSpec, session.environment.tools, "tools")),
             limits=limits,
         )
 

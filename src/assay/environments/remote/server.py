@@ -240,7 +240,7 @@ class _Handlers:
         )
         try:
             return _build_wire_response(201, OpenResponse.of(session, self._limits))
-        except (ValidationError, WireError) as error:
+        except (ValidationError, WireError, EnvironmentFault) as error:
             # The caller never learns the id: an open session would block capacity until idle.
             await self._sessions.close(session.id)
             raise EnvironmentFault(f"the first observation cannot be sent: {error}") from error

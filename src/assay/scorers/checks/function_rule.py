@@ -18,6 +18,8 @@ from .check_entry import CheckEntry, CheckModel, Number, expand_short_form
 from .conversation import ConversationView
 from .findings import CheckFinding, cut_quote, mark_unscored
 
+_ROUNDING = 1e-9
+
 
 @dataclass(frozen=True)
 class CheckFunction:
@@ -85,4 +87,5 @@ def judge_by_function(called: CheckFunction, sample: Sample, *, at_least: float)
     if result.reward is None:
         return mark_unscored(result.reason or "the function returned no valid score")
     reason = result.reason or f"{called.name} returned {result.reward:g}"
-    return CheckFinding(result.reward >= at_least, reason, result.reward)
+    # The mean of three scores of 0.7 is 0.6999999999999998.
+    return CheckFinding(result.reward >= at_least - _ROUNDING, reason, result.reward)
