@@ -152,7 +152,7 @@ class HttpAgent:
             raise AgentFault(
                 f"the response has more than {_MAX_BODY_BYTES:,} bytes", where=self.name
             )
-        return _decode(data, response.charset or "utf-8")
+        return _decode_body(data, response.charset or "utf-8")
 
     def _refuse_unknown_format(self, value: object) -> None:
         output_format = None
@@ -198,7 +198,7 @@ class HttpAgent:
             self._session = None
 
 
-def _decode(data: bytes, charset: str) -> str:
+def _decode_body(data: bytes, charset: str) -> str:
     try:
         # The work of these two grows with the square of the length.
         known = codecs.lookup(charset).name not in ("punycode", "idna")
