@@ -150,3 +150,17 @@ def test_a_program_behind_a_link_has_the_modules_beside_its_file(tmp_path: Path)
     assert found is not None
     assert list(found.files) == ["agent.py", "impl.py", "part.py"]
     assert found.modules == found.files.keys()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["from" + " " * 100_000, "'a=" * 50_000, "'" + "a " * 100_000, "$a" * 100_000, "-b" * 100_000],
+    ids=["spaces", "assignments", "an open quote", "variables", "options"],
+)
+def test_a_long_line_without_an_end_is_read_quickly(tmp_path: Path, text: str) -> None:
+    (tmp_path / "run.sh").write_text(f"#!/bin/sh\n{text}")
+
+    found = find_command_code(["sh", "run.sh"], (tmp_path,))
+
+    assert found is not None
+    assert list(found.files) == ["run.sh"]

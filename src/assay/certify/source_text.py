@@ -36,7 +36,7 @@ _PLACEHOLDER = re.compile(r"^(?:%s|\*)?/+")
 
 # Imports in code that is not parsed: `exec("import helper")`, `"python -m helper"`.
 _IMPORT_IN_TEXT = re.compile(
-    r"""(?:^|[;:\n"'])[ \t]*from[ \t]+(?P<dots>\.*)(?P<module>[^\W\d][\w.]*|)
+    r"""(?:^|[;:\n"'])[ \t]*from[ \t]++(?P<dots>\.*)(?P<module>[^\W\d][\w.]*|)
         [ \t]+import\b(?P<names>[\w ,\t(]*)
     |(?:^|[;:\n"'])[ \t]*import[ \t]+(?P<modules>[\w., \t]+)
     |(?:^|[ \t])-[bBdEiIOPqRsSuvx]*m[ \t]*["']?(?P<program>[\w.]+)
@@ -66,7 +66,7 @@ _COMMENT = re.compile(r"^[ \t]*#(?!!).*$", re.MULTILINE)
 # A word where a script or a configuration has the name of a program.
 _PROGRAM = re.compile(
     r"""(?:^|[;&|({"'@]|\b(?:exec|then|do|else|time|env|nohup|run)\b)[ \t]*
-        (?:\w+=\S*[ \t]+)*(?:[\w./-]*/)?(?P<name>[\w-]+)""",
+        (?:\w+=\S{0,255}[ \t]+)*(?:[\w./-]*/)?(?P<name>[\w-]+)""",
     re.VERBOSE | re.MULTILINE,
 )
 _MAX_PATH_WORDS = 2000
