@@ -154,7 +154,13 @@ def test_a_program_behind_a_link_has_the_modules_beside_its_file(tmp_path: Path)
 
 @pytest.mark.parametrize(
     "text",
-    ["from" + " " * 100_000, "'a=" * 50_000, "'" + "a " * 100_000, "$a" * 100_000, "-b" * 100_000],
+    [
+        "from" + " " * 400_000 + "-",
+        "'a=" * 50_000,
+        "'" + "a " * 100_000,
+        "$a" * 100_000,
+        "-b" * 100_000,
+    ],
     ids=["spaces", "assignments", "an open quote", "variables", "options"],
 )
 def test_a_long_line_without_an_end_is_read_quickly(tmp_path: Path, text: str) -> None:
