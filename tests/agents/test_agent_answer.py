@@ -37,6 +37,14 @@ def test_text_messages_and_trajectories_are_answers(value: Any) -> None:
     assert trajectory.duration == 0.1
 
 
+@pytest.mark.parametrize("value", ["gr\u00fc\u00df \ud83d", [said("gr\u00fc\u00df \ud83d")]])
+def test_an_answer_that_was_cut_inside_an_emoji_can_be_recorded(value: Any) -> None:
+    trajectory = build(value)
+
+    assert trajectory.messages[-1].text == "gr\u00fc\u00df \ufffd"
+    assert trajectory.to_json()
+
+
 @pytest.mark.parametrize("value", [None, [], b"four", object()])
 def test_anything_else_is_not_an_answer(value: Any) -> None:
     with pytest.raises(AgentFault, match="the agent returned"):

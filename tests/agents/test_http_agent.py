@@ -1,7 +1,8 @@
 """HTTP services as agents: what they are sent, where the answer is found, what is a failure."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -16,22 +17,28 @@ ASKED = Sample(id="s1", prompt="2 + 2?", input={"question": "2 + 2?", "level": {
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
+@asynccontextmanager
+async def serve(handler: Handler) -> AsyncIterator[int]:
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", handler)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
 def ask(handler: Handler, **settings: Any) -> Trajectory:
     async def run() -> Trajectory:
-        app = web.Application()
-        app.router.add_route("*", "/{path:.*}", handler)
-        runner = web.AppRunner(app)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        port = runner.addresses[0][1]
-        agent = HttpAgent(f"http://127.0.0.1:{port}/ask?secret=query-secret-1", **settings)
-        try:
-            context = RunContext(messages=ASKED.messages, sampling_seed=5)
-            return await agent.run(ASKED, context)
-        finally:
-            await agent.close()
-            await runner.cleanup()
+        async with serve(handler) as port:
+            agent = HttpAgent(f"http://127.0.0.1:{port}/ask?secret=query-secret-1", **settings)
+            try:
+                context = RunContext(messages=ASKED.messages, sampling_seed=5)
+                return await agent.run(ASKED, context)
+            finally:
+                await agent.close()
 
     return asyncio.run(run())
 
@@ -106,6 +113,46 @@ def test_a_response_that_is_text_is_the_answer() -> None:
 
 
 @pytest.mark.parametrize(
+    ("body", "content_type"),
+    [
+        (b'\xef\xbb\xbf{"answer": "Caf\xc3\xa9"}', "application/json"),
+        (b"Caf\xe9", "text/plain; charset=iso-8859-1"),
+        ("Caf\u00e9".encode(), "text/plain; charset=of-nobody"),
+        ("Caf\u00e9".encode(), "text/plain; charset=punycode"),
+    ],
+)
+def test_the_encoding_of_a_response_is_followed(body: bytes, content_type: str) -> None:
+    async def handle(request: web.Request) -> web.Response:
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+    assert ask(handle).messages[-1].text == "Caf\u00e9"
+
+
+def test_a_session_that_a_service_keeps_by_a_cookie_ends_with_the_sample() -> None:
+    found: list[dict[str, str]] = []
+
+    async def handle(request: web.Request) -> web.Response:
+        found.append(dict(request.cookies))
+        response = web.Response(text="four")
+        response.set_cookie("session", "s1")
+        return response
+
+    async def run() -> None:
+        async with serve(handle) as port:
+            # Cookies are kept for hosts with a name only.
+            agent = HttpAgent(f"http://localhost:{port}/ask")
+            try:
+                for _ in range(2):
+                    await agent.run(ASKED, RunContext(messages=ASKED.messages, sampling_seed=5))
+            finally:
+                await agent.close()
+
+    asyncio.run(run())
+
+    assert found == [{}, {}]
+
+
+@pytest.mark.parametrize(
     ("handler", "settings", "message"),
     [
         (reply({"error": "busy"}, 503), {}, r"HTTP 503: .*busy"),
@@ -114,6 +161,7 @@ def test_a_response_that_is_text_is_the_answer() -> None:
         (reply({"data": {"text": "4"}}), {}, r"no known format; its fields are data\n.*#answer=\$"),
         (reply_text("<html>Log in</html>", "text/html"), {}, "a web page, not an answer: <html>"),
         (reply_text("", "text/plain"), {}, "the response is empty"),
+        (reply_text('{"answer": "4', "application/json"), {}, 'the response is not JSON: {"answer'),
         (reply_text("", "text/plain", 302), {}, "the service redirects, which is not followed"),
         (reply({}), {"request": {"q": "{input.topic}"}}, r"no field for \{input.topic\}"),
         (reply({}), {"request": {"q": "Q: {question}"}}, r"write \{input.question\}"),

@@ -222,7 +222,7 @@ def test_the_work_grows_with_the_number_of_programs(tmp_path: Path) -> None:
 def test_more_files_than_can_be_read_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("assay.certify.source_files._MAX_SCANNED_FILES", 5)
+    monkeypatch.setattr("assay.certify.code_scan._MAX_SCANNED_FILES", 5)
     data = {f"data/{n}.txt": "" for n in range(9)}
     write(tmp_path, {"top.py": "import os, last\nos.listdir('data')\n", "last.py": "", **data})
 

@@ -4,7 +4,14 @@ from collections import Counter
 from collections.abc import Sequence
 
 from assay.errors import WireError
-from assay.types import Message, ModelCall, Trajectory, Usage, construct_unchecked
+from assay.types import (
+    Message,
+    ModelCall,
+    Trajectory,
+    Usage,
+    construct_unchecked,
+    replace_lone_surrogates,
+)
 
 from .agent import AgentFault, RunContext
 
@@ -23,7 +30,9 @@ def build_trajectory(value: object, context: RunContext, seconds: float) -> Traj
         return _complete_trajectory(recorded, context, seconds)
     if isinstance(value, str):
         # The common case: no conversion, no validation.
-        answer = [construct_unchecked(Message, {"role": "assistant", "content": value})]
+        # Text that was cut inside an emoji has half a character.
+        text = value if value.isascii() else replace_lone_surrogates(value)
+        answer = [construct_unchecked(Message, {"role": "assistant", "content": text})]
         usage, more = None, {}
     else:
         # Reads a dozen formats, which an agent that returns text does not need.

@@ -1,5 +1,6 @@
 """An agent that is an HTTP service with a JSON interface of its own."""
 
+import codecs
 import json
 import os
 import re
@@ -80,12 +81,14 @@ class HttpAgent:
         """Send the sample and convert the response. A status of 400 or above is a failure."""
         body = _fill_template(self._request, sample, context)
         started = time.perf_counter()
-        text = await self._post(json.dumps(body).encode())
+        text, content_type = await self._post(json.dumps(body).encode())
         seconds = time.perf_counter() - started
         try:
             value = json.loads(text)
         except (ValueError, RecursionError):
-            if self._path is not None:
+            # Half an object, scored as text, would be a wrong answer.
+            is_broken = content_type.endswith("json") and text.lstrip()[:1] in ("{", "[")
+            if self._path is not None or is_broken:
                 raise AgentFault(
                     f"the response is not JSON: {self._cut(text)}", where=self.name
                 ) from None
@@ -97,11 +100,14 @@ class HttpAgent:
             value = value if isinstance(value, str | list | dict) else json.dumps(value)
         return build_trajectory(value, context, seconds)
 
-    async def _post(self, body: bytes) -> str:
+    async def _post(self, body: bytes) -> tuple[str, str]:
+        """Return the text of the response, and its content type."""
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 # The runner limits the time of a sample, and how many are in progress.
                 connector=aiohttp.TCPConnector(limit=0),
+                # The session that a service keeps by a cookie would go from sample to sample.
+                cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=30),
                 headers={"Content-Type": "application/json", **self._headers},
             )
@@ -136,7 +142,7 @@ class HttpAgent:
                 where=self.name,
                 hint="check the path of the address",
             )
-        return text
+        return text, response.content_type
 
     async def _read_body(self, response: aiohttp.ClientResponse) -> str:
         data = await response.content.read(_MAX_BODY_BYTES + 1)
@@ -146,7 +152,7 @@ class HttpAgent:
             raise AgentFault(
                 f"the response has more than {_MAX_BODY_BYTES:,} bytes", where=self.name
             )
-        return data.decode("utf-8", "replace")
+        return _decode_body(data, response.charset or "utf-8")
 
     def _refuse_unknown_format(self, value: object) -> None:
         output_format = None
@@ -190,6 +196,16 @@ class HttpAgent:
         if self._session is not None:
             await self._session.close()
             self._session = None
+
+
+def _decode_body(data: bytes, charset: str) -> str:
+    try:
+        # The work of these two grows with the square of the length.
+        known = codecs.lookup(charset).name not in ("punycode", "idna")
+        text = data.decode(charset if known else "utf-8", "replace")
+    except (LookupError, ValueError):  # an unknown charset
+        text = data.decode("utf-8", "replace")
+    return text.removeprefix("\ufeff")
 
 
 def _read_key(key_env: str | None, url: str) -> dict[str, str]:

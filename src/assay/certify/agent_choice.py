@@ -26,7 +26,8 @@ from assay.types import AgentDefinition, Endpoint, InlineTool, compute_code_sha2
 from .asked_models import resolve_manifest_endpoint, strip_provider
 from .certify_settings import CertifySettings
 from .code_index import CodeIndex
-from .source_files import CodeFiles, find_callable_code
+from .code_scan import CodeFiles
+from .source_files import find_callable_code
 
 
 @dataclass(frozen=True)

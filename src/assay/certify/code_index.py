@@ -12,8 +12,8 @@ from assay.agents import COMMAND_PREFIX
 from assay.scorers import find_ref_file
 from assay.types import EvaluationProfile, Manifest, compute_stable_sha256
 
+from .code_scan import CodeFiles
 from .source_files import (
-    CodeFiles,
     find_command_code,
     find_file_code,
     find_module_code,

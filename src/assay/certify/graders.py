@@ -24,11 +24,11 @@ from assay.types import (
 )
 
 from .code_index import CHECK_PREFIX, CodeIndex
+from .code_scan import CodeFiles
 from .criteria import GradedBy, ResolvedCriterion
 from .criterion_decisions import PERCENTILES
 from .judge_client import JudgeModel, build_criterion_rubric, digest_judge_prompt
 from .lower_is_better import is_lower_better
-from .source_files import CodeFiles
 
 JUDGE_METRIC = "judge"
 

@@ -3,6 +3,7 @@
 import ast
 import glob
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeGuard
@@ -35,16 +36,39 @@ _PLACEHOLDER = re.compile(r"^(?:%s|\*)?/+")
 
 # Imports in code that is not parsed: `exec("import helper")`, `"python -m helper"`.
 _IMPORT_IN_TEXT = re.compile(
-    r"""(?:^|[;:\n])[ \t]*from[ \t]+(?P<dots>\.*)(?P<module>[^\W\d][\w.]*|)
+    r"""(?:^|[;:\n"'])[ \t]*from[ \t]++(?P<dots>\.*)(?P<module>[^\W\d][\w.]*|)
         [ \t]+import\b(?P<names>[\w ,\t(]*)
-    |(?:^|[;:\n])[ \t]*import[ \t]+(?P<modules>[\w., \t]+)
-    |(?:^|[ \t])-m[ \t]*(?P<program>[\w.]+)
+    |(?:^|[;:\n"'])[ \t]*import[ \t]+(?P<modules>[\w., \t]+)
+    |(?:^|[ \t])-[bBdEiIOPqRsSuvx]*m[ \t]*["']?(?P<program>[\w.]+)
     |(?:__import__|import_module)\([ \t]*["'](?P<called>[\w.]+)""",
     re.VERBOSE,
 )
 _FORMAT_FIELD = re.compile(r"\{[^{}]*\}|%\(\w+\)s|%\w")
-# Suffixes that Node adds to a required name.
-_NODE_SUFFIXES = (".js", ".mjs", ".cjs", ".ts", ".json", "/index.js")
+# Suffixes that Node and its runners add to a required name.
+_NODE_SUFFIXES = (
+    *(".js", ".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx", ".json"),
+    *("/index.js", "/index.mjs", "/index.cjs", "/index.ts", "/index.tsx"),
+)
+NODE_CODE = frozenset(suffix for suffix in _NODE_SUFFIXES if suffix[0] == ".") - {".json"}
+# In TypeScript, `./part.js` is written for `./part.ts`.
+_COMPILED_SUFFIX = re.compile(r"\.([mc]?)jsx?$")
+_NODE_TOOLS = ("node", "npm", "npx", "pnpm", "yarn", "bun", "bunx", "tsx", "ts-node", "deno")
+_MAKEFILES = ("Makefile", "makefile", "GNUmakefile")
+# Files that tools read without being given their names.
+_TOOL_FILES = {
+    **dict.fromkeys(_NODE_TOOLS, ("package.json", "index.js")),
+    **dict.fromkeys(("make", "gmake"), _MAKEFILES),
+}
+# A path behind a variable or a substitution: `$HERE/tool.py`, `"$(dirname "$0")"/tool.py`.
+_VARIABLE_PATH = re.compile(r"""(?:\$\w+|[})`])"?/+([^\s"'`;|&<>(){}$,=]+)""")
+_QUOTED_PATH = re.compile(r"""["'](?:\$\w+/|\$\{\w+\}/)?([^"'\n$]{1,255})["']""")
+_COMMENT = re.compile(r"^[ \t]*#(?!!).*$", re.MULTILINE)
+# A word where a script or a configuration has the name of a program.
+_PROGRAM = re.compile(
+    r"""(?:^|[;&|({"'@]|\b(?:exec|then|do|else|time|env|nohup|run)\b)[ \t]*
+        (?:\w+=\S{0,255}[ \t]+)*(?:[\w./-]*/)?(?P<name>[\w-]+)""",
+    re.VERBOSE | re.MULTILINE,
+)
 _MAX_PATH_WORDS = 2000
 _MAX_SOURCE_TEXT = 100_000
 _FILE_PATTERN = re.compile(r"^[^/].*/|\.[A-Za-z0-9]{1,6}$")
@@ -107,7 +131,22 @@ def read_source_references(file: Path) -> SourceReferences:
         return SourceReferences(tuple(_find_text_imports(text)))
     first = data.partition(b"\n")[0]
     is_python = file.suffix == ".py" or (first.startswith(b"#!") and b"python" in first)
-    return read_python_references(data) if is_python else read_script_references(data)
+    return read_python_references(data) if is_python else read_script_references(data, file.name)
+
+
+def read_shebang(file: Path) -> str | None:
+    """Return the interpreter line of a script; None for another file."""
+    try:
+        with file.open("rb") as opened:
+            first = opened.readline(_MAX_PATH_LENGTH)
+    except OSError:
+        return None
+    return first.decode(errors="replace") if first.startswith(b"#!") else None
+
+
+def is_makefile(file: Path) -> bool:
+    """Whether `make` runs this file without being given its name."""
+    return file.name in _MAKEFILES
 
 
 def read_python_references(code: bytes | str) -> SourceReferences:
@@ -169,18 +208,53 @@ def read_python_references(code: bytes | str) -> SourceReferences:
     )
 
 
-def read_script_references(data: bytes) -> SourceReferences:
-    """Find the references of other text, such as a shell script or a check file, by its words."""
+def read_script_references(
+    data: bytes, name: str = "", *, programs: Iterable[str] | None = None
+) -> SourceReferences:
+    """Find the references of other text, such as a shell script or a check file, by its words.
+
+    `name` is that of the file. `programs` are the programs that the text may start, by default
+    those where a script has them.
+    """
     try:
         text = data.decode()
     except UnicodeDecodeError:
         return SourceReferences()  # a binary file
+    suffix = Path(name).suffix
+    is_node = suffix in NODE_CODE
     words = dict.fromkeys(_SCRIPT_WORD.findall(text))
-    named = tuple((0, word.partition(":")[0], ()) for word in words if _CODE_NAME.fullmatch(word))
-    # `require("./helper")` omits the suffix.
-    short = [word for word in words if word.startswith(("./", "../"))]
-    words |= dict.fromkeys(word + suffix for word in short for suffix in _NODE_SUFFIXES)
-    return SourceReferences(named, tuple(word for word in words if _may_be_path(word)))
+    named: list[Import] = [
+        (0, word.partition(":")[0], ()) for word in words if _CODE_NAME.fullmatch(word)
+    ]
+    # An `import` of JavaScript is not one of Python.
+    found = _find_text_imports(text)
+    imports = [*named, *(each for each in found if not is_node or each[2] == ("__main__",))]
+    # `PYTHONPATH=lib:src`
+    words |= dict.fromkeys(part for word in words if ":" in word for part in word.split(":"))
+    words |= dict.fromkeys(_VARIABLE_PATH.findall(text))
+    words |= dict.fromkeys(each for each in _QUOTED_PATH.findall(text) if " " in each)
+    if programs is None:
+        is_script = name == "package.json" or suffix in ("", ".sh", ".bash", ".mk")
+        programs = _PROGRAM.findall(_COMMENT.sub("", text)) if is_script else []
+    tools = _TOOL_FILES.keys() & set(programs)
+    words |= dict.fromkeys(f"{word}/__main__.py" for word in [*words] if "python" in text)
+    words |= dict.fromkeys(_find_node_paths(words, every=not tools.isdisjoint(_NODE_TOOLS)))
+    words |= dict.fromkeys(name for tool in sorted(tools) for name in _TOOL_FILES[tool])
+    return SourceReferences(
+        tuple(imports),
+        tuple(word for word in words if _may_be_path(word)),
+        extends_path=not is_node,
+    )
+
+
+def _find_node_paths(words: Iterable[str], *, every: bool) -> list[str]:
+    """Return the files that Node may find by a name: `require("./helper")` omits the suffix."""
+    # `@/` and `~/` are the usual names of the source folder.
+    short = [word.removeprefix("@/").removeprefix("~/") for word in words]
+    changed = [one for one, word in zip(short, words, strict=True) if one != word]
+    chosen = short if every else [*changed, *(w for w in words if w.startswith(("./", "../")))]
+    chosen += [_COMPILED_SUFFIX.sub("", each) for each in chosen if _COMPILED_SUFFIX.search(each)]
+    return [*changed, *(each + suffix for each in chosen for suffix in _NODE_SUFFIXES)]
 
 
 def split_command(text: str) -> list[str]:
@@ -219,12 +293,23 @@ def _find_called_import(node: ast.Call) -> Import | str | None:
     if isinstance(first, ast.Constant):
         whole = first.value.partition(":")[0] if isinstance(first.value, str) else ""
         name = whole.lstrip(".")
-        return (len(whole) - len(name), name, ()) if name else None
+        level, base = len(whole) - len(name), _get_base_package(node)
+        if level and base:
+            return (0, ".".join([*base[: len(base) - level + 1], name]), ()) if name else None
+        return (level, name, ()) if name else None
     try:
         pattern = re.sub(r"\*+", "*", _build_text_pattern(first))
     except RecursionError:
         return None
     return pattern if re.fullmatch(r"[\w.*]*\w[\w.*]*", pattern) else None
+
+
+def _get_base_package(node: ast.Call) -> list[str]:
+    """Return the package that a call such as `import_module(".name", "package")` starts from."""
+    given = [*node.args[1:2], *(each.value for each in node.keywords if each.arg == "package")]
+    if not given or not isinstance(given[0], ast.Constant) or not isinstance(given[0].value, str):
+        return []
+    return given[0].value.split(".")
 
 
 def _build_text_pattern(node: ast.expr) -> str:
@@ -252,7 +337,7 @@ def _build_text_pattern(node: ast.expr) -> str:
 
 def _find_text_imports(value: object) -> list[Import]:
     """Find imports in a text that contains code or a command line."""
-    if not isinstance(value, str) or not ("import" in value or "-m" in value):
+    if not isinstance(value, str) or not ("import" in value or "-" in value):
         return []
     found: list[Import] = []
     for each in _IMPORT_IN_TEXT.finditer(value):
