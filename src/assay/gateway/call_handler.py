@@ -71,7 +71,7 @@ class CallHandler:
             with session.track_task(), session.spending.reserve_turn(int(call.is_turn)):
                 return await self._answer(request, session, call, body, raw)
         except CallRefused as refused:
-            call.fail(refused.message, status=refused.status)
+            call.fail(refused.message, status=refused.status, is_free=refused.is_free)
             if refused.code == _NOT_RECORDED:
                 call.latency_s = None  # no model was asked
             raise
@@ -104,7 +104,9 @@ class CallHandler:
                 return await self._translator.answer(request, call, body, session.answers)
         except TimeoutError:
             session.limit_reached = session.limit_reached or "max_seconds"
-            raise _build_limit_refusal("max_seconds") from None
+            refused = _build_limit_refusal("max_seconds")
+            refused.is_free = False
+            raise refused from None
 
     async def _repeat(
         self,

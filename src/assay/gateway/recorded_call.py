@@ -58,6 +58,9 @@ class RecordedCall:
 
     reply: Reply | None = None
     error: str | None = None
+    is_free: bool = False
+    """Whether it failed before the model worked on it."""
+
     sampling: dict[str, Any] = field(default_factory=dict)
     dropped: dict[str, int] = field(default_factory=dict)
     """Counts of the parts of the request that the model's API cannot represent, by kind."""
@@ -102,10 +105,11 @@ class RecordedCall:
         self.latency_s = self.elapsed_s
         self.done.set()
 
-    def fail(self, error: str, *, status: int | None = None) -> None:
+    def fail(self, error: str, *, status: int | None = None, is_free: bool = False) -> None:
         """Record the reason for a missing or incomplete answer. The first one counts."""
         if not self.done.is_set():
             self.status = status
+            self.is_free = is_free and self.first_byte_s is None
             self.error = self.hide_secrets(error.encode()).decode("utf-8", "replace")
             self.latency_s = self.elapsed_s
             self.done.set()

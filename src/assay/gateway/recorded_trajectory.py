@@ -14,7 +14,7 @@ from .recorded_call import RecordedCall
 from .replay import mark_call
 from .request_parts import write_difference, write_finite_json
 
-# Of calls that no tokens are paid for: repeated answers, counts and errors.
+# Of calls that no tokens are paid for: repeated answers, counts and refused requests.
 _FREE = Usage(input_tokens=0, output_tokens=0, cost_usd=0.0)
 
 
@@ -226,7 +226,7 @@ def _build_model_call(
     if call.purpose == "retry":
         # Tokens and usage are those of the first call, and count once.
         base = ModelCall(model=base.model, finish_reason=base.finish_reason, usage=_FREE)
-    elif call.purpose == "count_tokens" or (call.status is not None and call.status >= 400):
+    elif call.purpose == "count_tokens" or call.is_free:
         fields["usage"] = _FREE
     if call.sampling:
         sampling = to_json({**base.sampling, **call.sampling})

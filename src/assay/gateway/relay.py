@@ -23,6 +23,8 @@ from .upstream import Upstream
 _MAX_ANSWER_BYTES = 64 * 1024 * 1024
 _MAX_ERROR_BYTES = 64 * 1024
 _CONNECT_TIMEOUT_S = 30.0
+# Of connections by which no request was sent.
+_CONNECT_ERRORS = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 # Headers of an answer that clients read. Cookies and the like stay here.
 _PASSED_HEADERS = ("retry-after", "retry-after-ms", "x-should-retry", "request-id", "x-request-id")
 _PASSED_PREFIXES = ("x-ratelimit-", "anthropic-ratelimit-")
@@ -159,10 +161,15 @@ class Relay:
                     received = await _read_limited(response, _MAX_ERROR_BYTES)
                     raise _build_refusal(response, received, template)
                 yield response
+        except CallRefused as refused:
+            refused.is_free = status != 200
+            raise
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             if status is None:
                 client.record_request(latency_s=time.perf_counter() - started, status=None)
-            raise _build_connection_refusal(error) from None
+            refusal = _build_connection_refusal(error)
+            refusal.is_free = status is None and isinstance(error, _CONNECT_ERRORS)
+            raise refusal from None
         finally:
             client.limiter.release()
 

@@ -232,10 +232,12 @@ def _refuse_faults() -> Iterator[None]:
             status = 401 if isinstance(error, AccessDenied) else 502 if error.retryable else 400
         elif not 400 <= status < 600:
             status = 502  # such as a redirect, which is not the agent's fault
-        after = error.retry_after_s
-        raise CallRefused(
-            status, error.message, code="upstream_error", retry_after_s=after
-        ) from None
+        refused = CallRefused(
+            status, error.message, code="upstream_error", retry_after_s=error.retry_after_s
+        )
+        # Without a status, it may have come too late, or been lost on its way.
+        refused.is_free = error.status != 200 and not (error.status is None and error.retryable)
+        raise refused from None
     except ConfigError as error:
         raise CallRefused(400, error.message) from None
     except WireError as error:
