@@ -99,7 +99,7 @@ class RecordedCall:
         if (cleaned := write_finite_json(self.hide_secrets(written))) != written:
             answer = from_json(cleaned)
             if reply is not None:
-                message = self.hide_secrets(reply.message.to_json_bytes())
+                message = write_finite_json(self.hide_secrets(to_json(reply.message.to_dict())))
                 reply = reply._replace(message=Message.from_json(message))
         self.status, self.answer, self.reply = status, answer, reply
         self.latency_s = self.elapsed_s
