@@ -16,6 +16,7 @@ from openai import APIStatusError, AsyncOpenAI
 from assay.gateway import Gateway, GatewaySession
 from assay.providers import connect
 from assay.types import Trajectory
+from gateway_servers import post, serve
 from model_apis import ModelApi, post_messages
 
 PROVIDERS = ("openai", "openai-responses", "anthropic")
@@ -317,3 +318,27 @@ def test_anthropics_client_uses_tools_and_reads_errors(provider: str, stream: bo
 
     assert (text, status) == (f"It is {TEMPERATURE}.", 529)
     assert "too busy" in message
+
+
+@pytest.mark.parametrize("provider", ["openai", "openai-responses"])
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_losses_of_reading_and_of_writing_a_request_are_both_counted(
+    provider: str, stream: bool
+) -> None:
+    thought = {"type": "thinking", "thinking": "hm", "signature": "SIGNED"}
+    messages = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": [thought, {"type": "text", "text": "ho"}]},
+        {"role": "user", "content": "hi"},
+    ]
+
+    async def scenario() -> Any:
+        async with serve(ModelApi(provider)) as (_, _, session):
+            body = {"messages": messages, "metadata": {"user_id": "me"}, "stream": stream}
+            await post(f"{session.base_url}/messages", body, key=session.key)
+            return (await session.seal()).calls[0]
+
+    lost = asyncio.run(scenario()).lost
+
+    assert lost["`metadata` has no equivalent; left out"] == 1
+    assert any("reasoning" in kind for kind in lost)
