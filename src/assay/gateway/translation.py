@@ -20,6 +20,8 @@ from assay.formats import (
     build_translation_error,
     normalize_finish_reason,
     to_anthropic,
+    to_bedrock,
+    to_gemini,
     to_openai_chat,
     to_openai_responses,
 )
@@ -59,6 +61,8 @@ _WRITERS: dict[str, Callable[[Sequence[Message]], Converted[Any]]] = {
     "openai": to_openai_chat,
     "openai-responses": to_openai_responses,
     "anthropic": to_anthropic,
+    "bedrock": to_bedrock,
+    "gemini": to_gemini,
 }
 
 
