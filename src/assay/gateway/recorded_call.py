@@ -61,6 +61,9 @@ class RecordedCall:
     is_free: bool = False
     """Whether it failed before the model worked on it."""
 
+    is_retried: bool = False
+    """Whether it failed, and a retry of it was a new call."""
+
     sampling: dict[str, Any] = field(default_factory=dict)
     dropped: dict[str, int] = field(default_factory=dict)
     """Counts of the parts of the request that the model's API cannot represent, by kind."""
