@@ -330,3 +330,11 @@ def test_words_of_an_agents_schema_are_no_secrets(provider: str) -> None:
     assert "Hamburg" in str(client.endpoint.extra_params)
     text = "the object of the weather: json_schema of Hamburg or Munich"
     assert redact(text) == text
+
+
+def test_the_endpoints_effort_replaces_reasoning_of_another_shape() -> None:
+    upstream = open_upstream(provider="openai-responses", reasoning_effort="low")
+
+    for given in ("high", 5, ["high"], None):
+        found = upstream.list_overrides(OPENAI_RESPONSES, {"reasoning": given})
+        assert found["reasoning"] == {"effort": "low"}
