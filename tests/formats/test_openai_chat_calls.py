@@ -98,6 +98,16 @@ def test_the_ids_of_streamed_tokens_are_joined() -> None:
     assert len(choice["logprobs"]["content"]) == 2
 
 
+def test_the_grammar_of_a_tool_that_takes_text_is_part_of_its_description() -> None:
+    form = {"type": "grammar", "grammar": {"syntax": "lark", "definition": "start: x"}}
+    custom = {"name": "patch", "description": "Edit a file.", "format": form}
+
+    (tool,) = read_chat_request({"tools": [{"type": "custom", "custom": custom}]}).tools
+
+    assert tool.description.startswith("Edit a file.\n")
+    assert tool.description.endswith("match this lark grammar:\nstart: x")
+
+
 def test_pieces_of_lists_and_of_a_deprecated_call_are_joined() -> None:
     details = [{"type": "reasoning.text", "text": "a"}, {"type": "reasoning.encrypted"}]
     deltas: list[Any] = [

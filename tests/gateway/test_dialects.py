@@ -16,6 +16,7 @@ from openai import APIStatusError, AsyncOpenAI
 from assay.gateway import Gateway, GatewaySession
 from assay.providers import connect
 from assay.types import Trajectory
+from gateway_servers import post, serve
 from model_apis import ModelApi, post_messages
 
 PROVIDERS = ("openai", "openai-responses", "anthropic")
@@ -317,3 +318,51 @@ def test_anthropics_client_uses_tools_and_reads_errors(provider: str, stream: bo
 
     assert (text, status) == (f"It is {TEMPERATURE}.", 529)
     assert "too busy" in message
+
+
+IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}
+CALL = {"type": "tool_use", "id": "t1", "name": "look", "input": {}}
+
+
+@pytest.mark.parametrize("provider", ["openai", "openai-responses"])
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_losses_of_reading_and_of_writing_a_request_are_both_counted(
+    provider: str, stream: bool
+) -> None:
+    thought = {"type": "thinking", "thinking": "hm", "signature": "SIGNED"}
+    messages = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": [thought, {"type": "text", "text": "ho"}]},
+        {"role": "user", "content": "hi"},
+    ]
+
+    async def scenario() -> Any:
+        async with serve(ModelApi(provider)) as (_, _, session):
+            body = {"messages": messages, "metadata": {"user_id": "me"}, "stream": stream}
+            await post(f"{session.base_url}/messages", body, key=session.key)
+            return (await session.seal()).calls[0]
+
+    lost = asyncio.run(scenario()).lost
+
+    assert lost["`metadata` has no equivalent; left out"] == 1
+    assert any("reasoning" in kind for kind in lost)
+
+
+def test_an_image_that_the_model_has_no_place_for_is_refused() -> None:
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": [IMAGE]}
+    messages = [
+        {"role": "user", "content": "look"},
+        {"role": "assistant", "content": [CALL]},
+        {"role": "user", "content": [result]},
+    ]
+
+    async def scenario() -> tuple[int, Any, int]:
+        async with serve(ModelApi("gemini")) as (api, _, session):
+            url = f"{session.base_url}/messages"
+            status, _, answer = await post(url, {"messages": messages}, key=session.key)
+            return status, json.loads(answer), len(api.asked)
+
+    status, answer, asked = asyncio.run(scenario())
+
+    assert (status, asked) == (400, 0)
+    assert "`messages[2].content[0]` cannot be translated" in answer["error"]["message"]

@@ -289,6 +289,28 @@ def test_a_retry_after_a_failure_asks_the_model_again() -> None:
     assert [message.text for message in trajectory.messages] == ["hello", "HELLO"]
 
 
+def test_a_retry_after_a_failure_gets_no_answer_of_an_equal_request() -> None:
+    async def refuse(request: web.Request, body: dict[str, Any]) -> web.Response:
+        return web.json_response({"error": {"message": "busy"}}, status=429)
+
+    async def scenario() -> tuple[list[str | None], list[str], int]:
+        async with serve() as (api, _, session):
+            url = f"{session.base_url}/chat/completions"
+            # Two samples of one question: the first is refused, and tried again after the other.
+            api.behave(refuse)
+            for count in ("0", "0", "1", "1"):
+                headers = {"x-stainless-retry-count": count}
+                await post(url, {"messages": HELLO}, key=session.key, headers=headers)
+            calls = (await session.seal()).calls
+            return [call.error for call in calls], [call.purpose for call in calls], len(api.asked)
+
+    errors, purposes, asked = asyncio.run(scenario())
+
+    assert errors == ["busy", None, None, None]
+    assert purposes == ["turn", "turn", "turn", "retry"]
+    assert asked == 3
+
+
 def test_token_ids_are_asked_for_without_streaming_and_the_agent_gets_a_stream() -> None:
     async def scenario() -> tuple[str, dict[str, Any], Trajectory]:
         api = ModelApi("openai-compatible")

@@ -108,6 +108,7 @@ def test_numbers_that_json_lacks_do_not_lose_the_rollout(written: str) -> None:
         choice = {"index": 0, "message": {"role": "assistant", "content": None, **message}}
         logprobs = {"content": [{"token": "f", "logprob": float("-inf")}]}
         choice |= {"finish_reason": "tool_calls", "logprobs": logprobs}
+        choice["message"] = {"role": "assistant", "content": None, "score": float("nan"), **message}
         return web.json_response({"choices": [choice]})
 
     async def scenario() -> Trajectory:

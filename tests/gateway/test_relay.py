@@ -136,6 +136,29 @@ def test_an_error_without_a_body_names_its_status() -> None:
     assert answer["error"]["message"] == "the model answered 503 without a body"
 
 
+@pytest.mark.parametrize("path", ["chat/completions", "messages"], ids=["same", "translated"])
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_an_answer_that_the_limit_of_tokens_cut_inside_a_character_is_an_answer(
+    path: str, stream: bool
+) -> None:
+    async def cut(request: web.Request, body: dict[str, Any]) -> web.Response:
+        message = {"role": "assistant", "content": "so \ud83d"}
+        return web.json_response({"choices": [{"message": message, "finish_reason": "length"}]})
+
+    async def scenario() -> tuple[int, Trajectory]:
+        async with serve() as (model, _, session):
+            model.behave(cut)
+            url = f"{session.base_url}/{path}"
+            body = {"messages": HELLO, "max_tokens": 9, "stream": stream}
+            status, _, _ = await post(url, body, key=session.key)
+            return status, await session.seal()
+
+    status, trajectory = asyncio.run(scenario())
+
+    assert status == 200
+    assert trajectory.messages[-1].text == "so \ufffd"
+
+
 async def answer_badly(request: web.Request, body: dict[str, Any]) -> web.Response:
     return web.json_response({"choices": [], "usage": {"prompt_tokens": 900}})
 

@@ -13,7 +13,7 @@ from assay.gateway import upstream as upstream_module
 from assay.gateway.dialects import OPENAI_CHAT, OPENAI_RESPONSES
 from assay.gateway.upstream import Upstream, write_protocol_settings
 from assay.providers import Client, connect
-from assay.types import Endpoint, Message
+from assay.types import Endpoint, Message, redact
 from gateway_servers import HELLO, post, serve
 from model_apis import ModelApi, answer_messages
 from scripted import Scripted
@@ -317,3 +317,24 @@ def test_a_seed_is_that_of_the_request_the_session_or_the_endpoint() -> None:
     assert upstream.choose_seed(asked, 5) == 3
     assert upstream.choose_seed(plain, 5) == 5
     assert upstream.choose_seed(plain, None) == 7
+
+
+@pytest.mark.parametrize("provider", ["openai", "openai-responses", "anthropic", "gemini"])
+def test_words_of_an_agents_schema_are_no_secrets(provider: str) -> None:
+    upstream = open_upstream(provider=provider)
+    schema = {"type": "object", "properties": {"city": {"enum": ["Hamburg", "Munich"]}}}
+    settings = {"response_schema": {"name": "weather", "schema": schema}}
+
+    client, _ = upstream.choose_client(ModelRequest(ASK, settings=settings))
+
+    assert "Hamburg" in str(client.endpoint.extra_params)
+    text = "the object of the weather: json_schema of Hamburg or Munich"
+    assert redact(text) == text
+
+
+def test_the_endpoints_effort_replaces_reasoning_of_another_shape() -> None:
+    upstream = open_upstream(provider="openai-responses", reasoning_effort="low")
+
+    for given in ("high", 5, ["high"], None):
+        found = upstream.list_overrides(OPENAI_RESPONSES, {"reasoning": given})
+        assert found["reasoning"] == {"effort": "low"}

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from assay.errors import ConfigError
-from assay.providers.prices import Price, find_price, load_shipped_prices, read_prices
+from assay.providers import connect
+from assay.providers.prices import Price, choose_price, find_price, load_shipped_prices, read_prices
 from assay.types import Endpoint, Usage
 
 PRICE = Price(input=2.0, output=10.0, cached_input=0.5)
@@ -51,6 +52,70 @@ def test_writing_into_the_cache_needs_its_own_price() -> None:
     assert Price(input=1, output=1, cache_write=3).cost_usd(usage, cache_writes=5) == 20 / 1e6
 
 
+TEXT = {"role": "assistant", "content": "x"}
+CHAT = {"choices": [{"message": TEXT}], "usage": {"prompt_tokens": 4, "completion_tokens": 1}}
+RESPONSE: dict[str, Any] = {
+    "output": [{"type": "message", "role": "assistant", "content": []}],
+    "usage": {"input_tokens": 4, "output_tokens": 1},
+}
+MESSAGE: dict[str, Any] = {"content": [], "usage": {"input_tokens": 4, "output_tokens": 1}}
+CANDIDATE = {"content": {"parts": [{"text": "x"}]}, "finishReason": "STOP"}
+GEMINI = {"usageMetadata": {"promptTokenCount": 4}, "candidates": [CANDIDATE]}
+
+
+def read_cost(provider: str, model: str, answer: dict[str, Any], **params: Any) -> float | None:
+    given = Endpoint(provider=provider, model=model, api_key="key-0123456789", extra_params=params)
+    usage = connect(given).read_answer(answer, latency_s=0.1, message_index=1).call.usage
+    assert usage is not None
+    return usage.cost_usd
+
+
+@pytest.mark.parametrize(
+    ("model", "plain", "more"),
+    [
+        ("openai:gpt-5", CHAT, {"service_tier": "priority"}),
+        ("openai-responses:gpt-5", RESPONSE, {"service_tier": "flex"}),
+        (
+            "openai-responses:gpt-5",
+            RESPONSE,
+            {"output": [{"type": "web_search_call", "id": "ws"}, *RESPONSE["output"]]},
+        ),
+        (
+            "anthropic:claude-haiku-4-5",
+            MESSAGE,
+            {"usage": {**MESSAGE["usage"], "server_tool_use": {"web_search_requests": 1}}},
+        ),
+        (
+            "anthropic:claude-haiku-4-5",
+            MESSAGE,
+            {"usage": {**MESSAGE["usage"], "service_tier": "priority"}},
+        ),
+        (
+            "gemini:gemini-2.5-flash",
+            GEMINI,
+            {"candidates": [{**CANDIDATE, "groundingMetadata": {"webSearchQueries": ["x"]}}]},
+        ),
+    ],
+)
+def test_another_tier_and_searches_have_an_unknown_cost(
+    model: str, plain: Any, more: dict[str, Any]
+) -> None:
+    provider, _, name = model.partition(":")
+
+    assert read_cost(provider, name, plain)
+    assert read_cost(provider, name, {**plain, **more}) is None
+
+
+def test_the_users_price_holds_for_the_tier_of_the_endpoint(tmp_path: Path) -> None:
+    own = table(tmp_path, {"models": {"openai:gpt-5": {"input": 1, "output": 2}}})
+    price, flex = read_prices(own).models["openai:gpt-5"], {"service_tier": "flex"}
+
+    assert choose_price(price, endpoint("gpt-5", extra_params=flex), "flex") is price
+    assert choose_price(price, endpoint("gpt-5"), "flex") is None
+    # Names of other servers for their usual tier.
+    assert choose_price(price, endpoint("gpt-5"), "on_demand") is price
+
+
 def test_the_shipped_table_is_dated_and_names_providers() -> None:
     shipped = load_shipped_prices()
 
@@ -63,6 +128,8 @@ def test_a_known_model_has_a_price_and_an_unknown_one_has_none() -> None:
     assert find_price(endpoint()) is not None
     assert find_price(endpoint(api_base="https://api.openai.com/v1/")) is not None
     assert find_price(endpoint("gpt-4o-of-mine")) is None
+    responses = Endpoint(provider="openai-responses", model="gpt-4o")
+    assert find_price(responses) == find_price(endpoint())
 
 
 def test_the_same_name_elsewhere_or_in_another_tier_has_no_price() -> None:

@@ -61,7 +61,7 @@ def test_logprobs_are_read() -> None:
     assert read_logprobs({}, 3) == {}
 
 
-@pytest.mark.parametrize("value", [None, "x", float("-inf"), float("nan")])
+@pytest.mark.parametrize("value", [None, "x", float("-inf"), float("nan"), -(10**400)])
 def test_logprobs_that_are_not_finite_are_left_out_and_that_is_said(value: Any) -> None:
     found = read_logprobs(content(("a", -0.5), ("b", value)), None)
 

@@ -31,6 +31,7 @@ class GeminiStream:
         self._answer: dict[str, Any] = {}
         self._candidate: dict[str, Any] = {}
         self._parts: list[dict[str, Any]] = []
+        self._logprobs: dict[str, list[Any]] = {}
         self.error: object = None
         """The error object that the server sent instead of the rest."""
 
@@ -47,6 +48,11 @@ class GeminiStream:
         self.error = chunk.get("error") or self.error
         candidate, parts = _read_candidate(chunk)
         self._answer |= {key: value for key, value in chunk.items() if key != "candidates"}
+        given = expect_mapping(candidate.pop("logprobsResult", None) or {}, "logprobsResult")
+        # Each chunk has those of its own tokens.
+        for key, values in given.items():
+            if isinstance(values, list):
+                self._logprobs.setdefault(key, []).extend(values)
         self._candidate |= candidate
         self._parts += parts
 
@@ -70,7 +76,10 @@ class GeminiStream:
         if texts:
             joined[-1]["text"] = "".join(texts)
         content = {"role": "model", "parts": joined}
-        return {**self._answer, "candidates": [{**self._candidate, "content": content}]}
+        candidate = {**self._candidate, "content": content}
+        if self._logprobs:
+            candidate["logprobsResult"] = self._logprobs
+        return {**self._answer, "candidates": [candidate]}
 
 
 def _read_candidate(chunk: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:

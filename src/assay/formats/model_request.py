@@ -152,6 +152,15 @@ def build_free_text_tool(name: str, description: str) -> ToolSpec:
     return ToolSpec(name=name, description=description, parameters=_FREE_TEXT_SCHEMA)
 
 
+def describe_free_text_tool(tool: Mapping[str, Any]) -> str:
+    """Return the description with the grammar, which a plain tool has no other place for."""
+    text, form = str(tool.get("description") or ""), tool.get("format")
+    if isinstance(form, Mapping) and form.get("definition"):
+        syntax = form.get("syntax") or "a"
+        text += f"\n\nThe input must match this {syntax} grammar:\n{form['definition']}"
+    return text
+
+
 def wrap_free_text_calls(messages: Iterable[Message]) -> list[Message]:
     """Write calls of free-text tools as calls with one argument."""
     wrapped = []

@@ -21,6 +21,7 @@ from .model_request import (
     build_free_text_tool,
     build_translation_error,
     collect_settings,
+    describe_free_text_tool,
     get_free_text,
     read_answer_format,
     read_tool_choice,
@@ -107,7 +108,10 @@ def _read_chat_tools(
             custom = expect_mapping(data.get("custom"), f"{where}.custom")
             name = expect_text(custom.get("name"), f"{where}.custom.name")
             free_text.append(name)
-            return build_free_text_tool(name, str(custom.get("description") or ""))
+            form = custom.get("format")
+            grammar = form.get("grammar") if isinstance(form, Mapping) else None
+            described = describe_free_text_tool({**custom, "format": grammar})
+            return build_free_text_tool(name, described)
         if kind != "function":
             raise build_translation_error(f"{where}.type={kind!r}")
         function = dict(expect_mapping(data.get("function"), f"{where}.function"))

@@ -13,6 +13,7 @@ from .model_request import (
     build_free_text_tool,
     build_translation_error,
     collect_settings,
+    describe_free_text_tool,
     get_free_text,
     join_namespace,
     read_answer_format,
@@ -138,7 +139,7 @@ class _ToolReader:
             self.namespaces[name] = namespace
         if kind == "custom":
             self.free_text.append(name)
-            self.tools.append(build_free_text_tool(name, _describe_free_text_tool(data)))
+            self.tools.append(build_free_text_tool(name, describe_free_text_tool(data)))
             return
         if data.get("strict"):
             self._dropped.append(
@@ -150,15 +151,6 @@ class _ToolReader:
             if key in ("description", "parameters") and value is not None
         }
         self.tools.append(validate_wire(ToolSpec, {**fields, "name": name}, where))
-
-
-def _describe_free_text_tool(tool: Mapping[str, Any]) -> str:
-    """Return the description with the grammar, which a plain tool has no other place for."""
-    text, form = str(tool.get("description") or ""), tool.get("format")
-    if isinstance(form, Mapping) and form.get("definition"):
-        syntax = form.get("syntax") or "a"
-        text += f"\n\nThe input must match this {syntax} grammar:\n{form['definition']}"
-    return text
 
 
 def write_responses_answer(answer: ModelAnswer) -> dict[str, Any]:

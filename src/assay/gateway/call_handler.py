@@ -1,7 +1,6 @@
 """Answers the calls of one gateway: retries, limits, then the model."""
 
 import asyncio
-import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -9,7 +8,6 @@ from aiohttp import web
 from pydantic_core import from_json, to_json
 
 from assay.errors import ReplayDifference
-from assay.formats import make_storable
 from assay.providers import Reply
 from assay.types import describe_error
 
@@ -18,7 +16,7 @@ from .gateway_session import RETRY_HEADER, GatewaySession
 from .http_answers import NO_RETRY, CallRefused, respond_json, stream_answer
 from .recorded_call import NO_TURNS, RecordedCall
 from .recorded_exchange import RecordedExchange
-from .relay import Relay
+from .relay import Relay, parse_surrogates
 from .replay import name_kind
 from .response_state import resolve_response_state
 from .spending import RUN_LIMIT
@@ -71,7 +69,7 @@ class CallHandler:
             with session.track_task(), session.spending.reserve_turn(int(call.is_turn)):
                 return await self._answer(request, session, call, body, raw)
         except CallRefused as refused:
-            call.fail(refused.message, status=refused.status)
+            call.fail(refused.message, status=refused.status, is_free=refused.is_free)
             if refused.code == _NOT_RECORDED:
                 call.latency_s = None  # no model was asked
             raise
@@ -104,7 +102,9 @@ class CallHandler:
                 return await self._translator.answer(request, call, body, session.answers)
         except TimeoutError:
             session.limit_reached = session.limit_reached or "max_seconds"
-            raise _build_limit_refusal("max_seconds") from None
+            refused = _build_limit_refusal("max_seconds")
+            refused.is_free = False
+            raise refused from None
 
     async def _repeat(
         self,
@@ -234,26 +234,13 @@ def _parse_body(raw: bytes) -> tuple[dict[str, Any], dict[str, int]]:
     try:
         body = from_json(raw)
     except ValueError as error:
-        body = _parse_surrogates(raw)
+        body = parse_surrogates(raw)
         if body is None:
             raise CallRefused(400, f"the request is not JSON: {error}") from None
         lost[_SURROGATES] = 1
     if not isinstance(body, dict):
         raise CallRefused(400, "the request is not a JSON object")
     return body, lost
-
-
-def _parse_surrogates(raw: bytes) -> Any:
-    """Parse JSON with half characters, replaced; None for other faults.
-
-    Agents in JavaScript write them where they cut the output of a tool inside an emoji.
-    """
-    if b"\\ud" not in raw.lower():
-        return None
-    try:
-        return make_storable(json.loads(raw))
-    except (ValueError, RecursionError):
-        return None
 
 
 def _estimate_tokens(session: GatewaySession, raw: bytes) -> int:

@@ -108,10 +108,18 @@ class GatewaySession:
     def find_original(self, dialect: Dialect, body: Mapping[str, Any]) -> RecordedCall | None:
         """Return the call with the same body that a retry repeats, unless it failed."""
         request = self._pool.split(body, dialect.list_field)
-        for call in reversed(self.calls):
-            if call.request == request and call.error is None and call.purpose != "retry":
-                return call
-        return None
+        same = [
+            call
+            for call in reversed(self.calls)
+            if call.request == request and call.purpose != "retry"
+        ]
+        # One that failed first: an agent may ask the same several times at once, and a retry must
+        # not get the answer to another attempt.
+        for call in same:
+            if call.error is not None and not call.is_retried:
+                call.is_retried = True
+                return None
+        return next((call for call in same if call.error is None), None)
 
     def classify(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> CallPurpose:
         """Return the purpose of a request that is not recorded yet."""

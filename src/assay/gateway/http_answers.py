@@ -36,6 +36,9 @@ class CallRefused(Exception):
         self.status = status
         self.message = message
         self.code = code
+        self.is_free = True
+        """Whether nothing is paid for it. False: the model may have worked on the answer."""
+
         self.headers = dict(headers or {})
         if retry_after_s is not None:
             self.headers["Retry-After"] = str(ceil(retry_after_s))

@@ -58,6 +58,12 @@ class RecordedCall:
 
     reply: Reply | None = None
     error: str | None = None
+    is_free: bool = False
+    """Whether it failed before the model worked on it."""
+
+    is_retried: bool = False
+    """Whether it failed, and a retry of it was a new call."""
+
     sampling: dict[str, Any] = field(default_factory=dict)
     dropped: dict[str, int] = field(default_factory=dict)
     """Counts of the parts of the request that the model's API cannot represent, by kind."""
@@ -96,16 +102,17 @@ class RecordedCall:
         if (cleaned := write_finite_json(self.hide_secrets(written))) != written:
             answer = from_json(cleaned)
             if reply is not None:
-                message = self.hide_secrets(reply.message.to_json_bytes())
+                message = write_finite_json(self.hide_secrets(to_json(reply.message.to_dict())))
                 reply = reply._replace(message=Message.from_json(message))
         self.status, self.answer, self.reply = status, answer, reply
         self.latency_s = self.elapsed_s
         self.done.set()
 
-    def fail(self, error: str, *, status: int | None = None) -> None:
+    def fail(self, error: str, *, status: int | None = None, is_free: bool = False) -> None:
         """Record the reason for a missing or incomplete answer. The first one counts."""
         if not self.done.is_set():
             self.status = status
+            self.is_free = is_free and self.first_byte_s is None
             self.error = self.hide_secrets(error.encode()).decode("utf-8", "replace")
             self.latency_s = self.elapsed_s
             self.done.set()

@@ -1,5 +1,6 @@
 """The trajectory of a session, built from its recorded calls."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -14,7 +15,7 @@ from .recorded_call import RecordedCall
 from .replay import mark_call
 from .request_parts import write_difference, write_finite_json
 
-# Of calls that no tokens are paid for: repeated answers, counts and errors.
+# Of calls that no tokens are paid for: repeated answers, counts and refused requests.
 _FREE = Usage(input_tokens=0, output_tokens=0, cost_usd=0.0)
 
 
@@ -220,14 +221,16 @@ def _build_model_call(
         "message_index": message_index,
         "wire": wire,
     }
-    if call.dropped:
-        fields["lost"] = call.dropped
     base = ModelCall() if call.reply is None else call.reply.call
     if call.purpose == "retry":
         # Tokens and usage are those of the first call, and count once.
         base = ModelCall(model=base.model, finish_reason=base.finish_reason, usage=_FREE)
-    elif call.purpose == "count_tokens" or (call.status is not None and call.status >= 400):
+    elif call.purpose == "count_tokens" or call.is_free:
         fields["usage"] = _FREE
+    if call.dropped:
+        # By the reader of the request, and by the writer of the one to the model.
+        also = (base.__pydantic_extra__ or {}).get("lost")
+        fields["lost"] = dict(Counter(call.dropped) | Counter(also))
     if call.sampling:
         sampling = to_json({**base.sampling, **call.sampling})
         fields["sampling"] = from_json(write_finite_json(sampling))

@@ -1,6 +1,7 @@
 """Passes calls on to a model with the agent's own API, and reads the answer on its way."""
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -11,7 +12,7 @@ from aiohttp import web
 from pydantic_core import from_json, to_json
 
 from assay.errors import AssayError, EndpointError, WireError
-from assay.formats import EventReader, StreamEvent
+from assay.formats import EventReader, StreamEvent, make_storable
 from assay.providers import Client, RequestTemplate, parse_retry_after
 from assay.types import describe_error
 
@@ -23,6 +24,8 @@ from .upstream import Upstream
 _MAX_ANSWER_BYTES = 64 * 1024 * 1024
 _MAX_ERROR_BYTES = 64 * 1024
 _CONNECT_TIMEOUT_S = 30.0
+# Of connections by which no request was sent.
+_CONNECT_ERRORS = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 # Headers of an answer that clients read. Cookies and the like stay here.
 _PASSED_HEADERS = ("retry-after", "retry-after-ms", "x-should-retry", "request-id", "x-request-id")
 _PASSED_PREFIXES = ("x-ratelimit-", "anthropic-ratelimit-")
@@ -159,10 +162,15 @@ class Relay:
                     received = await _read_limited(response, _MAX_ERROR_BYTES)
                     raise _build_refusal(response, received, template)
                 yield response
+        except CallRefused as refused:
+            refused.is_free = status != 200
+            raise
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             if status is None:
                 client.record_request(latency_s=time.perf_counter() - started, status=None)
-            raise _build_connection_refusal(error) from None
+            refusal = _build_connection_refusal(error)
+            refusal.is_free = status is None and isinstance(error, _CONNECT_ERRORS)
+            raise refusal from None
         finally:
             client.limiter.release()
 
@@ -298,13 +306,28 @@ async def receive_answer(
     response: aiohttp.ClientResponse, limit: int = _MAX_ANSWER_BYTES
 ) -> dict[str, Any]:
     """Return the whole answer of the model. Raises `CallRefused` if it is too large or invalid."""
+    data = await _read_limited(response, limit)
     try:
-        answer = from_json(await _read_limited(response, limit))
+        answer = from_json(data)
     except ValueError:
-        answer = None
+        answer = parse_surrogates(data)
     if not isinstance(answer, dict):
         raise CallRefused(502, "the answer of the model is not a JSON object")
     return answer
+
+
+def parse_surrogates(raw: bytes) -> Any:
+    """Parse JSON with half characters, replaced; None for other faults.
+
+    Agents in JavaScript write them where they cut the output of a tool inside an emoji, and servers
+    where the limit of tokens cuts the answer of a model.
+    """
+    if b"\\ud" not in raw.lower():
+        return None
+    try:
+        return make_storable(json.loads(raw))
+    except (ValueError, RecursionError):
+        return None
 
 
 def check_answer_size(response: aiohttp.ClientResponse, limit: int = _MAX_ANSWER_BYTES) -> None:

@@ -20,6 +20,8 @@ from assay.formats import (
     build_translation_error,
     normalize_finish_reason,
     to_anthropic,
+    to_bedrock,
+    to_gemini,
     to_openai_chat,
     to_openai_responses,
 )
@@ -59,6 +61,8 @@ _WRITERS: dict[str, Callable[[Sequence[Message]], Converted[Any]]] = {
     "openai": to_openai_chat,
     "openai-responses": to_openai_responses,
     "anthropic": to_anthropic,
+    "bedrock": to_bedrock,
+    "gemini": to_gemini,
 }
 
 
@@ -232,10 +236,12 @@ def _refuse_faults() -> Iterator[None]:
             status = 401 if isinstance(error, AccessDenied) else 502 if error.retryable else 400
         elif not 400 <= status < 600:
             status = 502  # such as a redirect, which is not the agent's fault
-        after = error.retry_after_s
-        raise CallRefused(
-            status, error.message, code="upstream_error", retry_after_s=after
-        ) from None
+        refused = CallRefused(
+            status, error.message, code="upstream_error", retry_after_s=error.retry_after_s
+        )
+        # Without a status, it may have come too late, or been lost on its way.
+        refused.is_free = error.status != 200 and not (error.status is None and error.retryable)
+        raise refused from None
     except ConfigError as error:
         raise CallRefused(400, error.message) from None
     except WireError as error:

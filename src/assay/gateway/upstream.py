@@ -147,7 +147,9 @@ class Upstream:
         if endpoint.seed is not None and "seed" in named:
             found["seed"] = endpoint.seed
         if endpoint.reasoning_effort is not None and dialect.protocol == "openai-responses":
-            found["reasoning"] = {**(body.get("reasoning") or {}), "effort": found.pop("reasoning")}
+            given = body.get("reasoning")
+            others = given if isinstance(given, Mapping) else {}
+            found["reasoning"] = {**others, "effort": found.pop("reasoning")}
         return {**found, **endpoint.extra_params}
 
     def read_sampling(self, body: Mapping[str, Any]) -> dict[str, Any]:

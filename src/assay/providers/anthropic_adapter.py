@@ -17,7 +17,7 @@ from .adapter import (
 from .attempt_errors import AttemptError, ErrorKind
 from .call_arguments import add_raw_arguments, split_arguments
 from .http import HttpEndpoint, encode_json_body
-from .prices import Price, add_cost
+from .prices import Price, add_cost, choose_price
 from .reply import Reply
 from .token_counts import count_separate_cache
 
@@ -32,6 +32,7 @@ class AnthropicAdapter:
     def __init__(self, endpoint: Endpoint, http: HttpEndpoint, price: Price | None) -> None:
         self._http = http
         self._price = price
+        self._endpoint = endpoint
         self._model = endpoint.model
         self._where = f"{endpoint.provider}:{endpoint.model}"
         if endpoint.reasoning_effort is not None:
@@ -121,10 +122,14 @@ class AnthropicAdapter:
             read=usage.get("cache_read_input_tokens"),
             written=usage.get("cache_creation_input_tokens"),
         )
-        creation = usage.get("cache_creation")
-        # The one-hour cache has a higher price, which the table lacks: the cost is then unknown.
+        creation, tools = usage.get("cache_creation"), usage.get("server_tool_use")
+        # The one-hour cache has a higher price, and searches have one of their own, which the table
+        # lacks: the cost is then unknown.
         hour_long = isinstance(creation, dict) and creation.get("ephemeral_1h_input_tokens")
-        return known if hour_long else add_cost(known, self._price, cache_writes=written)
+        if hour_long or (isinstance(tools, dict) and tools.get("web_search_requests")):
+            return known
+        price = choose_price(self._price, self._endpoint, usage.get("service_tier"))
+        return add_cost(known, price, cache_writes=written)
 
 
 def _read_anthropic_message(blocks: list[Any]) -> Message:

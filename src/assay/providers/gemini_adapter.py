@@ -158,7 +158,7 @@ class GeminiAdapter:
             "sampling": sampling,
             "model": answer.get("modelVersion") or self._model,
             "finish_reason": _find_gemini_finish(candidate.get("finishReason"), message),
-            "usage": self._read_usage(answer.get("usageMetadata")),
+            "usage": self._read_usage(answer.get("usageMetadata"), candidate),
         }
         if isinstance(candidate.get("finishMessage"), str):
             # Why a candidate is empty, such as the text of a call that could not be parsed.
@@ -169,7 +169,7 @@ class GeminiAdapter:
             fields |= read_logprobs(choice, None if ids is None else len(ids))
         return attempt.build_call(fields)
 
-    def _read_usage(self, usage: Any) -> Usage | None:
+    def _read_usage(self, usage: Any, candidate: Mapping[str, Any]) -> Usage | None:
         if not isinstance(usage, dict) or usage.get("promptTokenCount") is None:
             return None
         # Zeros are left out of the answer. Thoughts and the prompts of built-in tools are counted
@@ -182,12 +182,12 @@ class GeminiAdapter:
             "reasoning_tokens": thoughts,
         }
         known = drop_absurd_counts(Usage.model_validate(fields))
-        # Audio has a price of its own, which the table lacks: the cost is then unknown.
-        return (
-            known
-            if "AUDIO" in str(usage.get("promptTokensDetails"))
-            else add_cost(known, self._price)
-        )
+        # Audio and searches have prices of their own, which the table lacks: the cost is unknown.
+        grounding = candidate.get("groundingMetadata")
+        searched = isinstance(grounding, dict) and grounding.get("webSearchQueries")
+        if searched or "AUDIO" in str(usage.get("promptTokensDetails")):
+            return known
+        return add_cost(known, self._price)
 
 
 def _build_thinking_config(endpoint: Endpoint) -> dict[str, Any] | None:

@@ -17,7 +17,7 @@ from .adapter import (
 )
 from .attempt_errors import AttemptError, ErrorKind
 from .http import HttpEndpoint, encode_json_body
-from .prices import Price
+from .prices import Price, choose_price
 from .reply import Reply
 from .token_counts import completion_ids, prompt_ids, read_logprobs, read_openai_usage
 
@@ -36,6 +36,7 @@ class OpenAIAdapter:
     def __init__(self, endpoint: Endpoint, http: HttpEndpoint, price: Price | None) -> None:
         self._http = http
         self._price = price
+        self._endpoint = endpoint
         self._model = endpoint.model
         self._where = f"{endpoint.provider}:{endpoint.model}"
         self._sampling = collect_sampling(endpoint)
@@ -102,11 +103,12 @@ class OpenAIAdapter:
         sampling = self._sampling
         if attempt.seed is not None:
             sampling = {**sampling, "seed": attempt.seed}
+        price = choose_price(self._price, self._endpoint, answer.get("service_tier"))
         fields: dict[str, Any] = {
             "sampling": sampling,
             "model": answer.get("model") or self._model,
             "finish_reason": choice.get("finish_reason"),
-            "usage": read_openai_usage(answer.get("usage"), self._price),
+            "usage": read_openai_usage(answer.get("usage"), price),
         }
         # A server in a training may name the weights that it sampled with.
         if isinstance(version := answer.get("weight_version"), str):

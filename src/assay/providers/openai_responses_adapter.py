@@ -16,7 +16,7 @@ from .adapter import (
 )
 from .attempt_errors import AttemptError, ErrorKind
 from .http import HttpEndpoint, encode_json_body
-from .prices import Price
+from .prices import Price, choose_price
 from .reply import Reply
 from .token_counts import read_openai_usage
 
@@ -26,6 +26,9 @@ _REASONING_PREFIXES = ("o1", "o3", "o4", "gpt-5")
 _UNSUPPORTED_SETTINGS = ("stop", "seed", "thinking")
 # They would replace the conversation that is sent, or defer the answer.
 _STATE_PARAMS = ("input", "previous_response_id", "conversation", "background")
+_PAID_CALLS = (
+    *("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call"),
+)
 _FINISH_REASONS = {"max_output_tokens": "length", "content_filter": "content_filter"}
 _ERROR_KINDS = {
     "server_error": ErrorKind.OVERLOADED,
@@ -40,6 +43,7 @@ class OpenAIResponsesAdapter:
     def __init__(self, endpoint: Endpoint, http: HttpEndpoint, price: Price | None) -> None:
         self._http = http
         self._price = price
+        self._endpoint = endpoint
         self._model = endpoint.model
         self._where = f"{endpoint.provider}:{endpoint.model}"
         self._sampling = collect_sampling(endpoint)
@@ -114,11 +118,15 @@ class OpenAIResponsesAdapter:
     def _build_call(
         self, answer: Mapping[str, Any], message: Message, attempt: Attempt
     ) -> ModelCall:
+        price = choose_price(self._price, self._endpoint, answer.get("service_tier"))
+        items = (item for item in answer["output"] if isinstance(item, dict))
+        if any(item.get("type") in _PAID_CALLS for item in items):
+            price = None  # such calls have a price of their own, which the table lacks
         fields: dict[str, Any] = {
             "sampling": self._sampling,
             "model": answer.get("model") or self._model,
             "finish_reason": _find_finish_reason(answer, message),
-            "usage": read_openai_usage(answer.get("usage"), self._price, names=("input", "output")),
+            "usage": read_openai_usage(answer.get("usage"), price, names=("input", "output")),
         }
         return attempt.build_call(fields)
 

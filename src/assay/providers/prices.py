@@ -14,6 +14,7 @@ from .provider_table import find_provider
 _TOKENS_PER_UNIT = 1_000_000
 # Other service tiers have other prices, which the table lacks.
 _PLAIN_TIERS = (None, "auto", "default", "standard", "standard_only")
+_OTHER_TIERS = ("batch", "flex", "priority", "scale")
 
 Dollars = Annotated[FiniteFloat, Field(ge=0)]
 
@@ -62,6 +63,12 @@ def add_cost(usage: Usage, price: Price | None, *, cache_writes: int = 0) -> Usa
     if price is None:
         return usage
     return usage.model_copy(update={"cost_usd": price.cost_usd(usage, cache_writes=cache_writes)})
+
+
+def choose_price(price: Price | None, endpoint: Endpoint, tier: object) -> Price | None:
+    """Return the price of an answer: None if an agent's request got another service tier."""
+    is_other = tier in _OTHER_TIERS and tier != endpoint.extra_params.get("service_tier")
+    return None if is_other else price
 
 
 FREE_PRICE = Price.model_construct(input=0.0, output=0.0, cached_input=0.0)
@@ -121,4 +128,5 @@ def find_price(endpoint: Endpoint, own: Path | None = None) -> Price | None:
     elsewhere = endpoint.api_base is not None and endpoint.api_base.rstrip("/") != usual
     if elsewhere or endpoint.extra_params.get("service_tier") not in _PLAIN_TIERS:
         return None
-    return load_shipped_prices().models.get(name)
+    # The models of OpenAI have the same price in both of its APIs.
+    return load_shipped_prices().models.get(name.replace("openai-responses:", "openai:", 1))

@@ -1,7 +1,6 @@
 """Token ids, logprobs and token counts in the answers of servers."""
 
 from collections.abc import Mapping
-from math import isfinite
 from typing import Any
 
 from assay.types import Usage, validate
@@ -11,6 +10,7 @@ from .prices import Price, add_cost
 _ID_PREFIX = "token_id:"
 # Larger integers are not exact in JSON, and no call has as many tokens.
 _MAX_TOKEN_COUNT = 2**53
+_MAX_LOGPROB = 1e300
 _COUNT_FIELDS = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
 
 
@@ -96,7 +96,8 @@ def read_logprobs(choice: Mapping[str, Any], ids: int | None) -> dict[str, Any]:
     if entries is None:
         return {}
     values = [entry.get("logprob") for entry in entries]
-    if any(not isinstance(value, int | float) or not isfinite(value) for value in values):
+    # Compared, not `isfinite`: a server may send an integer that is larger than any float.
+    if any(not isinstance(value, int | float) or not abs(value) < _MAX_LOGPROB for value in values):
         return {"logprobs_left_out": "not all are finite numbers"}
     if ids is not None and len(values) != ids:
         return {"logprobs_left_out": f"{len(values)} for {ids} token ids"}

@@ -24,15 +24,15 @@ _WRITABLE_PARAMETERS = frozenset(
     add_generation_prompt additionalmodelrequestfields best_of cache_prompt
     chat_template_kwargs context continue_final_message device do_sample dtype echo
     enable_thinking frequency_penalty generationconfig guardrailconfig guided_choice
-    guided_grammar guided_json guided_regex ignore_eos include_stop_str_in_output
+    guided_grammar guided_json guided_regex ignore_eos include include_stop_str_in_output
     inferenceconfig keep_alive length_penalty logit_bias logprobs max_completion_tokens
-    max_new_tokens min_p min_tokens modalities n num_beams num_ctx num_predict
+    max_new_tokens min_p min_tokens modalities n num_beams num_ctx num_predict output_config
     parallel_tool_calls prediction presence_penalty prompt_logprobs reasoning
     reasoning_effort repeat_penalty repetition_penalty response_format return_token_ids
     return_tokens_as_token_ids safetysettings seed service_tier skip_special_tokens slots
-    spaces_between_special_tokens stop stop_token_ids stream_options strict temperature
+    spaces_between_special_tokens stop stop_token_ids stream_options strict temperature text
     threads tool_calls tool_choice tool_format toolconfig top_a top_k top_logprobs top_p
-    truncate_prompt_tokens typical_p use_beam_search verbosity
+    truncate_prompt_tokens truncation typical_p use_beam_search verbosity
     """.split()
 )
 _SENSITIVE_FIELDS = frozenset(
