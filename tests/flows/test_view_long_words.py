@@ -22,7 +22,7 @@ from assay.web import ViewServer, write_static_report
 from make import answered, asked
 from page_requests import ask_json
 from recorded_pages import record_run
-from recorded_work import record_training
+from recorded_work import record_sessions, record_training, session
 from view_fixtures import WatchedPage
 
 WORD = "/" + "w" * 150
@@ -96,3 +96,24 @@ def test_no_page_is_scrolled_sideways(
             wide[address] = page.evaluate("document.documentElement.scrollWidth")
 
     assert [address for address, width in wide.items() if width > 360] == []
+
+
+def test_titles_of_sessions_keep_their_words_beside_many_columns(
+    tmp_path: Path, watched: WatchedPage
+) -> None:
+    page = watched.page
+    page.set_viewport_size({"width": 800, "height": 800})
+    given = session(0, title="Consecutive messages of one user")
+    call = ToolCall(id="call_1", name="search_every_document_of_us", arguments={})
+    failed = Message(role="tool", content="denied", tool_call_id="call_1", details={"exit_code": 1})
+    turns = [Message(role="assistant", content=None, tool_calls=[call]), failed]
+    trajectory = Trajectory(messages=turns)
+    with Store.open(tmp_path / "s.db") as store, ViewServer(store) as viewer:
+        record_sessions(store, [given.model_copy(update={"trajectory": trajectory})])
+        page.goto(f"{viewer.url}sessions")
+        cell = page.locator("td.q").bounding_box()
+        outside = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+
+    assert cell is not None
+    assert cell["width"] >= 130
+    assert outside <= 0
