@@ -244,6 +244,15 @@ def test_the_command_prints_and_writes_the_labels_of_people(
     assert shown["samples"][0]["answers"][1]["label"] == found["new_label"]
 
 
+def test_a_run_is_not_compared_with_itself(viewer: ViewServer, pages: RecordedPages) -> None:
+    twice = ask_json(viewer, f"/api/compare?run={pages.repeats}&run={pages.repeats[:-1]}")
+    three = ask_json(viewer, f"/api/compare?{choose(pages)}&run={pages.baseline}")
+
+    assert [run["id"] for run in twice["runs"]] == [pages.repeats]
+    assert twice["comparisons"] == []
+    assert len(three["comparisons"]) == 1
+
+
 def test_a_tiny_p_value_is_never_shown_as_zero(tmp_path: Path) -> None:
     def graded(index: int, score: float) -> Sample:
         result = EvaluateResult(score=score, metrics={"tone": Metric(score=score)})

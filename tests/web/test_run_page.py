@@ -15,6 +15,7 @@ from assay.web.static_report import render_static_report
 from commands import call_main
 from page_requests import ask, ask_json
 from recorded_pages import RecordedPages, record_run, ticket, total
+from store_runs import scored
 
 
 def test_the_json_of_a_run_is_that_of_the_command(
@@ -38,6 +39,16 @@ def test_a_run_is_set_against_threshold_and_previous_run(
     assert found["previous"]["p_value"] > 0.05
     assert (found["failed"], found["unscored"], found["is_live"]) == (3, 0, False)
     assert "misses threshold 0.850" in ask(viewer, f"/run/{pages.changed}").body
+
+
+def test_tokens_that_no_result_recorded_are_unknown(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "s.db") as store, ViewServer(store) as viewer:
+        record_run(store, "a", [scored(0)])
+        record_run(store, "b", [scored(0), total(1, 0)])
+        none, some = ask(viewer, "/run/a").body, ask(viewer, "/run/b").body
+
+    assert "<small>tokens unknown</small>" in none
+    assert "<small>25 tokens, 1 unknown</small>" in some
 
 
 def test_a_mean_that_is_low_by_rounding_only_passes_as_in_its_test(tmp_path: Path) -> None:

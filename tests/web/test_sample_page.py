@@ -2,13 +2,15 @@
 
 import json
 import time
+from pathlib import Path
 
 import pytest
 
 from assay.store import Store
-from assay.types import Sample
+from assay.types import Sample, ToolCall, Trajectory
 from assay.web import ViewServer
-from make import asked, said
+from make import answered, asked, said
+from page_requests import ask_json
 from recorded_pages import HOSTILE_TEXTS, RecordedPages, record_run
 from recorded_samples import LONG_TURNS, REPEATS, RUN, build, png
 from sample_fixtures import SampleViewer
@@ -202,3 +204,22 @@ def test_hostile_texts_are_escaped_everywhere(
             ):
                 assert bad not in text
             assert json.dumps(HOSTILE_TEXTS[0])[1:-1] not in text
+
+
+def test_the_search_goes_past_a_result_that_arrived_late(tmp_path: Path) -> None:
+    turns = [asked("Go."), said(None, ToolCall(id="slow", name="build", arguments={}))]
+    turns += [asked("And?") if index % 2 else said("Not yet.") for index in range(120)]
+    turns += [answered("needle", "slow"), *[said(f"step {index}") for index in range(9)]]
+    turns += [said("The needle is there.")]
+    sample = Sample(id="a", prompt="Go.", trajectory=Trajectory(messages=turns))
+    with Store.open(tmp_path / "s.db") as store, ViewServer(store) as viewer:
+        record_run(store, "run", [sample])
+        (row,) = ask_json(viewer, "/api/run/run/table")["rows"]
+        address = f"/api/run/run/sample/{row['key']}?find=needle"
+        first, last = (ask_json(viewer, address + more) for more in ("", "&turn=133"))
+
+    # The result is shown with its call, which is on the first page.
+    assert first["matches"]["numbers"] == [123, 133]
+    assert first["page"]["first"] == 0
+    assert (first["matches"]["previous"], first["matches"]["next"]) == (None, 133)
+    assert (last["matches"]["previous"], last["matches"]["next"]) == (123, None)

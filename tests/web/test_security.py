@@ -160,6 +160,12 @@ def test_a_token_in_the_address_becomes_a_cookie(guarded: ViewServer) -> None:
     assert ask(guarded, "/", Cookie=cookie.partition(";")[0]).status == 200
 
 
+def test_other_parameters_of_a_similar_name_lead_nowhere(guarded: ViewServer) -> None:
+    answer = ask(guarded, "/?access_token=1", Authorization=f"Bearer {TOKEN}")
+
+    assert answer.status == 200
+
+
 @pytest.mark.parametrize("path", ["//evil.example/", "/\\evil.example/"])
 def test_a_token_never_leads_to_another_site(guarded: ViewServer, path: str) -> None:
     answer = ask(guarded, f"{path}?token={TOKEN}")

@@ -25,6 +25,12 @@ def test_a_wrong_port_is_refused(port: int) -> None:
         ViewSettings(port=port)
 
 
+@pytest.mark.parametrize("token", ["short", "п" * 20, "x" * 20 + "\n"])
+def test_a_token_that_no_browser_could_send_is_refused(token: str) -> None:
+    with pytest.raises(ConfigError, match="the token must"):
+        ViewSettings(token=token)
+
+
 def test_a_wildcard_has_an_address_to_open(page_store: Store) -> None:
     with ViewServer(page_store, ViewSettings(host="0.0.0.0", token="x" * 20)) as server:
         assert server.url.startswith("http://127.0.0.1:")

@@ -153,7 +153,8 @@ def read_comparison(store: Store, request: Request) -> CompareView:
     wanted = list(dict.fromkeys(each for each in request.query_params.getlist("run") if each))
     if len(wanted) > MAX_RUNS:
         raise ConfigError(f"at most {MAX_RUNS} runs can be compared, not {len(wanted)}")
-    runs = [find_run(store, each) for each in wanted]
+    # A prefix, or `latest`, may name a run that is given by its id as well.
+    runs = list({run.id: run for run in (find_run(store, each) for each in wanted)}.values())
     if read_parameter(request, "order") == "oldest":
         runs.sort(key=lambda run: run.spec.created_at)
     if len(runs) < 2:

@@ -290,7 +290,7 @@ def read_sample(store: Store, request: Request) -> SampleView:
         conversations=tuple(each.node for each in conversations),
         more_conversations=more,
         page=page,
-        matches=_describe_matches(find, matches, page) if find else None,
+        matches=_describe_matches(find, matches, transcript, page) if find else None,
         row=_show_field(_to_text(sample.input or None), "row"),
         metadata=_show_field(_to_text(_leave_out_subagents(sample.metadata) or None), "metadata"),
         human=read_label(run, key, find_author()),
@@ -346,11 +346,14 @@ def _choose_first(transcript: TranscriptView, matches: list[int], request: Reque
     return 0 if turn < 40 else turn - 3
 
 
-def _describe_matches(find: str, matches: list[int], page: TurnsPage) -> SearchMatches:
-    shown = [turn.number for turn in page.turns]
-    low, high = (shown[0], shown[-1]) if shown else (0, 0)
-    before = [number for number in matches if number < low]
-    after = [number for number in matches if number > high and page.next is not None]
+def _describe_matches(
+    find: str, matches: list[int], transcript: TranscriptView, page: TurnsPage
+) -> SearchMatches:
+    # By their turns: the result of a call belongs to its turn, however late it arrived.
+    places = [(transcript.find_turn(number) or 0, number) for number in matches]
+    end = page.first + len(page.turns)
+    before = [number for turn, number in places if turn < page.first]
+    after = [number for turn, number in places if turn >= end]
     return SearchMatches(
         text=find,
         count=len(matches),

@@ -112,10 +112,10 @@ class SecurityMiddleware:
         """Keep a token of the address in a cookie, and out of history and bookmarks."""
         rules = self._rules
         query = scope["query_string"].decode("latin-1")
-        if rules.access_token is None or f"{_TOKEN_PARAMETER}=" not in query:
-            return None
         values = parse_qsl(query, keep_blank_values=True)
         left = [(name, value) for name, value in values if name != _TOKEN_PARAMETER]
+        if rules.access_token is None or left == values:
+            return None
         # `//evil.example` would be another site.
         path = "/" + scope["raw_path"].decode("latin-1").split("?")[0].lstrip("/\\")
         response = RedirectResponse(path + (f"?{urlencode(left)}" if left else ""), 303)

@@ -46,6 +46,12 @@ class ViewSettings:
             raise ConfigError(f"a viewer on {self.host} can be reached by others and needs a token")
         if self.token is not None and len(self.token) < 16:
             raise ConfigError("the token must have at least 16 characters")
+        if self.token is not None and not (self.token.isascii() and self.token.isprintable()):
+            # Cookies and headers take no others.
+            raise ConfigError(
+                "the token must consist of printable ASCII characters",
+                hint="assay generates one when none is given",
+            )
 
 
 class ViewServer:

@@ -2,12 +2,19 @@
 // fetched again, and the elements with the same ids are replaced.
 
 const SHORTEST_MS = 1000;
+const REOPEN_MS = 5000;
 const watched = document.querySelector("[data-live]");
 
+/** Return whether the page is up to date, as far as it can be. */
 async function refresh() {
-  const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
-  if (!answer.ok) return;
+  const address = location.href;
+  const answer = await fetch(address, { headers: { Accept: "text/html" } });
+  // The run was deleted: its page shows that it does not exist.
+  if (answer.status === 404) location.reload();
+  if (!answer.ok) return true;
   const next = new DOMParser().parseFromString(await answer.text(), "text/html");
+  // Another page, order or filter of the table has been chosen meanwhile.
+  if (location.href !== address) return false;
   for (const id of ["figures", "runs", "samples"]) {
     const old = document.getElementById(id);
     const fresh = next.getElementById(id);
@@ -16,6 +23,7 @@ async function refresh() {
     old.replaceWith(fresh);
   }
   document.dispatchEvent(new CustomEvent("assay:changed"));
+  return true;
 }
 
 function isTyping() {
@@ -48,8 +56,9 @@ function watch(address) {
     if (busy) return schedule();
     busy = true;
     const started = performance.now();
+    let isFresh = true;
     try {
-      await refresh();
+      isFresh = await refresh();
     } catch {
       // The server may be gone; the stream reconnects when it is back.
     }
@@ -57,6 +66,7 @@ function watch(address) {
     // A page that takes long to build is asked for less often.
     earliest = now + SHORTEST_MS + 4 * (now - started);
     busy = false;
+    if (!isFresh) schedule();
   }
 
   function schedule() {
@@ -71,6 +81,13 @@ function watch(address) {
       ended = true;
       close();
       schedule();
+    });
+    stream.addEventListener("error", ({ target }) => {
+      if (target.readyState !== EventSource.CLOSED) return;
+      // Refused, which browsers do not repeat: the run was deleted, or too many pages are open.
+      close();
+      schedule();
+      setTimeout(() => document.hidden || open(), REOPEN_MS);
     });
   }
 

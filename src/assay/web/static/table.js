@@ -8,19 +8,22 @@ function tableAddress(href) {
   return url;
 }
 
+let swaps = 0;
+
 async function swap(href, { push = true, select = false } = {}) {
-  const section = document.getElementById("samples");
-  if (!section) return location.assign(href);
-  section.setAttribute("aria-busy", "true");
-  let answer;
+  const own = ++swaps;
+  document.getElementById("samples")?.setAttribute("aria-busy", "true");
+  let text = "";
   try {
-    answer = await fetch(tableAddress(href));
-  } catch {
-    return location.assign(href);
-  }
-  if (!answer.ok) return location.assign(href);
-  const next = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("samples");
-  if (!next) return location.assign(href);
+    const answer = await fetch(tableAddress(href));
+    if (answer.ok) text = await answer.text();
+  } catch { /* the page itself shows the problem */ }
+  // What was chosen last is shown, whichever answer arrives first.
+  if (own !== swaps) return;
+  const next = new DOMParser().parseFromString(text, "text/html").getElementById("samples");
+  // Looked up now: a live update may have replaced the section meanwhile.
+  const section = document.getElementById("samples");
+  if (!next || !section) return location.assign(href);
   section.replaceWith(next);
   if (push) history.pushState(null, "", href);
   count();
@@ -32,11 +35,13 @@ async function swap(href, { push = true, select = false } = {}) {
 async function count() {
   const place = document.querySelector("[data-count]");
   if (!place) return;
-  const answer = await fetch(place.dataset.count);
+  const address = place.dataset.count;
+  // Once: another update may call this before the answer arrives.
+  place.removeAttribute("data-count");
+  const answer = await fetch(address);
   if (!answer.ok) return;
   const { matched } = await answer.json();
   place.textContent = `${matched.toLocaleString("en-US")} ${place.textContent}`;
-  place.removeAttribute("data-count");
 }
 
 document.addEventListener("click", (event) => {
