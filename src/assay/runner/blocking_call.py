@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 
 ResultT = TypeVar("ResultT")
 
+_SIGNAL_CHECK_S = 0.2
+
 
 def run_blocking(work: Coroutine[Any, Any, ResultT], *, thread_name: str) -> ResultT:
     """Run `work` in an event loop of its own, and return its result.
@@ -44,6 +46,9 @@ def run_blocking(work: Coroutine[Any, Any, ResultT], *, thread_name: str) -> Res
     with raise_on_ctrl_c():
         try:
             thread.start()
+            # Not for ever at once: a signal that another thread receives does not wake this one.
+            while not result.done():
+                wait([result], timeout=_SIGNAL_CHECK_S)
             return result.result()
         except KeyboardInterrupt:
             # Raised here, in the main thread; the work would not notice.
