@@ -308,6 +308,28 @@ def test_a_method_of_a_unittest_class_is_refused(tmp_path: Path) -> None:
     assert "an evaluation cannot be a method of a unittest.TestCase" in session.output
 
 
+def test_a_decorator_that_would_be_ignored_is_refused(tmp_path: Path) -> None:
+    below = """
+        from unittest.mock import patch
+
+        ANSWERS = {"?": 0.0}
+
+        @evaluation_test([{"question": "?"}])
+        @patch.dict(ANSWERS, {"?": 1.0})
+        def test_it(question):
+            return ANSWERS[question]
+        """
+    first, second = [line for line in below.splitlines() if line.strip().startswith("@")]
+    write_tests(tmp_path, below)
+    assert scores(call_pytest(tmp_path)) == {"test_it": 1.0}
+
+    write_tests(tmp_path, below.replace(f"{first}\n{second}", f"{second}\n{first}"))
+    session = call_pytest(tmp_path)
+
+    assert session.status == pytest.ExitCode.USAGE_ERROR
+    assert "test_it: a decorator above @evaluation_test has no effect" in session.output
+
+
 @pytest.mark.skipif(importlib.util.find_spec("xdist") is None, reason="needs pytest-xdist")
 def test_a_worker_that_dies_takes_no_other_test_with_it(tmp_path: Path) -> None:
     write_tests(

@@ -1,6 +1,9 @@
 """Judging several results in one call: lists in, a list of the same length out."""
 
+import os
+import signal
 from collections.abc import Callable, Sequence
+from threading import Event
 from typing import Any
 
 import pytest
@@ -52,6 +55,23 @@ def test_each_group_is_one_call_with_lists() -> None:
 
     assert sorted(calls, key=str) == [(1, ["c"]), (2, ["a", "b"])]
     assert [said(found, member) for each in groups for member in each] == [0.5, 0.5, 0.5]
+
+
+def test_ctrl_c_does_not_wait_for_a_call_that_blocks() -> None:
+    release, ended = Event(), list[bool]()
+
+    def judge(ground_truth: list[str]) -> list[float]:
+        release.wait(0.2)  # until the main thread waits for this call
+        os.kill(os.getpid(), signal.SIGINT)
+        ended.append(release.wait(5))
+        return [1.0]
+
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            judged(judge, group("a"))
+        assert not ended
+    finally:
+        release.set()
 
 
 def test_an_async_function_is_awaited() -> None:

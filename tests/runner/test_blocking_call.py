@@ -148,3 +148,25 @@ def test_a_thread_has_no_handler_to_replace() -> None:
     thread.join()
 
     assert results == [7]
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="needs signal masks")
+def test_ctrl_c_that_another_thread_receives_cancels_the_work() -> None:
+    ended: list[bool] = []
+
+    async def work() -> None:
+        # The main thread blocks the signal, so that the system hands it to this one.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        await asyncio.sleep(0.1)  # until the main thread waits
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.sleep(5)
+        ended.append(True)
+
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            call_in_asyncio_run(lambda: run_blocking(work(), thread_name="work"))
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    assert not ended

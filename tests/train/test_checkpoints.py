@@ -1,5 +1,6 @@
 """Checkpoints: whole or not there, whatever happens while one is written."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,17 @@ def test_only_the_newest_are_kept(tmp_path: Path) -> None:
 
     assert checkpoints.steps() == [10, 11]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step-000010", "step-000011"]
+
+
+def test_a_copy_under_another_name_is_no_checkpoint(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, keep=1)
+    checkpoints.save(TrainingProgress(step=1), tensors(1))
+    shutil.copytree(tmp_path / "step-000001", tmp_path / "step-000001-best")
+
+    checkpoints.save(TrainingProgress(step=2), tensors(2))
+
+    assert checkpoints.steps() == [2]
+    assert (tmp_path / "step-000001-best").exists()
 
 
 @pytest.mark.parametrize("place", ["torch.save", "pathlib.Path.rename", "os.fsync"])

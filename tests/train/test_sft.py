@@ -294,6 +294,10 @@ def test_the_order_of_random_numbers_outside_is_left_alone(tmp_path: Path) -> No
 
 
 WRONG: dict[str, tuple[Callable[[Path], dict[str, Any]], str]] = {
+    "warm-up as long as all epochs": (
+        lambda folder: {"num_steps": None, "warmup_steps": 10},
+        "10 warm-up steps leave none of 2 steps to train in",
+    ),
     "no samples": (lambda folder: {"data": []}, "none is left to learn from"),
     "a template that is not there": (
         lambda folder: {"chat_template": folder / "none"},

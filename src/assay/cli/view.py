@@ -140,6 +140,7 @@ def _serve(store: Store, args: Namespace, stop: threading.Event) -> None:
         if not args.no_open and has_browser():
             # In a thread: starting a browser can take seconds.
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
-        # In short waits: a signal that arrives just before a wait does not end it.
+        # In short waits: a signal that another thread receives, or that arrives just before the
+        # wait, does not end it.
         while not stop.wait(_SIGNAL_POLL_S):
             pass

@@ -3,10 +3,11 @@
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 from assay.errors import ScorerFault
+from assay.providers import CallThreads
 from assay.scorers import read_outcome
 from assay.types import EvaluateResult, Sample
 
@@ -79,14 +80,21 @@ def judge_groups(
     """
     if inspect.iscoroutinefunction(function.function):
         return asyncio.run(judge_groups_in_loop(function, groups, concurrency=concurrency))
-    with ThreadPoolExecutor(min(_MAX_BATCH_THREADS, concurrency)) as threads:
-        try:
-            returned = list(threads.map(lambda group: _call_with_group(function, group), groups))
-        except BaseException:
-            # Ctrl-C must not wait for calls that are still queued.
-            threads.shutdown(wait=False, cancel_futures=True)
-            raise
+    most = min(_MAX_BATCH_THREADS, concurrency)
+    returned = asyncio.run(_call_in_threads(function, groups, most))
     return _collect_results(function, groups, returned)
+
+
+async def _call_in_threads(
+    function: UserFunction, groups: Sequence[list[GroupMember]], most: int
+) -> list[object]:
+    # Not in an executor: Ctrl-C, and the exit of the process, would wait for a call that blocks.
+    threads = CallThreads(most, role="scorer")
+    try:
+        calls = (threads.run(partial(_call_with_group, function, group)) for group in groups)
+        return await asyncio.gather(*calls)
+    finally:
+        threads.close()
 
 
 async def judge_groups_in_loop(

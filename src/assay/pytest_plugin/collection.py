@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from .decorator import ENDPOINT_ARGUMENT, EvalOptions
+from .decorator import ENDPOINT_ARGUMENT, EvalOptions, eval_options_of
 
 _SCOPES = ("function", "class", "module", "package", "session")
 _VARIADIC = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
@@ -111,4 +111,12 @@ def check_item(item: "pytest.Item") -> None:
         raise pytest.UsageError(
             f"{item.nodeid}: an evaluation cannot be a method of a unittest.TestCase; "
             "make it a function or a method of a plain class"
+        )
+    function = getattr(item, "function", None)
+    options = eval_options_of(function)
+    # `functools.wraps` copies the options to the wrapper, which the evaluation would not call.
+    if options is not None and options.function is not function:
+        raise pytest.UsageError(
+            f"{item.nodeid}: a decorator above @evaluation_test has no effect; use a fixture, or "
+            "put it below"
         )

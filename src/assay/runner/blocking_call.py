@@ -11,9 +11,7 @@ from typing import Any, TypeVar
 
 ResultT = TypeVar("ResultT")
 
-# A Ctrl-C that arrives just before the main thread starts to wait does not wake it: Python's locks
-# notice signals only while they wait.
-_INTERRUPT_POLL_S = 0.1
+_SIGNAL_CHECK_S = 0.2
 
 
 def run_blocking(work: Coroutine[Any, Any, ResultT], *, thread_name: str) -> ResultT:
@@ -48,8 +46,10 @@ def run_blocking(work: Coroutine[Any, Any, ResultT], *, thread_name: str) -> Res
     with raise_on_ctrl_c():
         try:
             thread.start()
+            # In short waits: a signal that another thread receives, or that arrives just before
+            # the wait, does not end it.
             while not result.done():
-                wait([result], timeout=_INTERRUPT_POLL_S)
+                wait([result], timeout=_SIGNAL_CHECK_S)
             return result.result()
         except KeyboardInterrupt:
             # Raised here, in the main thread; the work would not notice.

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 _STATE, _TENSORS = "state.json", "tensors.pt"
 _UNFINISHED = ".unfinished-"
+_CHECKPOINT_NAME = re.compile(r"step-([0-9]{6,})")
 
 
 class TrainingProgress(BaseModel):
@@ -41,7 +43,9 @@ class Checkpoints:
     def steps(self) -> list[int]:
         """Return the steps that have a complete checkpoint."""
         found = (path.parent.name for path in self.folder.glob(f"step-*/{_STATE}"))
-        return sorted(int(name.removeprefix("step-")) for name in found)
+        # Not every such folder: a copy that someone keeps may be called `step-000010-best`.
+        numbers = (_CHECKPOINT_NAME.fullmatch(name) for name in found)
+        return sorted(int(match[1]) for match in numbers if match)
 
     def save(self, progressed: TrainingProgress, tensors: dict[str, Any]) -> Path:
         """Write a checkpoint durably, then remove the oldest beyond `keep`."""

@@ -198,6 +198,13 @@ class _SFTTraining:
             for epoch in range(config.epochs)
         )
         self._last = config.num_steps or sum(len(list(order)) for order in orders)
+        # Where `num_steps` is given, the configuration has refused this.
+        if config.warmup_steps >= self._last:
+            raise ConfigError(
+                f"{config.warmup_steps} warm-up steps leave none of {self._last} steps to train in",
+                where="sft_train()",
+                hint="lower warmup_steps, or train for more epochs",
+            )
 
     def run(self, *, resume: bool, watch: SFTWatch | None) -> SFTResult:
         saved, steps = self._checkpoints.steps(), list[SFTStep]()
