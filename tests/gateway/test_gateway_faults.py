@@ -207,6 +207,16 @@ def test_the_key_of_the_model_reaches_no_agent_in_an_odd_spelling_or_a_stream(st
     assert "bad key [redacted]" in asyncio.run(scenario())
 
 
+def test_a_short_key_is_redacted_in_the_conversation() -> None:
+    async def scenario() -> Trajectory:
+        async with serve(api_key="sk-7x") as (_, _, session):
+            body = {"messages": [{"role": "user", "content": "is it sk-7x?"}]}
+            await post(f"{session.base_url}/chat/completions", body, key=session.key)
+            return await session.seal()
+
+    assert "sk-7x" not in asyncio.run(scenario()).to_json_bytes().decode()
+
+
 @pytest.mark.parametrize("key", ["none", "EMPTY", "ollama", "not-needed"])
 def test_a_word_as_the_key_of_an_open_server_stays_in_the_conversation(key: str) -> None:
     async def scenario() -> Trajectory:

@@ -41,9 +41,22 @@ _SAMPLING_NAMES = frozenset(
     | {"stop", "stop_sequences", "seed", "reasoning_effort", "parallel_tool_calls"}
     | {"presence_penalty", "frequency_penalty", "logprobs", "top_logprobs", "return_token_ids"}
 )
-# Shorter ones, such as `none` and `EMPTY`, and these are given to servers that require no key.
-_MIN_KEY_CHARS = 8
-_KEYS_OF_OPEN_SERVERS = frozenset({"lm-studio", "not-needed"})
+_MIN_KEY_CHARS, _MIN_VALUE_CHARS = 4, 8
+# Words that are given to servers that require no key, in any case.
+_KEYS_OF_OPEN_SERVERS = frozenset(
+    {
+        "dummy",
+        "empty",
+        "fake",
+        "lm-studio",
+        "local",
+        "none",
+        "not-needed",
+        "null",
+        "ollama",
+        "unused",
+    }
+)
 _CREDENTIAL_HEADERS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key"})
 
 
@@ -92,12 +105,15 @@ class Upstream:
             named = template.headers.items()
             credentials = {k: v for k, v in named if k.lower() in _CREDENTIAL_HEADERS}
             found += [value.rpartition(" ")[2] for value in credentials.values()]
-            # A header of any name may contain a key.
+            # A header of any name may contain a key. Short values may be words of a conversation.
             others = {k: v for k, v in named if k not in credentials}
-            found += list_header_secrets(self.endpoint, others)
-        # Words of a conversation must stay.
-        known = {secret for secret in found if len(secret) >= _MIN_KEY_CHARS}
-        known -= _KEYS_OF_OPEN_SERVERS
+            values = list_header_secrets(self.endpoint, others)
+            found += [value for value in values if len(value) >= _MIN_VALUE_CHARS]
+        known = {
+            secret
+            for secret in found
+            if len(secret) >= _MIN_KEY_CHARS and secret.casefold() not in _KEYS_OF_OPEN_SERVERS
+        }
         # The longest first: one may contain another.
         return sorted(known, key=len, reverse=True)
 
