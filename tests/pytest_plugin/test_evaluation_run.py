@@ -4,6 +4,8 @@ import asyncio
 import os
 import signal
 import threading
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -41,6 +43,37 @@ def test_ctrl_c_stops_the_run_at_once_and_the_usual_handler_comes_back() -> None
 
     assert stop.at_once
     assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="needs signal masks")
+def test_ctrl_c_that_another_thread_receives_wakes_the_loop() -> None:
+    def press() -> None:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        release.wait(0.1)  # until the loop waits
+        os.kill(os.getpid(), signal.SIGINT)
+        release.wait(5)
+
+    async def interrupted(stop: Stop) -> None:
+        stopped = asyncio.Event()
+        stop.listen(stopped.set)
+        with _stop_on_ctrl_c(stop):
+            thread.start()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stopped.wait(), 5)
+
+    stop, release, thread = Stop(), threading.Event(), threading.Thread(target=press)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    started = time.monotonic()
+    try:
+        asyncio.run(interrupted(stop))
+        took_s = time.monotonic() - started
+    finally:
+        release.set()
+        thread.join()
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    assert stop.at_once
+    assert took_s < 4
 
 
 def test_the_next_ctrl_c_interrupts_a_function_that_blocks_the_loop() -> None:

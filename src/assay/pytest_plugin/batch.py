@@ -18,6 +18,7 @@ ResultKey = tuple[str | None, str, str | None]
 
 # The bound for synchronous functions, whatever `concurrency` allows.
 _MAX_BATCH_THREADS = 32
+_WAKE_INTERVAL_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -90,11 +91,19 @@ async def _call_in_threads(
 ) -> list[object]:
     # Not in an executor: Ctrl-C, and the exit of the process, would wait for a call that blocks.
     threads = CallThreads(most, role="scorer")
+    ticks = asyncio.create_task(_wake_loop())
     try:
         calls = (threads.run(partial(_call_with_group, function, group)) for group in groups)
         return await asyncio.gather(*calls)
     finally:
+        ticks.cancel()
         threads.close()
+
+
+async def _wake_loop() -> None:
+    # A signal that another thread receives, such as one of these calls, does not wake the loop.
+    while True:
+        await asyncio.sleep(_WAKE_INTERVAL_S)
 
 
 async def judge_groups_in_loop(

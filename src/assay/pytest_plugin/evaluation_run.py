@@ -344,7 +344,6 @@ def _stop_on_ctrl_c(stop: Stop) -> Iterator[None]:
     """Stop the run on the first Ctrl-C and keep its results; the next one interrupts pytest."""
     loop = asyncio.get_running_loop()
     usual = signal.getsignal(signal.SIGINT)
-    waiting: list[asyncio.Handle] = []
 
     def stop_now() -> None:
         signal.signal(signal.SIGINT, usual)
@@ -352,24 +351,22 @@ def _stop_on_ctrl_c(stop: Stop) -> Iterator[None]:
         stop.request()
         stop.request()
 
-    def handle_ctrl_c(*_: object) -> None:
-        # Not the loop's own handler, which waits for the loop: where a function of the user blocks
-        # it, the next Ctrl-C must raise there.
+    def raise_next_time(*_: object) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        waiting.append(loop.call_soon_threadsafe(stop_now))
 
     try:
-        signal.signal(signal.SIGINT, handle_ctrl_c)
-    except ValueError:
-        # Not the main thread: Ctrl-C cancels the task instead.
+        # Wakes the loop, also for a signal that another thread receives.
+        loop.add_signal_handler(signal.SIGINT, stop_now)
+    except (NotImplementedError, RuntimeError, ValueError):
+        # Not the main thread, or a system without signals: Ctrl-C cancels the task instead.
         yield
         return
+    # Where a function of the user blocks the loop, the next Ctrl-C must raise there.
+    signal.signal(signal.SIGINT, raise_next_time)
     try:
         yield
     finally:
-        # A loop that is about to close would still call it, after its owner restored the handler.
-        for call in waiting:
-            call.cancel()
+        loop.remove_signal_handler(signal.SIGINT)
         signal.signal(signal.SIGINT, usual)
 
 
