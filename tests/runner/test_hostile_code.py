@@ -136,9 +136,11 @@ def test_what_cannot_be_written_is_blamed_on_whose_it_is_and_the_rest_is_kept(
 
 
 def test_an_answer_that_cannot_be_written_is_blamed_on_the_agent(store: Path) -> None:
-    config = EvalConfig(agent=lambda sample: "\ud83d", score_fn=right)
+    def answer(sample: Sample) -> Trajectory:
+        said = [Message(role="assistant", content="Say 0")]
+        return Trajectory(messages=said, termination_reason="\ud83d")
 
-    (sample,) = run(rows(1), config, store=store).samples
+    (sample,) = run(rows(1), EvalConfig(agent=answer, score_fn=right), store=store).samples
 
     assert sample.failure is not None
     assert (sample.failure.boundary, sample.failure.kind) == (Boundary.AGENT, "WireError")
