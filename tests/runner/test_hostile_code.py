@@ -138,7 +138,7 @@ def test_what_cannot_be_written_is_blamed_on_whose_it_is_and_the_rest_is_kept(
 def test_an_answer_that_cannot_be_written_is_blamed_on_the_agent(store: Path) -> None:
     def answer(sample: Sample) -> Trajectory:
         said = [Message(role="assistant", content="Say 0")]
-        return Trajectory(messages=said, termination_reason="\ud83d")
+        return Trajectory(messages=said).model_copy(update={"note": object()})
 
     (sample,) = run(rows(1), EvalConfig(agent=answer, score_fn=right), store=store).samples
 
