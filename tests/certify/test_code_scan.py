@@ -104,6 +104,11 @@ RUNS: dict[str, tuple[str, dict[str, str], set[str]]] = {
         | {"src/pack/__init__.py": "", "src/pack/cli.py": "from . import a", "src/pack/a.py": ""},
         {"pyproject.toml"},
     ),
+    "an installed program of another shape": (
+        "tool run.py",
+        {"pyproject.toml": "tool = 1\nproject = {scripts = 1}\n", "run.py": ""},
+        {"pyproject.toml"},
+    ),
     "a relative import by name": (
         "python run.py",
         {"run.py": "import_module('.part', package='pack')", "pack/__init__.py": ""}

@@ -48,6 +48,8 @@ def test_the_lowest_score_is_a_bound_that_may_be_met() -> None:
 
     assert find_exclusion(judged(0.5), asked_for, "answers") is None
     assert find_exclusion(judged(0.49), asked_for, "answers") == TOO_LOW
+    # The mean of three votes of 0.7.
+    assert find_exclusion(judged(sum([0.7] * 3) / 3), Selection(min_score=0.7), "answers") is None
     assert find_exclusion(judged(None), Selection(min_score=0.5, valid_only=False), "answers") == (
         NOT_JUDGED
     )

@@ -159,6 +159,12 @@ def test_what_is_left_out_is_counted_by_reason(reason: str) -> None:
     assert [found.samples, len(found.train)] == [2, 1]
 
 
+def test_a_rounded_mean_reaches_min_score() -> None:
+    votes = EvaluateResult(score=sum([0.7] * 3) / 3)
+
+    assert read(recorded((1,), (2,), score=votes), min_score=0.7).left_out == {}
+
+
 def test_an_aborted_sample_is_left_out() -> None:
     found = read(recorded((1,), (2,), status=Status.ABORTED), recorded((1,), (3,), id="good"))
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import rfc8785
 
@@ -488,9 +489,11 @@ def _read_project_programs(folders: Iterable[Path]) -> dict[str, list[str]]:
                 project = tomllib.load(file)
         except (OSError, ValueError, RecursionError):
             continue
-        poetry = project.get("tool", {}).get("poetry", {})
-        for table in (project.get("project", {}), poetry):
-            for name, target in table.get("scripts", {}).items():
+        for keys in (("project", "scripts"), ("tool", "poetry", "scripts")):
+            table: Any = project
+            for key in keys:
+                table = table.get(key) if isinstance(table, dict) else None
+            for name, target in table.items() if isinstance(table, dict) else ():
                 if isinstance(target, str):
                     found.setdefault(name, []).append(target.partition(":")[0].strip())
     return found

@@ -262,7 +262,7 @@ class _Export:
         if self.form.takes == "pairs":
             return [self.form.write(*chosen)]
         if self.form.takes == "labels":
-            good = (first.reward or 0.0) >= (self.selection.min_score or 0.0)
+            good = self.selection.accepts_score(first.reward or 0.0)
             return [self.form.write(first, good=good)]
         if self.form.takes == "tokens":
             tokenise = self.options.tokenise
@@ -304,8 +304,7 @@ def _find_pair_problem(group: AnswerGroup, selection: Selection) -> str | None:
     best, worst = group.best.reward or 0.0, group.worst.reward or 0.0
     if best - worst < selection.margin:
         return "no answer of its group is better by the margin"
-    too_low = selection.min_score is not None and best < selection.min_score
-    return "no answer of its group scores enough" if too_low else None
+    return None if selection.accepts_score(best) else "no answer of its group scores enough"
 
 
 def _explain_exclusion(error: AssayError) -> tuple[str, str]:

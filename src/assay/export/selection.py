@@ -14,6 +14,9 @@ FAILED = "failed"
 NOT_JUDGED = "not judged"
 TOO_LOW = "score too low"
 
+# Three votes of 0.7 have a mean of 0.6999999999999998, which must reach a minimum of 0.7.
+_ROUNDING = 1e-9
+
 
 @dataclass(frozen=True)
 class Selection:
@@ -45,6 +48,10 @@ class Selection:
         if self.limit is not None and self.limit < 1:
             raise ConfigError(f"limit={self.limit} is less than 1", where="Selection")
 
+    def accepts_score(self, score: float) -> bool:
+        """Whether a score is not below `min_score`, as in gates: rounding does not count."""
+        return self.min_score is None or score >= self.min_score - _ROUNDING
+
 
 def find_exclusion(sample: Sample, selection: Selection, takes: RowContent) -> str | None:
     """Return the reason why a sample is excluded, or None."""
@@ -66,4 +73,4 @@ def find_exclusion(sample: Sample, selection: Selection, takes: RowContent) -> s
         return None
     if sample.reward is None:
         return None if takes == "samples" and not selection.valid_only else NOT_JUDGED
-    return TOO_LOW if sample.reward < selection.min_score else None
+    return None if selection.accepts_score(sample.reward) else TOO_LOW

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from assay.datasets import SampleStream
 from assay.errors import ConfigError, TokenError, WireError
 from assay.formats import find_tools
+from assay.stats import NOISE
 from assay.types import Sample, Status, ToolSpec, stable_id
 
 from .chat_template import ChatTokenizer
@@ -148,7 +149,7 @@ class _ExampleReader:
             return "labelled as bad"
         if least is not None and sample.reward is None:
             return "without a score"
-        if least is not None and sample.reward is not None and sample.reward < least:
+        if least is not None and sample.reward is not None and sample.reward < least - NOISE:
             return "below min_score"
         return None
 
