@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import pickle
 import threading
 import time
 from collections.abc import Callable
@@ -43,6 +44,30 @@ def test_an_async_function_is_awaited() -> None:
     assert answer(agent).messages[-1].text == "2 + 2?"
     assert answer(lambda sample: agent(sample)).messages[-1].text == "2 + 2?"
     assert answer(Callable()).messages[-1].text == "four"
+
+
+async def _say_four(sample: Sample) -> dict[str, str]:
+    return {"role": "assistant", "content": "four"}
+
+
+def _say_five(sample: Sample) -> str:
+    return "five"
+
+
+@pytest.mark.parametrize(("function", "said"), [(_say_four, "four"), (_say_five, "five")])
+def test_an_agent_in_use_can_be_sent_to_workers(function: Callable[..., object], said: str) -> None:
+    async def run() -> list[Trajectory]:
+        agent = FunctionAgent(function)
+        context = RunContext(messages=ASKED.messages)
+        first = await agent.run(ASKED, context)
+        copied = pickle.loads(pickle.dumps(agent))
+        try:
+            return [first, await copied.run(ASKED, context)]
+        finally:
+            await agent.close()
+            await copied.close()
+
+    assert [each.messages[-1].text for each in asyncio.run(run())] == [said, said]
 
 
 class _Own:

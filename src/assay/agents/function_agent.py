@@ -49,6 +49,10 @@ class FunctionAgent:
         self._loop = AgentLoop()
         self._threads: dict[asyncio.AbstractEventLoop, CallThreads] = {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Threads and loops stay behind: a worker that gets a copy of the agent has its own.
+        return {**vars(self), "_loop": AgentLoop(), "_threads": {}}
+
     @property
     def uses_gateway(self) -> bool:
         """Whether the function can know the address of a gateway."""
