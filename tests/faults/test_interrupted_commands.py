@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from assay.errors import StoreError
+from assay.errors import ConfigError, StoreError
 from assay.types import Message, Sample
 from misbehaving import Exchange, MisbehavingServer
 from processes import Evaluation, Recorded, assay, names, write_rows
@@ -222,8 +222,8 @@ def test_an_interrupted_check_is_no_pass_and_its_resumed_command_writes_the_whol
     command = start(assay("check", *words, "--json"))
 
     def has_begun() -> bool:
-        # There is no store until the command has made it.
-        with suppress(StoreError):
+        # There is no store, and no run in it, until the command has made them.
+        with suppress(StoreError, ConfigError):
             return bool(Recorded(store).results)
         return command.has_ended
 
