@@ -1,14 +1,10 @@
-"""`assay bundle` and `assay eval --bundle` from the inside. Processes are in `tests/flows/`."""
+"""`assay bundle` and `assay runs import` from the inside. Processes are in `tests/flows/`."""
 
-import io
 import json
 import os
 import re
 import shlex
-import sys
 import tarfile
-from argparse import ArgumentParser
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
@@ -16,81 +12,11 @@ from typing import Any, TextIO
 import pytest
 
 from assay.cli import bundle as bundle_command
-from assay.cli import eval as eval_command
 from assay.cli import main
 from assay.cli.bundle_input import open_bundle_input
-from assay.cli.eval_bundle import REFUSED_OPTIONS
 from assay.datasets.bundle_file import Bundle
 from assay.store import Store
-
-FILE = """
-from pathlib import Path
-
-from assay.runner import EvalConfig
-from assay.types import Endpoint
-
-import made_up_helper
-
-PROMPT = (Path(__file__).parent / "prompts" / "system.txt").read_text()
-
-def score(sample):
-    return made_up_helper.is_right(sample)
-
-config = EvalConfig(endpoint=Endpoint(provider="mock", model="echo"), score_fn=score, name="sums")
-dataset = "rows.jsonl"
-"""
-HELPER = """
-def is_right(sample):
-    return sample.response == sample.ground_truth
-"""
-ROWS = [{"id": f"q{n}", "question": str(n), "answer": str(n % 3)} for n in range(6)]
-MODULES = ("made_up_evaluation", "made_up_helper")
-
-
-def forget_modules() -> None:
-    for name in MODULES:
-        sys.modules.pop(name, None)
-
-
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The current folder, with an evaluation in `evals/`."""
-    for variable in ("ASSAY_STORE", "ASSAY_HOME", "OPENAI_API_KEY"):
-        monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    evals = tmp_path / "project" / "evals"
-    (evals / "prompts").mkdir(parents=True)
-    (evals / "made_up_evaluation.py").write_text(FILE)
-    (evals / "made_up_helper.py").write_text(HELPER)
-    (evals / "prompts" / "system.txt").write_text("Answer.")
-    (evals / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    monkeypatch.chdir(evals.parent)
-    yield evals.parent
-    forget_modules()
-
-
-@pytest.fixture
-def elsewhere(tmp_path: Path) -> Path:
-    folder = tmp_path / "elsewhere"
-    folder.mkdir()
-    return folder
-
-
-class Terminal(io.StringIO):
-    """Standard input of somebody at a keyboard."""
-
-    def isatty(self) -> bool:
-        return True
-
-
-def run(*options: str) -> None:
-    assert main(["eval", "evals/made_up_evaluation.py", "--quiet", *options]) == 0
-    forget_modules()
-
-
-def bundle(*options: str, name: str = "x.tar.gz") -> Path:
-    assert main(["bundle", "latest", "-o", name, *options]) == 0
-    return Path(name)
+from bundled_projects import FILE, HELPER, bundle, names, run
 
 
 def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
@@ -98,11 +24,6 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     assert main(["bundle", "latest", "-o", "x.tar.gz", *words]) == 2
     assert not Path("x.tar.gz").exists()
     return capsys.readouterr().err
-
-
-def names(path: Path) -> list[str]:
-    with tarfile.open(path) as archive:
-        return archive.getnames()
 
 
 def lines(path: Path, member: str) -> list[dict[str, Any]]:
@@ -257,198 +178,6 @@ def test_a_file_for_secrets_is_left_out_and_named(
     assert "evals/.env (a file for secrets)" in capsys.readouterr().out
 
 
-def test_code_from_outside_the_project_is_imported_again(
-    project: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shared = project.parent / "shared"
-    shared.mkdir()
-    (project / "evals" / "made_up_helper.py").rename(shared / "made_up_helper.py")
-    monkeypatch.syspath_prepend(str(shared))
-    run()
-    path = bundle().absolute()
-    assert "code/external/0/made_up_helper.py" in names(path)
-    sys.path.remove(str(shared))
-    monkeypatch.chdir(elsewhere)
-    assert main(["eval", "--bundle", str(path), "--trust", "--quiet"]) == 0
-
-
-def test_a_bundle_that_the_user_declines_is_listed_and_nothing_runs(
-    project: Path,
-    elsewhere: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    (project / "evals" / "made_up_helper.py").write_text(f'{HELPER}\nopen("ran", "w").close()\n')
-    run()
-    path = bundle().absolute()
-    (project / "ran").unlink()
-    monkeypatch.chdir(elsewhere)
-    capsys.readouterr()
-
-    monkeypatch.setattr("sys.stdin", Terminal("no\n"))
-
-    assert main(["eval", "--bundle", str(path), "--max-samples", "2"]) == 2
-
-    printed = capsys.readouterr()
-    assert "evals/made_up_helper.py" in printed.err
-    assert "6 dataset rows" in printed.err
-    assert "Run it? [y/N] Nothing was run." in printed.err
-    assert not list(elsewhere.iterdir())
-    assert not (project / "ran").exists()
-
-
-def test_a_bundle_runs_when_the_user_agrees(
-    project: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run()
-    path = bundle().absolute()
-    monkeypatch.chdir(elsewhere)
-    monkeypatch.setattr("sys.stdin", Terminal("y\n"))
-
-    assert main(["eval", "--bundle", str(path), "--quiet"]) == 0
-
-    assert (elsewhere / ".assay" / "assay.db").exists()
-
-
-def test_a_script_that_names_a_bundle_runs_it(
-    project: Path,
-    elsewhere: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    run()
-    path = bundle().absolute()
-    monkeypatch.chdir(elsewhere)
-    monkeypatch.setattr("sys.stdin", io.StringIO())
-    capsys.readouterr()
-
-    assert main(["eval", "--bundle", str(path)]) == 0
-
-    assert "The code of this bundle runs on this machine" in capsys.readouterr().err
-
-
-def test_a_trusted_bundle_is_repeated_beside_its_results(
-    project: Path,
-    elsewhere: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    run("--max-samples", "4", "--repeats", "2", "--name", "named", "--seed", "3")
-    path = bundle().absolute()
-    monkeypatch.chdir(elsewhere)
-    capsys.readouterr()
-
-    assert main(["eval", "--bundle", str(path), "--trust", "--quiet"]) == 0
-
-    with Store.open(create=False) as store:
-        new, old = store.runs()
-    assert f"assay compare {old.id} {new.id}" in capsys.readouterr().out
-    assert old.totals.mean == new.totals.mean
-    assert new.totals.recorded == old.totals.recorded == 8
-    assert new.spec.name == "named"
-    assert new.spec.repeats == 2
-    assert new.spec.config_fingerprint == old.spec.config_fingerprint
-    assert main(["compare", old.id, new.id]) == 0
-    # The bundle has the rows that were used, which is another file than the whole dataset.
-    assert "differ in     dataset\n" in capsys.readouterr().out
-
-    # The bundled results are imported once, and a run of a bundle is resumed.
-    forget_modules()
-    assert main(["eval", "--bundle", str(path), "--trust", "--quiet", "--resume", new.id]) == 0
-    with Store.open(create=False) as store:
-        assert len(store.runs()) == 2
-
-
-def test_options_take_the_place_of_those_of_the_bundled_run(
-    project: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run("--repeats", "2")
-    path = bundle().absolute()
-    monkeypatch.chdir(elsewhere)
-    words = ["--bundle", str(path), "--trust", "--quiet", "--repeats", "1", "--max-samples", "3"]
-    assert main(["eval", *words]) == 0
-    with Store.open(create=False) as store:
-        new, _ = store.runs()
-    assert new.spec.repeats == 1
-    assert new.totals.recorded == 3
-
-
-def test_each_option_that_defines_a_run_is_repeated(
-    project: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run("--max-turns", "2", "--timeout-s", "9", "--seed", "4")
-    path = bundle().absolute()
-    monkeypatch.chdir(elsewhere)
-
-    assert main(["eval", "--bundle", str(path), "--trust", "--quiet"]) == 0
-
-    with Store.open(create=False) as store:
-        new, old = store.runs()
-    assert new.spec.config_fingerprint == old.spec.config_fingerprint
-
-
-REFUSED = {
-    **{f"--{name}": "x" for name in ("agent", "prompt", "scorer", "setup", "check", "judge")},
-    **{"--workspace": ".", "--dataset": "d.csv", "--split": "test", "--engine": "ray"},
-    **{"--ray-address": "127.0.0.1:1", "--ray-env": "NAME"},
-}
-# Each of the others has an effect on the run, or is about the command.
-HONOURED = set(
-    "model key_env allow_plain_http max_samples repeats max_turns concurrency timeout_s seed name "
-    "fail_on_error max_cost_usd max_run_turns max_run_tokens max_run_seconds max_run_cost_usd "
-    "session save_sessions replay replay_missing resume allow_changed_dataset take_over rescore "
-    "grace_s store json quiet bundle trust list file".split()
-)
-# `check_process_options` refuses them.
-OF_PROCESSES = {"workers", "shard", "run"}
-
-
-@pytest.mark.parametrize(("option", "value"), REFUSED.items(), ids=REFUSED)
-def test_an_option_that_a_bundle_cannot_follow_is_refused_before_the_question(
-    option: str,
-    value: str,
-    project: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    run()
-    path = bundle()
-    monkeypatch.setattr("sys.stdin", None)
-
-    assert main(["eval", "--bundle", str(path), option, value]) == 2
-
-    assert f"{option} has no effect on a bundle, which repeats" in capsys.readouterr().err
-
-
-def test_every_option_of_an_evaluation_is_followed_or_refused_by_a_bundle() -> None:
-    parser = ArgumentParser()
-    eval_command.configure(parser)
-    declared = {action.dest for action in parser._actions} - {"help"}
-
-    refused = {option.removeprefix("--").replace("-", "_") for option in REFUSED}
-
-    assert set(REFUSED_OPTIONS) == refused
-    assert declared == refused | HONOURED | OF_PROCESSES
-
-
-def test_a_recording_is_found_from_the_folder_of_the_command(
-    project: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run()
-    path = bundle().absolute()
-    calls = elsewhere / "calls.jsonl"
-    assert main(["runs", "record", "latest", "-o", str(calls)]) == 0
-    monkeypatch.chdir(elsewhere)
-
-    words = ["--bundle", str(path), "--trust", "--quiet", "--replay", "calls.jsonl"]
-    assert main(["eval", *words]) == 0
-
-    with Store.open(create=False) as store:
-        new, _ = store.runs()
-    assert new.totals.recorded == 6
-    assert new.spec.config["replay"]
-
-
 def test_failed_samples_are_bundled_and_imported(
     project: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -597,28 +326,6 @@ def test_results_that_do_not_fit_are_refused_before_one_is_recorded(
     assert "x.tar.gz" in capsys.readouterr().err
     with Store.open("other.db", create=False) as store:
         assert store.runs() == []
-
-
-@pytest.mark.parametrize("options", [{"model": 5}, {"repeats": "3"}, {"seed": True}])
-def test_an_option_of_the_wrong_type_is_refused(
-    options: dict[str, Any],
-    project: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    run()
-    whole = open_bundle_input
-
-    def change_options(args: Any, stack: Any) -> Any:
-        given: Any = whole(args, stack)
-        code = replace(given.code, code=given.code.code.model_copy(update={"options": options}))
-        return replace(given, code=code)
-
-    monkeypatch.setattr(bundle_command, "open_bundle_input", change_options)
-    bundle()
-
-    assert main(["eval", "--bundle", "x.tar.gz"]) == 2
-    assert f"sets the option `{next(iter(options))}` to" in capsys.readouterr().err
 
 
 def test_runs_that_share_a_sample_id_are_imported(
