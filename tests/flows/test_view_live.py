@@ -98,3 +98,6 @@ def test_the_page_of_a_run_that_is_deleted_shows_so(tmp_path: Path, watched: Wat
         store.delete_run("live")
 
         page.wait_for_selector("h1 >> text=Not found")
+
+        assert page.url == f"{viewer.url}run/live"
+        assert "'live' does not exist" in page.inner_text("main")

@@ -203,9 +203,13 @@ def test_idle_sessions_give_way_at_capacity() -> None:
 def test_idle_sessions_are_swept_in_the_background() -> None:
     async def test() -> None:
         async with SessionPool(counting, idle_s=0.02) as sessions:
-            await sessions.open()
-            while len(sessions):
-                await asyncio.sleep(0.005)
+            idle = await sessions.open()
+            async with asyncio.timeout(60):
+                while len(sessions):
+                    await asyncio.sleep(0.005)
+
+            assert isinstance(idle.environment, Counting)
+            assert idle.environment.closed == 1
 
     run(test)
 
