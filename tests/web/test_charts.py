@@ -12,7 +12,6 @@ from assay.web.charts import (
     draw_meter,
     draw_spark,
     draw_steps,
-    reaches_threshold,
 )
 
 
@@ -40,14 +39,6 @@ def test_where_low_scores_are_good_a_mean_below_the_threshold_is_not_missed(draw
         svg = draw(mean, None, None, scale=(0, 1), threshold=0.3, low_is_good=True)
 
         assert f'class="{state}"' in svg
-
-
-def test_rounding_of_a_mean_does_not_miss_a_threshold() -> None:
-    mean = (0.6 + 0.7) / 2
-
-    assert mean < 0.65
-    assert reaches_threshold(mean, 0.65)
-    assert not reaches_threshold(0.6499, 0.65)
 
 
 @pytest.mark.parametrize("draw", [draw_interval, draw_spark])

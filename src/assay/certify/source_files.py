@@ -14,13 +14,8 @@ from assay.scorers import is_installed
 from assay.types import find_code
 
 from .code_scan import CodeFiles, CodeScan
-from .module_lookup import (
-    is_standard_library,
-)
-from .source_text import (
-    read_python_references,
-    split_command,
-)
+from .module_lookup import is_standard_library
+from .source_text import read_python_references, split_command
 
 _MODULE_OPTION = re.compile(r"-[bBdEiIOPqRsSuvx]*m(.*)")
 _CODE_OPTION = re.compile(r"-[A-Za-z]*c")

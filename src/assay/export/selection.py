@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from assay.errors import ConfigError
-from assay.types import Sample, Status
+from assay.types import Sample, Status, reaches_threshold
 
 RowContent = Literal["answers", "prompts", "pairs", "labels", "tokens", "samples"]
 """The part of a sample that becomes a row: the answer, the prompt, or all of it."""
@@ -13,9 +13,6 @@ RowContent = Literal["answers", "prompts", "pairs", "labels", "tokens", "samples
 FAILED = "failed"
 NOT_JUDGED = "not judged"
 TOO_LOW = "score too low"
-
-# Three votes of 0.7 have a mean of 0.6999999999999998, which must reach a minimum of 0.7.
-_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -49,8 +46,8 @@ class Selection:
             raise ConfigError(f"limit={self.limit} is less than 1", where="Selection")
 
     def accepts_score(self, score: float) -> bool:
-        """Whether a score is not below `min_score`, as in gates: rounding does not count."""
-        return self.min_score is None or score >= self.min_score - _ROUNDING
+        """Whether a score is not below `min_score`."""
+        return self.min_score is None or reaches_threshold(score, self.min_score)
 
 
 def find_exclusion(sample: Sample, selection: Selection, takes: RowContent) -> str | None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from assay.errors import ConfigError
 from assay.stats import (
-    NOISE,
     Bounds,
     Comparison,
     Conclusion,
@@ -18,7 +17,7 @@ from assay.stats import (
     format_p_value,
     format_plural,
 )
-from assay.types import Sample, build_label
+from assay.types import NOISE, Sample, build_label
 
 from .summary_file import read_rows, read_summary_file
 from .worker_files import RecordedTest

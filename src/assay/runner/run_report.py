@@ -14,7 +14,6 @@ from pydantic import ValidationError
 
 from assay.errors import ConfigError
 from assay.stats import (
-    NOISE,
     RunSummary,
     format_number,
     format_plural,
@@ -30,7 +29,7 @@ from assay.store import (
     TableQuery,
     TableRow,
 )
-from assay.types import Sample, build_label, explain_result
+from assay.types import NOISE, Sample, build_label, explain_result
 
 from .label_counts import LabelCounts, count_labels
 from .session_label import SessionLabel, build_session_label

@@ -49,7 +49,6 @@ from .report_sections import ScoreStatistics as ScoreStatistics
 from .report_sections import Total as Total
 from .report_sections import format_interval as format_interval
 from .report_sections import format_p_value as format_p_value
-from .result_types import NOISE as NOISE
 from .result_types import ResultLike as ResultLike
 from .result_types import average as average
 from .result_types import check_finite as check_finite

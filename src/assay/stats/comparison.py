@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from pydantic import Field
 
 from assay.errors import ConfigError
+from assay.types import NOISE
 
 from .bounds import Direction
 from .html_table import escape_html, format_html_table
@@ -26,7 +27,7 @@ from .number_format import (
 )
 from .paired_tests import find_fewest_pairs
 from .report_sections import ReportSection, format_interval, format_p_value
-from .result_types import NOISE, ResultLike, group_by_sample, read_repeats
+from .result_types import ResultLike, group_by_sample, read_repeats
 from .sample_pairs import PairedMetrics, PairedScores
 from .scale import find_shared_bounds, find_shared_direction
 from .statistics import Bounds, Interval, check_bounds, check_confidence

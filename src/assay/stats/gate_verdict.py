@@ -4,11 +4,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from assay.errors import ConfigError
+from assay.types import NOISE, reaches_threshold
 
 from .comparison import Comparison, Conclusion
 from .number_format import WIDTH, format_labelled, format_number, format_percent, format_plural
 from .report_sections import ReportSection
-from .result_types import NOISE, check_finite
+from .result_types import check_finite
 from .statistics import samples_to_prove
 from .summary import RunSummary
 
@@ -222,7 +223,7 @@ def _check_mean(summary: RunSummary, threshold: float, *, proven: bool) -> Check
             f"the mean has no lower bound: {interval.reason}" if proven else "the run has no mean"
         )
         return Check(name="threshold", outcome=Outcome.COULD_NOT_TELL, text=text)
-    reached = value >= threshold - NOISE
+    reached = reaches_threshold(value, threshold)
     words = "reaches" if reached else "is below"
     shown, required = format_number(value, beside=threshold), format_number(threshold, beside=value)
     text = f"mean {shown} {words} {required}"

@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import Literal
 
+from assay.types import NOISE
+
 from .multiplicity import adjust_p_values
 from .number_format import WIDTH, clean_text, format_metric, format_plural
 from .paired_tests import find_fewest_pairs
 from .report_sections import ReportSection, format_interval, format_p_value
-from .result_types import NOISE
 from .sample_pairs import PairedScores
 from .statistics import Interval
 

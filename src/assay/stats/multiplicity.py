@@ -3,7 +3,7 @@
 from bisect import bisect_right, insort
 from collections.abc import Sequence
 
-from .result_types import NOISE
+from assay.types import NOISE
 
 
 def adjust_p_values(

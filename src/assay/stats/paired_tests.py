@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from assay.types import NOISE
+
 from .distributions import compute_binomial_cdf
-from .result_types import NOISE
 from .statistics import Interval, check_confidence, compute_beta_limits, compute_t_interval
 
 if TYPE_CHECKING:

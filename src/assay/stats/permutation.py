@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from assay.types import NOISE
+
 from .paired_tests import SignFlipTest, choose_draws, draw_flipped_sums
-from .result_types import NOISE
 
 if TYPE_CHECKING:
     import numpy

@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from assay.types import NOISE
+
 from .distributions import compute_student_quantile
 from .paired_tests import compute_stdev, find_fewest_pairs
-from .result_types import NOISE
 from .statistics import check_confidence
 
 _POWER = 0.8

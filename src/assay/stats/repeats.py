@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from assay.errors import ConfigError
+from assay.types import NOISE
 
 from .bounds import Direction
-from .result_types import NOISE, check_finite
+from .result_types import check_finite
 from .statistics import Interval, check_confidence, compute_beta_interval
 
 PassRateKind = Literal["pass@k", "pass^k"]

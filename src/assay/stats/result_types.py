@@ -11,7 +11,6 @@ from typing import Protocol, TypeVar
 
 from assay.errors import ConfigError
 
-NOISE = 1e-9
 """Smaller differences are rounding errors of float sums and are ignored."""
 
 # Squares of larger numbers overflow, and one score would make every mean and spread infinite.

@@ -8,11 +8,12 @@ from itertools import chain
 from typing import Literal
 
 from assay.errors import ConfigError
+from assay.types import NOISE
 
 from .paired_tests import SignFlipTest, difference_interval, sign_flip_test
 from .permutation import RepeatPools
 from .power import BinaryScores, find_detectable
-from .result_types import NOISE, average
+from .result_types import average
 from .statistics import Bounds, Interval, is_within
 
 

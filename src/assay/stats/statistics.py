@@ -8,10 +8,11 @@ from itertools import islice
 from typing import Literal
 
 from assay.errors import ConfigError
+from assay.types import NOISE
 
 from .distributions import compute_beta_quantile, compute_student_quantile
 from .percentiles import RunningPercentiles
-from .result_types import NOISE, check_all_finite, check_finite
+from .result_types import check_all_finite, check_finite
 
 SMALLEST_T = 30
 """The fewest scores without known bounds for an interval: with fewer it would be a guess."""

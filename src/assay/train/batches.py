@@ -7,7 +7,7 @@ from math import fsum, nan, sqrt
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import TokenError
-from assay.types import Sample
+from assay.types import NOISE, Sample
 
 from .grpo_config import GRPOConfig, Scaling
 from .losses import StepSize, compute_token_scale
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
 # Added to the deviation, as in TRL: otherwise tiny differences would get unbounded advantages.
 EPSILON = 1e-4
-
-# Rewards that differ only by rounding count as equal.
-_NOISE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -67,7 +64,7 @@ def has_signal(rewards: Sequence[float | None]) -> bool:
     if len(known) < 2:
         return False
     lowest, highest = min(known), max(known)
-    return highest - lowest > _NOISE * max(1.0, abs(lowest), abs(highest))
+    return highest - lowest > NOISE * max(1.0, abs(lowest), abs(highest))
 
 
 @dataclass(frozen=True)

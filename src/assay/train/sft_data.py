@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 from assay.datasets import SampleStream
 from assay.errors import ConfigError, TokenError, WireError
 from assay.formats import find_tools
-from assay.stats import NOISE
-from assay.types import Sample, Status, ToolSpec, stable_id
+from assay.types import Sample, Status, ToolSpec, reaches_threshold, stable_id
 
 from .chat_template import ChatTokenizer
 from .retokenize import Retokenizer, to_demonstration
@@ -147,10 +146,11 @@ class _ExampleReader:
             return "failed"
         if sample.trajectory is None and sample.input.get("label") is False:
             return "labelled as bad"
-        if least is not None and sample.reward is None:
-            return "without a score"
-        if least is not None and sample.reward is not None and sample.reward < least - NOISE:
-            return "below min_score"
+        if least is not None:
+            if sample.reward is None:
+                return "without a score"
+            if not reaches_threshold(sample.reward, least):
+                return "below min_score"
         return None
 
     def _add_tokens(self, sample: Sample) -> list[Sample]:

@@ -81,6 +81,8 @@ from .serialization import set_unchecked as set_unchecked
 from .serialization import validate as validate
 from .stable_ids import encode_stable_json as encode_stable_json
 from .stable_ids import stable_id as stable_id
+from .thresholds import NOISE as NOISE
+from .thresholds import reaches_threshold as reaches_threshold
 from .trajectory import Branch as Branch
 from .trajectory import CallPurpose as CallPurpose
 from .trajectory import ForkReason as ForkReason

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from markupsafe import Markup, escape
 
-from assay.stats import NOISE, find_share, format_number, format_plural
+from assay.stats import find_share, format_number, format_plural
+from assay.types import reaches_threshold
 
 _INTERVAL_WIDTH, _INTERVAL_HEIGHT, _INTERVAL_MARGIN = 400, 50, 10
 _SPARK_WIDTH, _SPARK_HEIGHT, _SPARK_MARGIN = 120, 18, 5
@@ -105,11 +106,6 @@ def draw_spark(
         role="img",
         aria_label=describe_interval(mean, low, high, threshold=threshold),
     )
-
-
-def reaches_threshold(mean: float, threshold: float, *, low_is_good: bool = False) -> bool:
-    """Whether a mean reaches a threshold, as gates decide: rounding of the mean does not count."""
-    return (threshold - mean if low_is_good else mean - threshold) >= -NOISE
 
 
 def choose_gate_class(mean: float, threshold: float, *, low_is_good: bool = False) -> str:

@@ -7,9 +7,9 @@ from typing import Literal, NamedTuple
 
 from assay.formats import read_tool_outcome
 from assay.runner import normalize_reason
-from assay.stats import NOISE, RunSummary
+from assay.stats import RunSummary
 from assay.store import Run, TableQuery, TableRow
-from assay.types import Message, Sample
+from assay.types import NOISE, Message, Sample
 
 from .run_page import find_marks, is_low_good
 

@@ -10,10 +10,10 @@ from starlette.routing import Route
 
 from assay.errors import AssayError, ConfigError
 from assay.runner import build_run_report, describe_run
-from assay.stats import NOISE, RunSummary, find_score_range
+from assay.stats import RunSummary, find_score_range
 from assay.store import Run, RunRow, Store, TableQuery
+from assay.types import reaches_threshold
 
-from .charts import reaches_threshold
 from .figures import FigureCache
 from .live_updates import Change, stream_changes
 from .page import (
@@ -275,10 +275,9 @@ def grade_score(
     """Return the class of a score by the marks of `find_marks`; `none` if unscored."""
     if score is None:
         return "none"
-    sign = -1 if low_is_good else 1
-    if sign * (score - marks[0]) >= -NOISE:
+    if reaches_threshold(score, marks[0], low_is_good=low_is_good):
         return "pass"
-    return "fail" if sign * (score - marks[1]) <= 0 else "plain"
+    return "fail" if (score >= marks[1] if low_is_good else score <= marks[1]) else "plain"
 
 
 def find_marks(run: Run, summary: RunSummary) -> tuple[float, float]:

@@ -18,9 +18,9 @@ from assay.errors import ConfigError
 from assay.runner import RunReport, build_run_report
 from assay.stats import find_score_range
 from assay.store import Run, Store, TableQuery, now
-from assay.types import Sample, check_file_target, write_private
+from assay.types import Sample, check_file_target, reaches_threshold, write_private
 
-from .charts import draw_element, reaches_threshold
+from .charts import draw_element
 from .compare_page import MAX_RUNS, CompareView, build_comparison, find_commit
 from .failure_groups import read_table_rows
 from .render import build_templates

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import PlainValidator, ValidationInfo
 
 from assay.errors import ConfigError
-from assay.types import InvalidValue, Sample, error_message, quote_value
+from assay.types import InvalidValue, Sample, error_message, quote_value, reaches_threshold
 
 from ..call_spec import CallSpec, read_call_spec
 from ..import_ref import import_code_ref, is_code_ref
@@ -17,8 +17,6 @@ from ..outcome import read_outcome
 from .check_entry import CheckEntry, CheckModel, Number, expand_short_form
 from .conversation import ConversationView
 from .findings import CheckFinding, cut_quote, mark_unscored
-
-_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -87,5 +85,4 @@ def judge_by_function(called: CheckFunction, sample: Sample, *, at_least: float)
     if result.reward is None:
         return mark_unscored(result.reason or "the function returned no valid score")
     reason = result.reason or f"{called.name} returned {result.reward:g}"
-    # The mean of three scores of 0.7 is 0.6999999999999998.
-    return CheckFinding(result.reward >= at_least - _ROUNDING, reason, result.reward)
+    return CheckFinding(reaches_threshold(result.reward, at_least), reason, result.reward)

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, FiniteFloat
 
 from assay.errors import ConfigError
-from assay.types import Sample
+from assay.types import Sample, reaches_threshold
 
 _LABEL_WORDS = {
     **dict.fromkeys(("pass", "yes", "true", "good", "correct"), 1.0),
@@ -19,8 +19,6 @@ _LABEL_WORDS = {
 _MAX_LABEL_LINE = 100_000
 # The 97.5 % quantile of the normal distribution, for two-sided 95 % intervals.
 _Z = 1.959964
-# Three votes of 0.7 have a mean of 0.6999999999999998, which must reach a threshold of 0.7.
-_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -161,7 +159,7 @@ def calibrate(
             judged.append((label, score))
     cells = {(person, judge): 0 for person in (True, False) for judge in (True, False)}
     for label, score in judged:
-        cells[label >= threshold - _ROUNDING, score >= threshold - _ROUNDING] += 1
+        cells[reaches_threshold(label, threshold), reaches_threshold(score, threshold)] += 1
     n, same = len(judged), cells[True, True] + cells[False, False]
     kappa, kappa_low, kappa_high = _compute_kappa(cells)
     low, high = _compute_wilson_interval(same, n)
